@@ -41,9 +41,9 @@ def embed_rows(
     """Encode every value that can be used.
 
     Rows whose prepared inputs have the same shape (texts of nearly the same number of tokens) share a batch,
-    so that a row's vector does not depend on the length of its neighbours. Values that occur again in a
-    window are encoded once. Batches are filled in row order within windows of 16 batches: the result depends
-    on the values and ``batch_size`` alone, to the byte on one kind of device and number of threads.
+    so that a row's vector does not depend on the length of its neighbours. Values that occur again are
+    prepared and encoded once. The others fill batches in row order within windows of 16 batches: the result
+    depends on the values and ``batch_size`` alone, to the byte on one kind of device and number of threads.
 
     Parameters
     ----------
@@ -55,23 +55,27 @@ def embed_rows(
     vectors, reasons
         (m, d) float32 of the m usable rows, in row order, and row -> reason for the others.
     """
-    vectors: list[Float32] = []
-    reasons: dict[int, str] = {}
+    keys = [(type(value), value) for value in values]
+    distinct = list(dict.fromkeys(keys))
+    found: dict[Key, Float32] = {}
+    refused: dict[Key, str] = {}
     step = WINDOW * batch_size
-    for start in range(0, len(values), step):
-        window = [(type(value), value) for value in values[start : start + step]]
-        inputs, refused = _prepare_all(encoder, window)
-        found = _encode_window(encoder, inputs, batch_size)
-        vectors += [found[key] for key in window if key in found]
-        reasons |= {row: refused[key] for row, key in enumerate(window, start) if key in refused}
-    return (np.stack(vectors) if vectors else np.empty((0, 0), np.float32)), reasons
+    for start in range(0, len(distinct), step):
+        inputs, reasons = _prepare_all(encoder, distinct[start : start + step])
+        found |= _encode_window(encoder, inputs, batch_size)
+        refused |= reasons
+    vectors = [found[key] for key in keys if key in found]
+    return (
+        np.stack(vectors) if vectors else np.empty((0, 0), np.float32),
+        {row: refused[key] for row, key in enumerate(keys) if key in refused},
+    )
 
 
-def _prepare_all(encoder: Encoder, window: Sequence[Key]) -> tuple[dict[Key, NDArray[Any]], dict[Key, str]]:
-    """Return the input of every different value that can be used, and the reason for the others."""
+def _prepare_all(encoder: Encoder, distinct: Sequence[Key]) -> tuple[dict[Key, NDArray[Any]], dict[Key, str]]:
+    """Return the input of every value that can be used, and the reason for the others."""
     inputs: dict[Key, NDArray[Any]] = {}
     refused: dict[Key, str] = {}
-    for key in dict.fromkeys(window):
+    for key in distinct:
         try:
             inputs[key] = _prepare(encoder, key[1])
         except ValueError as error:

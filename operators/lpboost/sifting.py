@@ -5,18 +5,19 @@ threshold rho weighs 1/tail, and a row below it weighs 0; only the rows at rho l
 or alike. So the method guesses a window of rows around rho, solves the LP over them alone, prices all rows,
 lets those into the window that are on the wrong side of rho, and repeats until the duality gap is closed
 (Bixby et al. 1992: sifting). Rows with the same losses are one column of the small LP and get the same
-weight. Sample weights multiply the caps; rows of weight 0 never enter the window. Models are sifted likewise:
-the LP starts with those that had weight in the last round or were near it, and a model with a lower score
-than all of them joins.
+weight; without a start, where many rows are equal (0/1 losses of few or good models), they are one row
+throughout. Sample weights multiply the caps; rows of weight 0 never enter the window. Models are sifted
+likewise: the LP starts with those that had weight in the last round or were near it, and a model with a
+lower score than all of them joins.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from operators.arrays import Float64, Mask
+from operators.arrays import Float64, Int64, Mask
 from operators.lpboost.interior import CappedMinimaxProblem, rescale_to_budget, solve_interior_point
 from operators.lpboost.problem import GOAL, Solution
 
@@ -28,6 +29,9 @@ TRIALS = 5
 """Shares of a new model that are tried (measured: more do not save passes)."""
 NEGLIGIBLE = 1e-6
 """A model of less weight is not in the first LP of the next round, unless its loss is among the least."""
+PROBE, MAX_DISTINCT = 1024, 0.5
+"""Rows that are looked at to see whether equal rows are common, and the share of different ones among them
+up to which they count as common: at .4 collapsing halves the time, from .75 on it costs more (50,000 x 30)."""
 WRONG = 1e-10
 """Distance from rho, in units of loss, beyond which a fixed row is on the wrong side."""
 
@@ -51,7 +55,6 @@ class _Window:
         n = len(losses)
         self.caps = np.ones(n) if copies is None else copies
         self.losses, self.tail, self.models = losses, tail, start.models.copy()
-        self.factors = np.random.default_rng(0).random(losses.shape[1])
         middle = int(in_tail(start.risk, tail, copies).sum())
         first, last = max(0, middle - rows // 2), min(n, middle + rows // 2 + 1)
         # Rows that do not count come last, so that they are in no tail.
@@ -73,10 +76,7 @@ class _Window:
     def solve(self, model_weights: Float64) -> tuple[Float64, Float64, float, float]:
         """Solve the LP over the window: w times tail (n,), lambda (t,), rho and the lower bound."""
         rows = self.losses[self.inside]
-        # Equal rows have equal keys, as each is summed in one order; those of different rows differ almost
-        # surely.
-        keys = (rows * self.factors).sum(axis=1)
-        _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+        _, first, kind = np.unique(row_keys(rows), return_index=True, return_inverse=True)
         own, models = self.caps[self.inside], self.models
         cap = np.bincount(kind, own).astype(np.float64)
         A = np.ascontiguousarray(rows[first][:, models].T)
@@ -98,6 +98,25 @@ def cold_start(losses: Float64) -> Start:
     """Start from equal model weights."""
     t = losses.shape[1]
     return Start(np.full(t, 1 / t), losses.mean(axis=1), np.ones(t, np.bool_))
+
+
+def row_keys(losses: Float64) -> Float64:
+    """Return a number for each row (n,): equal for equal rows, different for others almost surely."""
+    factors = np.random.default_rng(0).random(losses.shape[1])
+    keys: Float64 = (losses * factors).sum(axis=1)  # not losses @ factors: each row is summed in one order
+    return keys
+
+
+def kinds_of_rows(losses: Float64) -> tuple[Int64, Int64] | None:
+    """Return the first row of every kind of equal rows (k,) and each row's kind (n,).
+
+    None where few of the rows are equal.
+    """
+    probe = row_keys(losses[:: max(1, len(losses) // PROBE)])
+    if len(np.unique(probe)) > MAX_DISTINCT * len(probe):
+        return None
+    _, first, kind = np.unique(row_keys(losses), return_index=True, return_inverse=True)
+    return (first, kind) if np.array_equal(losses[first[kind]], losses) else None
 
 
 def _weighted_sum(losses: Float64, weights: Float64) -> Float64:
@@ -138,8 +157,21 @@ def warm_start(losses: Float64, last: Solution, tail: float, copies: Float64 | N
     return Start(lam, old + low * change, models)
 
 
+def sift_cold(losses: Float64, tail: float, copies: Float64 | None = None) -> Solution:
+    """Solve the game as :func:`sift` does, from equal model weights; equal rows are priced once."""
+    kinds = kinds_of_rows(losses)
+    if kinds is None:
+        return sift(losses, cold_start(losses), tail, copies)
+    first, kind = kinds
+    own = np.ones(len(losses)) if copies is None else copies
+    total = np.bincount(kind, own).astype(np.float64)
+    found = sift(losses[first], cold_start(losses[first]), tail, total)
+    share = found.sample_weights / np.where(total > 0, total, 1.0)
+    return replace(found, sample_weights=share[kind] * own)
+
+
 def sift(losses: Float64, start: Start, tail: float, copies: Float64 | None = None) -> Solution:
-    """Solve the game for losses (n, t), 1 <= tail < n and sample weights ``copies`` (n,) of mean 1.
+    """Solve the game for losses (n, t), sample weights ``copies`` (n,) and a tail of less than their sum.
 
     Returns
     -------
@@ -148,7 +180,7 @@ def sift(losses: Float64, start: Start, tail: float, copies: Float64 | None = No
     limit = max(MIN_WINDOW, WINDOW * int(start.models.sum()))
     lam = start.model_weights
     window = _Window(losses, start, tail, limit, copies)
-    best = Solution(window.caps / len(losses), lam, 0.0, np.inf, "sifting")
+    best = Solution(window.caps / window.caps.sum(), lam, 0.0, np.inf, "sifting")
     for passes in range(1, MAX_PASSES + 1):
         models = window.models
         weights, lam, rho, lower = window.solve(lam)

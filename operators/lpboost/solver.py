@@ -23,7 +23,7 @@ from operators.lpboost.problem import (
 )
 from operators.lpboost.reference import Library, solve_by_library
 from operators.lpboost.regularised import solve_regularised
-from operators.lpboost.sifting import Start, cold_start, sift, warm_start
+from operators.lpboost.sifting import Start, sift, sift_cold, warm_start
 from operators.lpboost.softmax import entropy
 
 Method = Literal["auto", "highs", "clarabel"]
@@ -69,7 +69,7 @@ def solve(
     L = check_losses(losses)
     copies = row_copies(sample_weight, len(L))
     tail = tail_rows(len(L), check_alpha(alpha), copies)
-    return _solve(L, cold_start(L), tail, check_beta(beta), method, copies)
+    return _solve(L, None, tail, check_beta(beta), method, copies)
 
 
 def solve_model_weights(
@@ -160,7 +160,7 @@ class SampleWeightSolver:
             found = _unchanged(last, self.losses_[:, -1], self.beta, copies)
         if found is None:
             L = self.losses_
-            start = cold_start(L) if last is None else warm_start(L, last, tail, copies)
+            start = None if last is None else warm_start(L, last, tail, copies)
             found = _solve(L, start, tail, self.beta, self.method, copies)
         self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
         self.solution_ = found
@@ -190,22 +190,23 @@ class SampleWeightSolver:
 
 def _solve(
     losses: Float64,
-    start: Start,
+    start: Start | None,
     tail: float,
     beta: float | None,
     method: Method,
     copies: Float64 | None = None,
 ) -> Solution:
-    n_rows = len(losses)
+    n_rows, t = losses.shape
+    lam = np.full(t, 1 / t) if start is None else start.model_weights
     if method not in ("auto", "highs", "clarabel"):
         raise ValueError(f'method is {method!r}; give "auto", "highs" or "clarabel"')
     if method == "auto":
         if tail >= n_rows * (1 - (0 if copies is None else EPSILON)):
             found = _all_rows(losses, beta, copies)
         elif beta is None:
-            found = sift(losses, start, tail, copies)
+            found = sift_cold(losses, tail, copies) if start is None else sift(losses, start, tail, copies)
         else:
-            found = solve_regularised(losses, start.model_weights, tail, beta, copies)
+            found = solve_regularised(losses, lam, tail, beta, copies)
         if found.gap <= MAX_GAP:
             return found
         warnings.warn(

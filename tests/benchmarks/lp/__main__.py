@@ -1,6 +1,6 @@
 """Weights of alpha-LPBoost against HiGHS, CLARABEL and CVXPY: CPU seconds of one thread.
 
-make bench ARGS="lp [--large | --only 50000-*] [--write-readme]"
+make bench ARGS="lp [--large | --only 50000-* | --cold] [--write-readme]"
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.benchmarks.harness import (
     write_section,
 )
 from tests.benchmarks.lp import peers
+from tests.benchmarks.lp.cold import measure_cold
 from tests.benchmarks.lp.games import Game
 
 HERE = Path(__file__).parent
@@ -151,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--only", nargs="*", default=["10000-*"], metavar="GAME", help="such as 50000-*; default 10000-*"
     )
+    parser.add_argument("--cold", action="store_true", help="one solve from no start, and no game")
     parser.add_argument("--large", action="store_true", help="all games")
     parser.add_argument(
         "--seconds", type=float, default=60, help="CPU seconds after which a peer is cut, default 60"
@@ -163,15 +165,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--write-readme", action="store_true", help="bring the README's tables up to date")
     options = parser.parse_args(arguments)
+    if options.cold:
+        show({"lp-cold": f"{machine(PACKAGES)}.\n\n{measure_cold()}"}, options.write_readme)
+        return
     measured = json.loads(options.store.read_text()) if options.store.exists() else {}
     patterns = ["*"] if options.large else options.only
     for game in (game for game in GAMES if any(fnmatch(game.key, pattern) for pattern in patterns)):
         entry = {"machine": machine(PACKAGES), "rounds": rounds(game, options.seconds)}
         measured[game.key] = entry | {"newton": [regularised(game, t) for t in options.models]}
         options.store.write_text(json.dumps(measured, indent=1) + "\n")
-    for name, text in sections(measured).items():
+    show(sections(measured), options.write_readme)
+
+
+def show(found: Mapping[str, str], write_readme: bool) -> None:
+    """Print sections of the README, and write them into it where that is asked for."""
+    for name, text in found.items():
         print(f"{text}\n")
-        if options.write_readme:
+        if write_readme:
             write_section(HERE.parent / "README.md", name, text)
 
 

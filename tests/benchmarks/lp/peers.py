@@ -73,9 +73,9 @@ def cvxpy_dual(losses: Array, budget: float, solver: str) -> Path:
     """The dual LP through CVXPY, by "HIGHS" or "CLARABEL"."""
 
     def run(part: Array) -> float:
-        x, beats, problem = _cvxpy(part, None)
+        x, beats, problem = cvxpy_problem(part, None)
         problem.solve(solver=solver)
-        return _gap(part, x.value, beats.dual_value, None)
+        return feasible_gap(part, x.value, beats.dual_value, None)
 
     return _sample(run, losses, budget)
 
@@ -89,13 +89,13 @@ def newton(losses: Array, beta: float) -> tuple[float, float]:
 
 def clarabel_alone(losses: Array, beta: float) -> tuple[float, float]:
     """CPU seconds of CLARABEL itself, CVXPY's compilation left out, and the gap it leaves."""
-    x, beats, problem = _cvxpy(losses, beta)
+    x, beats, problem = cvxpy_problem(losses, beta)
     data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts={})
     clock = _Clock()
     raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts={})
     spent = clock.note()
     problem.unpack_results(raw, chain, inverse)
-    return spent, _gap(losses, x.value, beats.dual_value, beta)
+    return spent, feasible_gap(losses, x.value, beats.dual_value, beta)
 
 
 class _Clock:
@@ -144,10 +144,11 @@ def _add_row(h: Any, loss: Array) -> None:
 
 def _highs_gap(h: Any, losses: Array) -> float:
     found = h.getSolution()
-    return _gap(losses, np.array(found.col_value[:-1]), np.array(found.row_dual[1:]), None)
+    return feasible_gap(losses, np.array(found.col_value[:-1]), np.array(found.row_dual[1:]), None)
 
 
-def _cvxpy(losses: Array, beta: float | None) -> tuple[Any, Any, Any]:
+def cvxpy_problem(losses: Array, beta: float | None) -> tuple[Any, Any, Any]:
+    """Return x = tail times w, the constraints of the models, and the dual LP."""
     n = len(losses)
     x, theta = cp.Variable(n), cp.Variable()
     beats = losses.T @ x >= theta
@@ -155,8 +156,8 @@ def _cvxpy(losses: Array, beta: float | None) -> tuple[Any, Any, Any]:
     return x, beats, cp.Problem(cp.Maximize(aim), [beats, cp.sum(x) == ALPHA * n, x >= 0, x <= 1])
 
 
-def _gap(losses: Array, x: Array, model_weights: Array, beta: float | None) -> float:
-    """Of a peer's answer, brought within the constraints."""
+def feasible_gap(losses: Array, x: Array, model_weights: Array, beta: float | None) -> float:
+    """Return the gap of a peer's answer, brought within the constraints."""
     tail = ALPHA * len(losses)
     lam = np.maximum(model_weights, 0)
     w = rescale_to_budget(x, np.ones(len(x)), tail) / tail

@@ -70,13 +70,22 @@ def test_rows_of_one_shape_share_batches_within_a_window() -> None:
     )
 
 
-def test_a_value_that_occurs_again_is_encoded_once_in_a_window() -> None:
+def test_a_value_that_occurs_again_is_encoded_once() -> None:
     encoder = Letters()
     texts = ["a", "", "b", "a", None, "", "a"]
     vectors, reasons = embed_rows(encoder, texts, batch_size=8)
     assert [batch.shape for batch in encoder.batches] == [(2, 1)]
     assert vectors.tolist() == one_by_one(texts)
     assert reasons == {1: "is empty", 4: "is null", 5: "is empty"}
+
+
+def test_a_value_that_occurs_again_beyond_its_window_is_encoded_once() -> None:
+    encoder = Letters()
+    others = [chr(ord("b") + row) for row in range(2 * WINDOW)]
+    texts = ["a", *others, "a", *others]
+    vectors, _ = embed_rows(encoder, texts, batch_size=1)
+    assert len(encoder.batches) == 1 + len(others)
+    assert vectors.tolist() == one_by_one(texts)
 
 
 def embedded(tables: list[pa.Table], **params: Any) -> list[pa.Table]:

@@ -73,6 +73,8 @@ def test_a_vector_does_not_depend_on_the_other_rows(precision: Precision) -> Non
     whole, _ = embed_rows(encoder, SENTENCES)
     parts = [embed_rows(encoder, SENTENCES[i : i + 2])[0] for i in range(0, len(SENTENCES), 2)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
+    for batch_size in (1, 3):
+        np.testing.assert_array_equal(embed_rows(encoder, SENTENCES, batch_size=batch_size)[0], whole)
 
 
 def test_precision_follows_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

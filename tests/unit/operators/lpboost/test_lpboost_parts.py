@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from operators.lpboost import duality_gap, sifting, solve
 from operators.lpboost.interior import CappedMinimaxProblem, solve_interior_point
 from operators.lpboost.sifting import in_tail
 from operators.lpboost.softmax import capped_softmax
@@ -58,3 +59,35 @@ def test_the_interior_point_closes_the_gap_of_small_and_large_budgets(budget: fl
     assert lam.sum() == pytest.approx(1)
     upper = rho * budget + np.maximum(lam @ A - rho, 0).sum()
     assert 0 <= upper - (A @ x).min() + 1e-9 * budget <= 3e-9 * budget
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.1, 0.6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equal_rows_are_priced_once_at_the_gap_of_all_rows(
+    weighted: bool, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    losses = (rng.random((3000, 12)) < 0.06).astype(float)
+    copies = rng.integers(0, 4, 3000).astype(float) if weighted else None
+    sizes, plain = [], sifting.sift
+    monkeypatch.setattr(sifting, "sift", lambda rows, *rest: (sizes.append(len(rows)), plain(rows, *rest))[1])
+    found = solve(losses, alpha, sample_weight=copies)
+    assert sizes == [len(np.unique(losses, axis=0))]
+    gap = duality_gap(losses, found.sample_weights, found.model_weights, alpha, sample_weight=copies)
+    assert -1e-12 < gap <= 1e-7
+    assert gap <= found.gap + 1e-12
+    library = solve(losses, alpha, method="highs", sample_weight=copies)  # CVXPY's program over every row
+    assert found.value == pytest.approx(library.value, abs=2e-7)
+
+
+def test_rows_are_collapsed_where_many_are_equal_and_never_by_their_keys_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    assert sifting.kinds_of_rows(rng.random((2000, 3))) is None
+    losses = np.repeat(rng.random((50, 3)), 40, axis=0)
+    first, kind = sifting.kinds_of_rows(losses) or pytest.fail("2,000 rows of 50 kinds are not collapsed")
+    assert len(first) == 50
+    np.testing.assert_array_equal(losses[first[kind]], losses)
+    monkeypatch.setattr(sifting, "row_keys", lambda rows: np.zeros(len(rows)))
+    assert sifting.kinds_of_rows(losses) is None
