@@ -44,7 +44,7 @@ class Embed(Operator[EmbedParams]):
     """
 
     name = "embed"
-    version = 2
+    version = 3
     cost = Cost(20_000, 20_000)
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True

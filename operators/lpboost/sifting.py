@@ -31,7 +31,7 @@ NEGLIGIBLE = 1e-6
 """A model of less weight is not in the first LP of the next round, unless its loss is among the least."""
 PROBE, MAX_DISTINCT = 1024, 0.5
 """Rows that are looked at to see whether equal rows are common, and the share of different ones among them
-up to which they count as common: at .4 collapsing halves the time, from .75 on it costs more (50,000 x 30)."""
+up to which they count as common (50,000 x 30: at .4 collapsing halves the time, from .75 on it costs it)."""
 WRONG = 1e-10
 """Distance from rho, in units of loss, beyond which a fixed row is on the wrong side."""
 

@@ -139,6 +139,16 @@ def test_photographs_are_what_they_show() -> None:
         assert network._fc(features)[1].argmax() == 985
 
 
+def test_an_image_does_not_depend_on_the_other_rows() -> None:
+    encoder = efficientnet.ImageEncoder(64, CPU)
+    photos = [
+        _png(image[top : top + 300, 100:400]) for image in load_sample_images().images for top in (0, 99)
+    ]
+    whole, _ = embed_rows(encoder, photos)
+    for batch_size in (1, 3):
+        np.testing.assert_array_equal(embed_rows(encoder, photos, batch_size=batch_size)[0], whole)
+
+
 def _png(photo: np.ndarray) -> bytes:
     from io import BytesIO
 
