@@ -15,9 +15,10 @@ from engine.publish.lineage_facets import manifest_facets, output_name
 from engine.publish.withdrawn_models import TrainedModel, tag_runs_and_models
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
-from engine.storage.manifest import pointed_version, read_manifest
+from engine.storage.manifest import is_published, pointed_version, read_manifest
 from engine.storage.withdrawals import (
     current_version,
+    publication_number,
     remove_withdrawal,
     standing_versions,
     withdrawal_of,
@@ -81,8 +82,9 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
 
 
 def undo_retraction(output: Place, version: str) -> Retraction:
-    """Take a withdrawal back: the version stands again, and is current if it is the newest that stands.
+    """Take a withdrawal back: the version stands again.
 
+    If it was current when it was withdrawn, and nothing was published after it, it is current again.
     Aliases of models stay where they are.
 
     Raises
@@ -94,13 +96,23 @@ def undo_retraction(output: Place, version: str) -> Retraction:
 
     """
     with hold_lease(output, "rowsieve retract --undo") as lease:
-        if withdrawal_of(output, version) is None:
+        record = withdrawal_of(output, version)
+        if record is None:
             raise InputError(f"The version {version} in {output} is not withdrawn, so nothing was changed.")
         remove_withdrawal(output, version)
-        newest = standing_versions(output)[0]
-        if pointed_version(output) != newest:
-            lease.point(output / POINTER, newest)
+        pointed = pointed_version(output)
+        later = pointed is not None and _is_later(output, pointed, version)
+        if record.was_current and pointed != version and not later:
+            lease.point(output / POINTER, version)
     return _tell(output, version, None)
+
+
+def _is_later(output: Place, version: str, other: str) -> bool:
+    """Return whether a version is still there and was published after another."""
+    numbers = [
+        publication_number(output, name) if is_published(output, name) else 0 for name in (version, other)
+    ]
+    return numbers[0] > numbers[1]
 
 
 def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = False) -> Retraction:

@@ -9,6 +9,7 @@ may be wrong.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,13 +27,14 @@ MAX_REASON = 2_000
 
 
 class Withdrawal(BaseModel):
-    """Why and when a version was withdrawn; ``at`` in seconds since 1970."""
+    """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     version: Annotated[str, Field(pattern=NAME.pattern)]
     why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
     at: float
+    was_current: bool
 
 
 def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
@@ -69,8 +71,12 @@ def standing_versions(output: Place) -> list[str]:
     except FileNotFoundError:
         return []
     standing = [name for name in names if is_published(output, name) and not withdrawal_of(output, name)]
-    numbers = {name: read_manifest(version_folder(output, name)).get(NUMBER, 0) for name in standing}
-    return sorted(standing, key=lambda name: (-numbers[name], name))
+    return sorted(standing, key=lambda name: (-publication_number(output, name), name))
+
+
+def publication_number(output: Place, version: str) -> int:
+    """Return the number of a version's publication; 0 for one of before there were numbers."""
+    return int(read_manifest(version_folder(output, version)).get(NUMBER, 0))
 
 
 def check_stands(output: Place, version: str) -> None:
@@ -84,12 +90,17 @@ def check_stands(output: Place, version: str) -> None:
 
 
 def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
-    """Write the record. Raises InputError for an empty or very long reason."""
+    """Write the record, before ``CURRENT`` is moved. Raises InputError for an empty or very long reason."""
     reason = " ".join(why.split())
     if not 0 < len(reason) <= MAX_REASON:
         raise InputError(f"--why has {len(reason):,} characters. Give a reason of 1 to {MAX_REASON:,}.")
-    found = Withdrawal(version=version, why=reason, at=time.time())
-    write_json(output / FOLDER / f"{version}.json", found.model_dump(), root=output)
+    place = output / FOLDER / f"{version}.json"
+    was_current = pointed_version(output) == version
+    with suppress(InputError):  # a damaged record is replaced
+        earlier = withdrawal_of(output, version)
+        was_current |= earlier is not None and earlier.was_current
+    found = Withdrawal(version=version, why=reason, at=time.time(), was_current=was_current)
+    write_json(place, found.model_dump(), root=output)
     return found
 
 

@@ -87,6 +87,17 @@ def test_an_older_version_changes_nothing_for_readers(out: Path) -> None:
     assert retract(out, "vb", "x").current == "va"
 
 
+def test_undo_moves_nothing_that_it_had_not_moved(out: Path) -> None:
+    last = str(current_version(out))
+    (out / "CURRENT").write_text("va")  # the recipe of va was run again
+    retract(out, last, "x")
+    assert undo_retraction(out, last).current == "va"
+    retract(out, "va", "x")
+    retract(out, "va", "interrupted and given again")
+    assert current_version(out) == last
+    assert undo_retraction(out, "va").current == last  # which was published later
+
+
 def test_an_interruption_leaves_the_older_version(out: Path) -> None:
     last = str(current_version(out))
     write_withdrawal(out, last, "x")
@@ -151,7 +162,9 @@ def test_a_damaged_record_is_an_error(text: str, out: Path) -> None:
     for reader in (open_version, history):
         with pytest.raises(InputError, match=f"{last}.json says that the version was withdrawn, but cannot"):
             reader(out)
+    assert retract(out, last, "anew").current == "vb"
     (out / FOLDER / f"{last}.json").unlink()
+    (out / "CURRENT").write_text(last)
     (out / FOLDER / f"{last}.json").symlink_to("/etc/hostname")
     with pytest.raises(InputError, match="cannot be read"):
         open_version(out)
