@@ -423,8 +423,11 @@ class Operator(ABC, Generic[P]):
         return ()
 
     @property
-    def fit_columns(self) -> tuple[str, ...]:
-        """Raw source columns that ``fit`` alone reads, by ``ShardReader.read_source``."""
+    def text_columns(self) -> tuple[str, ...]:
+        """Raw source columns of texts that ``fit`` alone reads, by ``ShardReader.read_source``.
+
+        Planning refuses columns of other types, the label and truth columns.
+        """
         return ()
 
     @property

@@ -74,9 +74,11 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from operators.cues.report import importance_sentences, verdict
+    from operators.cues.report import importance_sentences, verdict, word_notes
 
     console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
+    for note in word_notes(found):
+        console.print(note, soft_wrap=True)
     if found["suspects"]:
         _show_suspects(found)
     else:

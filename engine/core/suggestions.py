@@ -30,6 +30,12 @@ def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: 
             text = "is required."
         elif fault["type"] in ("enum", "literal_error"):
             text = f"{fault['msg']}; got {_short(fault['input'])}.{_nearest_value(fault)}"
+        elif fault["type"] in ("tuple_type", "list_type"):
+            text = f"takes a list, such as [a, b]; got {_short(fault['input'])}."
+        elif fault["type"] == "too_short":
+            least = fault["ctx"]["min_length"]
+            entries = "entry" if least == 1 else "entries"
+            text = f"needs at least {least} {entries}; got {_short(fault['input'])}."
         else:
             text = f"{fault['msg']}; got {_short(fault['input'])}."
         lines.append(f"{place}: {dotted}: {text}")

@@ -229,7 +229,7 @@ def _readers(chain: list[Operator[Any]], name: str, maker: Operator[Any] | None)
     if draws is not None and name in (draws.params.label, *draws.params.features):  # it only hashes them
         chain = [operator for operator in chain if operator is not draws]
     others = (o for o in chain if o is not maker and o.name != "ingest")
-    return tuple(o.name for o in others if name in (*o.source_columns, *o.fit_columns, *o.oracle_columns))
+    return tuple(o.name for o in others if name in (*o.source_columns, *o.text_columns, *o.oracle_columns))
 
 
 def _use(

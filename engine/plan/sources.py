@@ -20,7 +20,7 @@ from engine.core.suggestions import explain, nearest
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator
-from operators.encode.column_forms import Form, form_of
+from operators.encode.column_forms import Form, form_of, holds_texts
 from operators.encode.column_use import unsupported_type
 from operators.encode.kinds import is_usable
 
@@ -146,14 +146,30 @@ def has_scalars(schema: pa.Schema, features: Sequence[str]) -> bool:
 
 
 def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:
-    """Raise InputError if an operator reads a source column that is missing or a truth column."""
+    """Raise InputError if an operator reads a source column that is missing or a truth column.
+
+    The same for columns of texts that hold no texts or are the label.
+    """
     for operator in chain:
         key = f"operators.{operator.name}"
-        names = (*operator.source_columns, *operator.fit_columns)
+        names = (*operator.source_columns, *operator.text_columns)
         check_columns(key, names, schema)
+        for name in operator.text_columns:
+            if name == recipe.source.label:
+                raise InputError(f"{key}: {name!r} is the label. Name a column of texts beside it.")
+            check_holds_texts(key, name, schema.field(name).type)
         hidden = sorted(set(recipe.truth.columns).intersection(names))
         if hidden:
             raise InputError(f"{key}: {hidden[0]!r} is named under `truth`, for scoring only.")
+
+
+def check_holds_texts(key: str, name: str, kind: pa.DataType) -> None:
+    """Raise InputError, naming the key, if a column has another type than text."""
+    if not (holds_texts(kind) or pa.types.is_null(kind)):
+        raise InputError(
+            f"{key}: the column {name!r} has the type {kind}; words are looked for in texts. Name a column "
+            "of texts, or the column itself without words."
+        )
 
 
 def check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:

@@ -100,7 +100,7 @@ class Cues(Operator[CuesParams]):
         return (pa.field(WEIGHT_COLUMN, pa.float32()),)
 
     @property
-    def fit_columns(self) -> tuple[str, ...]:
+    def text_columns(self) -> tuple[str, ...]:
         """The columns of texts of which the recipe names words."""
         return tuple(dict.fromkeys(one.column for one in self._words))
 
@@ -251,7 +251,7 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
     if undivided:
         _log.warning(
             "cues: operators.cues.spurious names %s, but no usable cut divides the sampled rows there, so "
-            "that nothing is balanced against the label. Give another cut or column.",
+            "that nothing is balanced against the label. Give another cut, other words or another column.",
             " and ".join(undivided),
         )
     if params.spurious and not metrics["blend"] and len(undivided) < len(params.spurious):

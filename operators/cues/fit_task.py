@@ -17,7 +17,7 @@ from operators.cues.gather import SampledRows, read_sample
 from operators.cues.importance import measured_importance, write_importance
 from operators.cues.linear import with_directions
 from operators.cues.listing import Answers, write_suspects, yaml_reference
-from operators.cues.mentions import Directions, fit_directions, unclear
+from operators.cues.mentions import Directions, absent_words, by_set, fit_directions, unclear_sets
 from operators.cues.named import Named
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.references import FeatureColumns
@@ -26,7 +26,7 @@ from operators.cues.serialise import save_state
 from operators.cues.slices import find_slices
 from operators.cues.state import CueSettings, CueState
 from operators.cues.suspects import Suspect, measure_suspects, measured_sample
-from operators.cues.word_suspects import list_word_suspects, read_texts
+from operators.cues.word_suspects import frequent_words, list_word_suspects, read_texts
 from operators.report.importances import importance_metrics
 
 CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
@@ -75,7 +75,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=_undivided(state, X, task),
-        unclear=[] if directions is None else [*unclear(task.columns.mentions, directions)],
+        unclear=[] if directions is None else _unclear(sample, directions, task),
         trade_off=curve,
     )
     return (
@@ -90,8 +90,18 @@ def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | Non
     """Return the features with those that named words add, and the directions that give these, if any."""
     if not task.columns.mentions or not len(sample.y):
         return sample.X, None
-    found = fit_directions(sample.X, sample.mentions, sample.ids, task.settings.seed, task.settings.l2)
+    mentions = by_set(sample.mentions, task.columns.mentions)
+    found = fit_directions(sample.X, mentions, sample.ids, task.settings.seed, task.settings.l2)
     return with_directions(sample.X, found.coefficients), found
+
+
+def _unclear(sample: SampledRows, directions: Directions, task: FitTask) -> list[str]:
+    """Return sentences on words of the recipe that cannot be balanced as meant."""
+    sets, known = task.columns.mentions, dict[str, list[str]]()
+    if task.has_texts and not sample.mentions.any(axis=0).all():
+        known = {name: frequent_words(texts)[0] for name, texts in read_texts(task.paths).texts.items()}
+    hardly = unclear_sets(sets, by_set(sample.mentions, sets), directions)
+    return [*absent_words(sets, sample.mentions, known), *hardly]
 
 
 def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:

@@ -36,7 +36,7 @@ Limits = Sequence[int]
 class SampledRows:
     """Rows of the sample in the order of their ids: features (n, d) float32, labels (n,), ids (n,).
 
-    ``mentions`` (n, k) says which rows contain each set of words that the recipe names.
+    ``mentions`` (n, words) says which rows contain each word that the recipe names.
     """
 
     X: npt.NDArray[np.float32]

@@ -74,7 +74,7 @@ def write_suspects(
     more
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
         (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
-        ``unclear`` (sentences on words that the features hardly tell) and ``trade_off``
+        ``unclear`` (sentences on words that cannot be balanced as meant) and ``trade_off``
         (``curve.measured_curve``; None without a search).
 
     """

@@ -8,7 +8,7 @@ one of the words. What the features do not tell linearly, a linear probe on them
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.cues.draws import halves
 from operators.cues.linear import Scaler, fit_softmax
 from operators.cues.params import CueWords
+from operators.encode.column_forms import holds_texts
+from operators.suggestions import nearest
 
 HALVES = 4
 """Number of the halves; others serve the twins, the trade-off and the importances."""
@@ -63,7 +65,9 @@ def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:
 
 
 def read_mentions(reader: ShardReader, shard: int, ids: Integers, sets: Sequence[CueWords]) -> Mentions:
-    """Return which of the rows ``ids`` of a shard contain each set of words, shape (n, k).
+    """Return which of the rows ``ids`` of a shard contain each word, shape (n, words).
+
+    The columns are those of the words of all sets, one after the other.
 
     Raises
     ------
@@ -71,21 +75,27 @@ def read_mentions(reader: ShardReader, shard: int, ids: Integers, sets: Sequence
         A column does not hold texts.
 
     """
-    found = np.zeros((len(ids), len(sets)), bool)
-    for column in dict.fromkeys(one.column for one in sets):
-        texts = texts_of(reader, shard, column, ids)
-        for k, one in enumerate(sets):
-            if one.column == column:
-                found[:, k] = contains(texts, one.words)
-    return found
+    texts = {name: texts_of(reader, shard, name, ids) for name in {one.column for one in sets}}
+    found = [contains(texts[one.column], [word]) for one in sets for word in one.words]
+    return np.column_stack(found) if found else np.zeros((len(ids), 0), bool)
+
+
+def by_set(mentions: Mentions, sets: Sequence[CueWords]) -> Mentions:
+    """Return which rows contain a word of each set, shape (n, k), from :func:`read_mentions`."""
+    return np.column_stack([part.any(axis=1) for part in _parts(mentions, sets)])
+
+
+def _parts(mentions: Mentions, sets: Sequence[CueWords]) -> list[Mentions]:
+    """Return the columns (n, words) of each set."""
+    ends = np.cumsum([len(one.words) for one in sets])
+    return [mentions[:, end - len(one.words) : end] for end, one in zip(ends.tolist(), sets, strict=True)]
 
 
 def texts_of(reader: ShardReader, shard: int, column: str, ids: Integers) -> list[str | None]:
     """Return the texts of some rows of a shard. Raises OperatorError for a column of another type."""
     table = reader.read_source(shard, [column])
     values = table[column]
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    if not (holds_texts(values.type) or pa.types.is_null(values.type)):  # null: all of the shard is missing
         raise OperatorError(
             f"operators.cues: {column!r} has the type {values.type}; words are looked for in texts. Name the "
             "column itself to balance it, or a column of texts."
@@ -133,10 +143,43 @@ def fit_directions(X: Floats, mentions: Mentions, ids: Integers, seed: int, l2: 
     return Directions(coefficients, accuracy)
 
 
-def unclear(sets: Sequence[CueWords], directions: Directions) -> Iterator[str]:
-    """Yield a sentence for each set of words that the features hardly tell."""
-    for one, accuracy in zip(sets, directions.accuracy.tolist(), strict=True):
-        if accuracy < CLEAR:
+def absent_words(
+    sets: Sequence[CueWords], mentions: Mentions, known: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Yield a sentence for each word that no row contains.
+
+    Parameters
+    ----------
+    sets
+        Words that the recipe names.
+    mentions
+        Which rows contain each word, shape (n, words), from :func:`read_mentions`.
+    known
+        Frequent words of columns of texts, for the nearest one.
+
+    """
+    for one, part in zip(sets, _parts(mentions, sets), strict=True):
+        for word, occurs in zip(one.words, part.T, strict=True):
+            if not occurs.any():
+                hint = nearest(word.casefold(), known.get(one.column, ()))
+                yield (
+                    f"no text of the column {one.column!r} contains {word!r} in {len(mentions):,} sampled "
+                    f"rows.{hint}"
+                )
+
+
+def unclear_sets(sets: Sequence[CueWords], mentions: Mentions, directions: Directions) -> Iterator[str]:
+    """Yield a sentence for each set of words that all rows or too few contain, or the features hardly tell.
+
+    ``mentions`` has the shape (n, k), from :func:`by_set`.
+    """
+    n = len(mentions)
+    counts = mentions.sum(axis=0).tolist()
+    for one, count, accuracy in zip(sets, counts, directions.accuracy.tolist(), strict=True):
+        if np.isnan(accuracy) and count:
+            rows = "all" if count == n else f"{count:,} of"
+            yield f"{one.label} holds for {rows} {n:,} sampled rows: that leaves nothing to balance."
+        elif accuracy < CLEAR:
             yield (
                 f"the features tell the rows of which {one.label} from the others in only {accuracy:.0%} of "
                 "held-out rows (50% by chance), and the weights balance no more than that."

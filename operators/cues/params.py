@@ -33,7 +33,17 @@ class CueWords(OperatorParams):
     column: Name
     """Source column of texts; it need not be a feature."""
     words: Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], Field(min_length=1)]
-    """Whole words or phrases, whatever the case."""
+    """Whole words or phrases, whatever the case: a row counts if its text contains one of them. Words that go
+    with the same class belong in one entry; several entries share the balance."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short_form(cls, value: Any) -> Any:
+        """Accept ``{review: [nordwind, alvora]}`` for ``{column: review, words: [nordwind, alvora]}``."""
+        if isinstance(value, Mapping) and len(value) == 1 and not {"column", "words"} & set(value):
+            ((column, words),) = value.items()
+            return {"column": column, "words": words} if isinstance(words, list | tuple) else value
+        return value
 
     @property
     def label(self) -> str:
@@ -74,13 +84,15 @@ class CuesParams(OperatorParams):
         "columns; `image[48]` for an entry of a vector column; a list, or a pattern such as `race_*`, for "
         "the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice, or the slice as "
         "`rowsieve cues` prints it, such as `hired in Nov-Feb`; "
-        "`{column: review, words: [nordwind, alvora]}` for the rows of which a text contains one of the "
-        "words. A column of dates means whichever of elapsed time and its parts the models lean on most",
+        "`{column: review, words: [nordwind, alvora]}`, or in short `{review: [nordwind, alvora]}`, for the "
+        "rows of which a text contains one of the words. A column of dates means whichever of elapsed time "
+        "and its parts the models lean on most",
     )
     legitimate: tuple[Reference, ...] = Field(
         default=(),
         description="Columns that are honest signal and have no part in the search, written as for "
-        "`spurious`; the cut of a slice does not matter",
+        "`spurious`; the cut of a slice does not matter. Words leave the list of suspects, but features that "
+        "tell them stay in the search",
     )
     max_named_cost: float = Field(
         default=1.0,
@@ -109,7 +121,8 @@ class CuesParams(OperatorParams):
 
 
 def _names(references: tuple[Reference, ...]) -> set[str]:
-    words = {reference.label for reference in references if isinstance(reference, CueWords)}
+    sets = (reference for reference in references if isinstance(reference, CueWords))
+    words = {f"{one.column} contains {word.casefold()}" for one in sets for word in one.words}
     return words | {name for reference in references for name in names_of(reference)}
 
 

@@ -49,7 +49,7 @@ ANSWER = (
 
 def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None = None) -> ReportSection:
     """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column."""
-    content: list[Any] = [verdict(found)]
+    content: list[Any] = [verdict(found), *word_notes(found)]
     if found["suspects"]:
         columns = (
             "slice",
@@ -162,6 +162,11 @@ def _named_price(found: Mapping[str, Any]) -> str:
     return price + (DEAR_IF_HONEST if cost > DEAR else "")
 
 
+def word_notes(found: Mapping[str, Any]) -> list[str]:
+    """Return sentences on words of the recipe that cannot be balanced as meant."""
+    return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
+
+
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
     """Return open suspects and today's answers as items with buttons."""
     answered = [(option, yaml_reference(reference)) for option in OPTIONS for reference in found[option]]
@@ -171,11 +176,13 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
 
 
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
+    notes = [Finding(note, "warning") for note in word_notes(found)]
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
     if not found["gate"] or not suspects:
-        return ()
+        return notes
     first = suspects[0]
     return (
+        *notes,
         Finding(
             f"A model may rely on a shortcut: {first['slice']} ({first['share']:.0%} of the rows). Say "
             "whether it is one under suspected shortcuts.",

@@ -33,6 +33,11 @@ class Form(StrEnum):
     OTHER = "other"
 
 
+def holds_texts(kind: pa.DataType) -> bool:
+    """Return whether the values of a type are texts, also as entries of a dictionary."""
+    return form_of(kind.value_type if pa.types.is_dictionary(kind) else kind) == Form.TEXT
+
+
 def form_of(kind: pa.DataType) -> Form:
     """Return the kind of values that a type can hold.
 

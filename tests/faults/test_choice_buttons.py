@@ -50,11 +50,13 @@ def section(shown: str) -> Any:
 
 
 def test_buttons_compose_the_section(tmp_path: Path) -> None:
-    references = ["background", "image[48]", {"column": "PAY_0", "cut": 1.5}, ["a", "b"]]
+    words = {"column": "review text", "words": ["alvora", "don't", "no"]}
+    references = ["background", "image[48]", {"column": "PAY_0", "cut": 1.5}, ["a", "b"], words]
     assert section(opened(page(references, [], {}), tmp_path)) == {}
     chosen = [("background", "spurious"), ("image[48]", "legitimate"), (references[2], "spurious")]
-    found = section(opened(page(references, chosen, {3: "spurious"}), tmp_path))
-    assert found == {"spurious": ["background", references[2], ["a", "b"]], "legitimate": ["image[48]"]}
+    found = section(opened(page(references, [*chosen, (words, "spurious")], {3: "spurious"}), tmp_path))
+    assert found["spurious"] == ["background", references[2], ["a", "b"], words]
+    assert found["legitimate"] == ["image[48]"]
 
 
 def test_a_second_press_takes_an_answer_back_and_the_other_button_changes_it(tmp_path: Path) -> None:

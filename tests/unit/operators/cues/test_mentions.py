@@ -17,11 +17,19 @@ from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from operators.cues.linear import Scaler, with_directions
-from operators.cues.mentions import contains, fit_directions
+from operators.cues.mentions import (
+    absent_words,
+    by_set,
+    contains,
+    fit_directions,
+    read_mentions,
+    unclear_sets,
+)
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.row_weights import breaks, weights
 from operators.cues.serialise import load_state
 from tests.data import recipe_for, write_shards
+from tests.unit.in_memory import MemoryReader
 
 BRANDS = {"column": "note", "words": ["Nordwind", "alvora"]}
 OPERATORS: dict[str, Any] = {"groups": {"method": "none"}, "weights": {}, "split": {}}
@@ -64,6 +72,11 @@ def test_words_are_whole_and_their_case_does_not_matter() -> None:
     found = contains(["STRASSE 1", "Straßen", "(straße)", "a\nb", None], ["straße", "A  b"])
     assert found.tolist() == [True, False, True, True, False]
     assert contains(["1+1=2", "11"], ["1+1"]).tolist() == [True, False]
+
+
+def test_the_short_form_means_the_same() -> None:
+    made = CuesParams(spurious=[{"note": ["a", "b"]}])  # type: ignore[arg-type]
+    assert made.spurious == (CueWords(column="note", words=("a", "b")),)
 
 
 def test_a_direction_tells_unseen_rows(cue_problem: Any) -> None:
@@ -118,19 +131,50 @@ def test_words_that_features_do_not_tell_are_reported(
     noise = np.random.default_rng(1).random(table.num_rows) < 0.3
     table = table.set_column(1, "note", [np.where(noise, "red", "blue")])
     with caplog.at_level(logging.WARNING, "rowsieve"):
-        run(recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": ["red"]}, BRANDS]))
+        done = run(recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": ["red"]}, BRANDS]))
     assert "tell the rows of which note contains red from the others in only 5" in caplog.text
     assert "names {column: note, words: [Nordwind, alvora]}, but no usable cut" in caplog.text
+    assert "no text of the column 'note' contains 'Nordwind' in 4," in caplog.text
+    page = done.report.read_text("utf-8").replace("&#39;", "'")
+    assert "Words that the recipe names: no text of the column 'note' contains 'Nordwind'" in page
+
+
+def test_absent_words_and_sets_that_divide_nothing_are_told() -> None:
+    sets = (CueWords(column="a", words=("nordwnd", "Alvora")), CueWords(column="b", words=("the",)))
+    words = np.array([[0, 1, 1], [0, 0, 1], [0, 0, 1]], bool)
+    assert by_set(words, sets).tolist() == [[True, True], [False, True], [False, True]]
+    (told,) = absent_words(sets, words, {"a": ["nordwind", "alvora"], "b": ["nordwn"]})
+    assert told == (
+        "no text of the column 'a' contains 'nordwnd' in 3 sampled rows. Did you mean 'nordwind'?"
+    )
+    found = fit_directions(np.ones((3, 1)), by_set(words, sets), np.arange(3), 0, 1e-3)
+    assert [*unclear_sets(sets, by_set(words, sets), found)] == [
+        "a contains nordwnd or Alvora holds for 1 of 3 sampled rows: that leaves nothing to balance.",
+        "b contains the holds for all 3 sampled rows: that leaves nothing to balance.",
+    ]
+
+
+def test_a_shard_without_a_text_has_no_word() -> None:
+    reader = MemoryReader([pa.table({"note": pa.nulls(2)}), pa.table({"note": ["x", None]})])
+    sets = (CueWords(column="note", words=("x", "y")),)
+    assert not read_mentions(reader, 0, np.arange(2), sets).any()
 
 
 def test_what_is_refused(table: pa.Table, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"operators.cues: the source has no column 'nota'\. .*'note'"):
         make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "nota", "words": ["x"]}]))
-    with pytest.raises(InputError, match="'n' has the type float; words are looked for in texts"):
-        run(recipe(tmp_path, table, 1, spurious=[{"column": "n", "words": ["x"]}]))
-    for words in ([], [""], ["  "]):
+    with pytest.raises(InputError, match=r"'n' has the type (float|double); words are looked for in texts"):
+        make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "n", "words": ["x"]}]))
+    with pytest.raises(InputError, match=r"operators.cues: 'label' is the label\."):
+        make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "label", "words": ["yes"]}]))
+    for words, message in (([], "spurious.0.words: needs at least 1 entry"), ("x", "takes a list")):
+        with pytest.raises(InputError, match=message):
+            make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": words}]))
+    for words in ([""], ["  "]):
         with pytest.raises(ValidationError):
             CuesParams(spurious=[{"column": "note", "words": words}])  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="'note contains a' is named as spurious and as legitimate"):
+        CuesParams(spurious=[{"note": ["A", "b"]}], legitimate=[{"note": ["a"]}])  # type: ignore[arg-type]
     answer = CueWords(column="note", words=("a",))
     with pytest.raises(ValidationError, match="'note contains a' is named as spurious and as legitimate"):
         CuesParams(spurious=(answer,), legitimate=(answer,))
