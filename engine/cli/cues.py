@@ -90,6 +90,8 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _show_suspects(found: dict[str, Any]) -> None:
+    from operators.cues.report import advice_on_words
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
@@ -123,6 +125,8 @@ def _show_suspects(found: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     console.print(example_section(found), soft_wrap=True)
+    if advice := advice_on_words(found):
+        console.print(advice, soft_wrap=True)
 
 
 def _show_curve(record: Mapping[str, Any]) -> None:

@@ -64,7 +64,10 @@ def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None =
         content += [EXPLANATION, ReportTable(columns, [_row(suspect) for suspect in found["suspects"]])]
     items = choice_items(found)
     if items:
-        content += [ANSWER, RecipeChoices(("operators", "cues"), OPTIONS, items)]
+        content += [
+            f"{ANSWER} {advice_on_words(found)}".rstrip(),
+            RecipeChoices(("operators", "cues"), OPTIONS, items),
+        ]
     if found.get("trade_off"):
         content += _trade_off(found["trade_off"])
     findings = [*_findings(found)]
@@ -165,6 +168,24 @@ def _named_price(found: Mapping[str, Any]) -> str:
 def word_notes(found: Mapping[str, Any]) -> list[str]:
     """Return sentences on words of the recipe that cannot be balanced as meant."""
     return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
+
+
+def advice_on_words(found: Mapping[str, Any]) -> str:
+    """Say how words of the same class are named, with two open suspects; empty if there are none."""
+    first: dict[tuple[str, str], str] = {}
+    for suspect in found["suspects"]:
+        named, right = suspect["reference"], suspect["accuracy_inside"]
+        if suspect["answer"] != "open" or not isinstance(named, Mapping) or "words" not in named:
+            continue
+        key, word = (named["column"], max(right, key=lambda name: right[name] or 0.0)), named["words"][0]
+        other = first.setdefault(key, word)
+        if other != word:
+            both = yaml_reference({"column": named["column"], "words": [other, word]})
+            return (
+                "Words that go with the same class are balanced further in one entry than in several, which "
+                f"share the balance. If {other} and {word} are both shortcuts: {both}."
+            )
+    return ""
 
 
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
