@@ -7,7 +7,6 @@ takes about two minutes of one core; the encoder of texts is downloaded.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from pathlib import Path
@@ -97,11 +96,11 @@ def run_reviews(seed: int, folder: Path) -> dict[str, Score]:
         recipe["operators"]["cues"] = {"spurious": spurious} if spurious else {}
         (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), "utf-8")
         rowsieve("run", str(folder / "recipe.yaml"))
-        given = ("retrain", "--dataset", str(out), "--trainer", "erm", "--executor", "local", "--json")
-        model = json.loads(rowsieve(*given))["folder"]
-        place = folder / f"predicted{k}"
-        kept = ("--keep", "verdict", "--keep", "first", "--executor", "local")
-        rowsieve("predict", model, str(test), str(place), *kept)
+        place, model = folder / f"predicted{k}", f"worded{k}"
+        given = ("--dataset", str(out), "--trainer", "erm", "--register", model, "--executor", "local")
+        rowsieve("retrain", *given)
+        kept = ("--keep", "verdict", "--keep", "first", "--tracking", str(out), "--executor", "local")
+        rowsieve("predict", f"models:/{model}/1", str(test), str(place), *kept)
         found[name] = _score(pq.read_table(sorted(place.glob("*.parquet"))).to_pandas())
     return found
 

@@ -144,3 +144,9 @@ def test_words_of_the_same_class_are_advised_as_one_entry() -> None:
     found["suspects"].append(suspect("bramax", 0.9, 0.4))
     assert advice_on_words(found).endswith("both shortcuts: {column: note, words: [juno, bramax]}.")
     assert any(advice_on_words(found) in str(item) for item in cue_section(found).content)
+
+
+def test_words_that_cannot_be_balanced_are_told_first() -> None:
+    section = cue_section(FOUND | {"gate": None, "blend": 0.85, "unclear": ["no text contains x."]})
+    assert section.content[1] == "Words that the recipe names: no text contains x."
+    assert [one.severity for one in section.findings] == ["warning"]

@@ -131,12 +131,10 @@ def test_words_that_features_do_not_tell_are_reported(
     noise = np.random.default_rng(1).random(table.num_rows) < 0.3
     table = table.set_column(1, "note", [np.where(noise, "red", "blue")])
     with caplog.at_level(logging.WARNING, "rowsieve"):
-        done = run(recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": ["red"]}, BRANDS]))
+        run(recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": ["red"]}, BRANDS]))
     assert "tell the rows of which note contains red from the others in only 5" in caplog.text
     assert "names {column: note, words: [Nordwind, alvora]}, but no usable cut" in caplog.text
     assert "no text of the column 'note' contains 'Nordwind' in 4," in caplog.text
-    page = done.report.read_text("utf-8").replace("&#39;", "'")
-    assert "Words that the recipe names: no text of the column 'note' contains 'Nordwind'" in page
 
 
 def test_absent_words_and_sets_that_divide_nothing_are_told() -> None:
