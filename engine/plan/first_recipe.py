@@ -141,12 +141,20 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     kinds = [column.use.kind for column in made.preview.columns]
     images, texts = kinds.count(Kind.IMAGE), kinds.count(Kind.TEXT)
     costs = {of.operator.name: of.operator.cost for of in made.plan.operators if of.operator.name != "embed"}
-    cost = estimate(costs, sum(rows), _n_features(made.preview), rows, networks=images, texts=texts)
+    cost = estimate(
+        costs,
+        sum(rows),
+        _n_features(made.preview),
+        rows,
+        networks=images,
+        texts=texts,
+        n_classes=len(made.preview.label.counts),
+    )
     return Draft(name, keys, operators, source.format, made.plan, made.preview, leaks, reasons, cost)
 
 
 def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
-    """Return the columns that could be a label: few values that repeat, and hardly any missing.
+    """Return the columns that could be a label: few values that repeat, hardly any missing, none refused.
 
     Raises InputError where the source cannot be read.
     """

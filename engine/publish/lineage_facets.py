@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from connectors.storage import Place
+from engine.plan.chain import CONTRACT
+from operators.base import GROUP, IS_OUTLIER, SPLIT
 
 PRODUCER = "https://pypi.org/project/rowsieve"
 """URI in every event that says which software made it."""
@@ -85,6 +87,28 @@ def output_name(output: Place) -> tuple[str, str]:
     return dataset_name(output)
 
 
+def model_name(tracking_uri: str, name: str) -> tuple[str, str]:
+    """Return (namespace, name) of a registered model: the MLflow server, and ``models/NAME``.
+
+    OpenLineage has no convention for models. The versions of a model are states of one dataset.
+
+    Examples
+    --------
+    >>> model_name("http://mlflow:5000", "churn")
+    ('mlflow://mlflow:5000', 'models/churn')
+    >>> model_name("sqlite:////data/out/mlflow.db", "churn")
+    ('mlflow:///data/out/mlflow.db', 'models/churn')
+
+    """
+    url = urlsplit(tracking_uri)
+    place = url.netloc.rpartition("@")[2]
+    if not place:
+        # SQLAlchemy writes an absolute path with a fourth slash.
+        path = url.path.removeprefix("/") if url.scheme.startswith("sqlite") else url.path
+        place = str(Path(path).absolute()) if "/" in tracking_uri else path
+    return f"mlflow://{place}", f"models/{name}"
+
+
 def manifest_facets(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facets of a published version: its version, schema, storage and quality metrics."""
     from openlineage.client.facet_v2 import storage_dataset
@@ -132,20 +156,27 @@ def quality_facet(manifest: Mapping[str, Any], *, as_input: bool = False) -> Any
     kind = "Input" if as_input else ""
     metrics, facet = module.ColumnMetrics, getattr(module, f"DataQualityMetrics{kind}DatasetFacet")
     rows, summary = manifest["rows"], manifest["summary"]
-    # The first five outputs are the contract's columns, whose names may carry a prefix.
-    names = {name: name for name in ("group", "is_outlier", "split")}
-    for column in manifest.get("outputs", ()):
-        names |= {name: column["name"] for name in names if column["name"].endswith(name)}
+    # The first outputs are the contract's columns in its order; their names may carry a prefix.
+    ours = zip(CONTRACT, manifest.get("outputs", ()), strict=False)
+    names = {field.name: field.name for field in CONTRACT} | {field.name: one["name"] for field, one in ours}
     return facet(
         columnMetrics={
-            names["group"]: metrics(nullCount=0, count=float(rows), distinctCount=len(summary["groups"])),
-            names["is_outlier"]: metrics(count=float(rows), sum=float(summary["outliers"])),
-            names["split"]: metrics(nullCount=0, count=float(rows), distinctCount=len(summary["splits"])),
+            names[GROUP]: metrics(nullCount=0, count=float(rows), distinctCount=len(summary["groups"])),
+            names[IS_OUTLIER]: metrics(count=float(rows), sum=float(summary["outliers"])),
+            names[SPLIT]: metrics(nullCount=0, count=float(rows), distinctCount=len(summary["splits"])),
         },
         rowCount=rows,
         bytes=sum(part["bytes"] for part in manifest["parts"]),
         fileCount=len(manifest["parts"]),
     )
+
+
+def withdrawn_facet(why: str) -> Any:
+    """Return the facet with the tag of a withdrawn version, whose value is the reason."""
+    from openlineage.client.facet_v2 import tags_dataset
+
+    tag = tags_dataset.TagsDatasetFacetFields("rowsieve.withdrawn", why, source="rowsieve")
+    return tags_dataset.TagsDatasetFacet([tag])
 
 
 def statistics_facet(rows: int, size: int | None = None, files: int | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, version_folder
 from engine.publish.lineage_events import Datasets, recorded_job
-from engine.publish.lineage_facets import manifest_facets, output_name
+from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
 from engine.publish.withdrawn_models import TrainedModel, tag_runs_and_models
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
@@ -84,8 +84,9 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
 def undo_retraction(output: Place, version: str) -> Retraction:
     """Take a withdrawal back: the version stands again.
 
-    If it was current when it was withdrawn, and nothing was published after it, it is current again.
-    Aliases of models stay where they are.
+    If it was current when it was withdrawn, and nothing was published after it, it is current again. The
+    record is removed last: until then readers get what they got before, also after an interruption, and the
+    command given again does the rest. Aliases of models stay where they are.
 
     Raises
     ------
@@ -99,11 +100,11 @@ def undo_retraction(output: Place, version: str) -> Retraction:
         record = withdrawal_of(output, version)
         if record is None:
             raise InputError(f"The version {version} in {output} is not withdrawn, so nothing was changed.")
-        remove_withdrawal(output, version)
         pointed = pointed_version(output)
         later = pointed is not None and _is_later(output, pointed, version)
         if record.was_current and pointed != version and not later:
             lease.point(output / POINTER, version)
+        remove_withdrawal(output, version)
     return _tell(output, version, None)
 
 
@@ -123,7 +124,7 @@ def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = 
     )
     models, failed = list[TrainedModel](), ""
     with recorded_job(
-        output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest)
+        output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest, why)
     ):
         try:
             models = tag_runs_and_models(output, version, why, standing=standing, move_aliases=move_aliases)
@@ -132,8 +133,9 @@ def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = 
     return Retraction(version, why or "", current_version(output), tuple(models), exports, failed)
 
 
-def _datasets(output: Place, manifest: Mapping[str, Any], _: Any) -> Datasets:
-    """Return the version as an output of the job."""
+def _datasets(output: Place, manifest: Mapping[str, Any], why: str | None, _: Any) -> Datasets:
+    """Return the version as an output of the job, with the reason as a tag while it is withdrawn."""
     from openlineage.client import event_v2
 
-    return Datasets([], [event_v2.OutputDataset(*output_name(output), facets=manifest_facets(manifest))])
+    facets = manifest_facets(manifest) | ({"tags": withdrawn_facet(why)} if why is not None else {})
+    return Datasets([], [event_v2.OutputDataset(*output_name(output), facets=facets)])

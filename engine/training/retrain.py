@@ -20,6 +20,7 @@ from engine.publish.lineage_facets import (
     dataset_name,
     dataset_version_of,
     manifest_facets,
+    model_name,
     output_name,
     promotion_tests,
     quality_facet,
@@ -116,6 +117,10 @@ def _datasets(version: Version, promote_if: str | None, found: RetrainResult | N
     if found is not None:
         state = {"version": dataset_version_of(found.result.place.name)}
         made.outputs = [event_v2.OutputDataset(*dataset_name(found.result.place), facets=state)]
+        if found.registered is not None:
+            model = model_name(found.registered.tracking_uri, found.registered.name)
+            number = {"version": dataset_version_of(str(found.registered.version))}
+            made.outputs.append(event_v2.OutputDataset(*model, facets=number))
         made.tests = promotion_tests(vars(found.verdict) if found.verdict else None, promote_if or "")
     return made
 

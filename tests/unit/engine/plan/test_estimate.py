@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.plan.estimate import STEPS, TEXTS_PER_SECOND, estimate
+from engine.plan.estimate import START_SECONDS, STEPS, TEXTS_PER_SECOND, estimate
+from engine.plan.first_recipe import draft
 from engine.recipe.recipe import STANDARD_CHAIN
 from operators.base import Cost
 from operators.registry import operator_class
@@ -43,6 +44,27 @@ def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
     assert estimate(COSTS, 10_000, 128, [10_000]).seconds > small.seconds
     assert estimate(COSTS, 1_000_000, 64, [1_000_000]).mib > 2 * large.mib
     assert large.slowest == "outliers"
+
+
+MEASURED = {(10_000, 10): (9.7, 12.4), (10_000, 40): (9.7, 14.1), (20_000, 40): (16.4, 20.2)}
+"""Rows and classes -> CPU seconds of the standard chain with 64 features on two classes, and on these."""
+
+
+def test_time_grows_with_the_classes_as_measured() -> None:
+    for (rows, classes), (two, many) in MEASURED.items():
+        times = [estimate(COSTS, rows, 64, [rows], n_classes=n).seconds - START_SECONDS for n in (2, classes)]
+        assert times[1] / times[0] == pytest.approx(many / two, rel=0.15)
+
+
+def test_init_counts_the_classes(tmp_path: Path) -> None:
+    found = []
+    for classes in (2, 10):
+        rows = [f"{i % 7},{i % 13},c{i * 7919 % classes}" for i in range(600)]
+        (tmp_path / f"{classes}.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+        found.append(
+            draft(str(tmp_path / f"{classes}.csv"), "y", output=str(tmp_path / "out")).estimate.seconds
+        )
+    assert found[0] < found[1]
 
 
 @pytest.mark.parametrize(

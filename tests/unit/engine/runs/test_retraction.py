@@ -16,6 +16,7 @@ from engine.core.errors import InputError
 from engine.publish.tracking import VERSION_TAG
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
+from engine.runs import retraction
 from engine.runs.history import history, prune
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
@@ -102,6 +103,24 @@ def test_an_interruption_leaves_the_older_version(out: Path) -> None:
     last = str(current_version(out))
     write_withdrawal(out, last, "x")
     assert (pointed_version(out), current_version(out), open_version(out).name) == (last, "vb", "vb")
+
+
+def test_an_interrupted_restoral_is_completed_by_the_same_command(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = str(current_version(out))
+    retract(out, last, "x")
+    with monkeypatch.context() as patch:
+        patch.setattr(retraction, "remove_withdrawal", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            undo_retraction(out, last)
+    assert (open_version(out).name, current_version(out)) == ("vb", "vb")
+    assert undo_retraction(out, last).current == last
+    assert (pointed_version(out), current_version(out)) == (last, last)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_no_version_stands(out: Path) -> None:

@@ -18,9 +18,12 @@ from engine.publish.results import RunResult
 from engine.publish.tracking import client
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import ErmParams
+from engine.runs.history import history
+from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.runs.status import status_of
-from engine.storage.withdrawals import current_version
+from engine.storage.manifest import pointed_version
+from engine.storage.withdrawals import FOLDER, current_version
 from engine.training.retrain import retrain
 from engine.training.running import TrainSpec, train
 from engine.training.version import open_version
@@ -85,6 +88,26 @@ def test_the_same_bytes_as_on_a_disk_and_nothing_twice(s3: S3Server, on_disk: Ru
     assert not [name for name in names if name.endswith(".tmp") or ("/.lease/" in name and ".d/" in name)]
     contents = [path.read_bytes() for path in output.below()]
     assert not [text for text in contents if SECRET.encode() in text or USER.encode() in text]
+
+
+def files(output: Any) -> set[str]:
+    """The keys of an output but for its lease."""
+    return {path.key for path in output.below() if "/.lease/" not in path.key}
+
+
+def test_a_version_there_is_withdrawn_and_stands_again(s3: S3Server, on_disk: RunResult) -> None:
+    uri = s3.uri(s3.bucket(), "out")
+    recipe = recipe_at(folder_of(on_disk), uri)
+    first = run(recipe).version
+    second = run(recipe.model_copy(update={"seed": recipe.seed + 1})).version
+    output = output_of(uri)
+    before = files(output)
+    assert retract(output, second, "labels of May").current == first
+    assert pointed_version(output) == open_version(uri).name == first
+    assert [entry["withdrawn"] for entry in history(output)] == ["labels of May", None]
+    assert files(output) - before == {(output / FOLDER / f"{second}.json").key}
+    assert undo_retraction(output, second).current == open_version(uri).name == second
+    assert files(output) == before
 
 
 def test_a_right_that_is_taken_away_midway_stops_it_and_it_goes_on_later(
