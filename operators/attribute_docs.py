@@ -10,8 +10,26 @@ import ast
 import inspect
 import textwrap
 from itertools import pairwise
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+
+class DescribedModel(BaseModel):
+    """A model whose JSON schema has the docstring below a field as the field's description."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the JSON schema, in which the docstring of a field is its description."""
+        found = handler(schema)
+        properties = handler.resolve_ref_schema(found).get("properties", {})
+        for name, text in attribute_docs(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
+        return found
 
 
 def attribute_docs(model: type[BaseModel]) -> dict[str, str]:

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, to_jsonable_python
+from pydantic import ConfigDict
+from pydantic_core import to_jsonable_python
 
-from operators.attribute_docs import attribute_docs
+from operators.attribute_docs import DescribedModel
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection, RowLocation, RowStatistics
 
@@ -91,22 +91,10 @@ def _rebuild_row_error(message: str, place: dict[str, Any]) -> RowError:
     return RowError(message, **place)
 
 
-class OperatorParams(BaseModel):
+class OperatorParams(DescribedModel):
     """Base class of an operator's parameters. Unknown keys are errors; a field's docstring describes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """Return the JSON schema, in which the docstring of a field is its description."""
-        found = handler(schema)
-        properties = handler.resolve_ref_schema(found).get("properties", {})
-        for name, text in attribute_docs(cls).items():
-            if name in properties:
-                properties[name].setdefault("description", text)
-        return found
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
     """Parameters that control where and how fast an operator runs and never change a value. They are left out

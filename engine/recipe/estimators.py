@@ -16,9 +16,10 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from engine.core.suggestions import nearest
+from operators.attribute_docs import DescribedModel
 
 LIBRARIES = ("sklearn", "xgboost", "lightgbm")
 """Prefixes of estimators, ``LIBRARY:CLASS``, which are names of packages too."""
@@ -29,10 +30,10 @@ _log = logging.getLogger("rowsieve")
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class EstimatorParams(BaseModel):
+class EstimatorParams(DescribedModel):
     """Parameters of an estimator; those that are not given have the defaults of its library."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class LogisticRegressionParams(EstimatorParams):

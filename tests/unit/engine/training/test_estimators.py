@@ -75,6 +75,13 @@ def test_every_estimator_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("model", ESTIMATORS)
+def test_parameters_are_described_in_the_schema_without_reading_source_when_planning(model: str) -> None:
+    kind = ESTIMATORS[model]
+    assert not kind.model_config.get("use_attribute_docstrings")  # reads the source when the class is made
+    assert all(field.get("description") for field in kind.model_json_schema()["properties"].values())
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
 def test_an_estimator_is_the_one_of_its_library(model: str) -> None:
     """ERM on the published weights is the library's own fit with ``sample_weight``."""
     library(model.partition(":")[0])
