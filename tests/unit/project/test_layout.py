@@ -148,3 +148,23 @@ def test_training_knows_ray_in_one_module_and_mlflow_in_two() -> None:
             path.stem, set()
         )
         assert not imported(path) & ({"ray", "mlflow"} - allowed), path
+
+
+def test_nothing_lies_at_the_top_by_accident() -> None:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a clone of the repository")
+    tops = {line.partition("/")[0] for line in done.stdout.splitlines()}
+    assert {name for name in tops if not name.startswith(".")} == {
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "SECURITY.md",
+        "connectors",
+        "deploy",
+        "engine",
+        "operators",
+        "pyproject.toml",
+        "tests",
+    }
