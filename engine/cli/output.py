@@ -91,7 +91,8 @@ def show_status(found: dict[str, Any]) -> None:
     state = (
         "published, current" if found["current"] else "published" if found["published"] else "not published"
     )
-    console.print(Text("version ") + bold(found["version"]) + f": {state}")
+    state += f", withdrawn: {found['withdrawn']}" if found["withdrawn"] else ""
+    console.print(Text("version ") + bold(found["version"]) + f": {state}", soft_wrap=True)
     if found["running"]:
         step = found["step"] or {"operator": "starting", "kind": ""}
         console.print(f"running: {found['writer']}; {step['operator']} {_step_text(step)}", soft_wrap=True)

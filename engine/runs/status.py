@@ -10,7 +10,7 @@ from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
 from engine.runs.run_record import dropped_exports, read_record, unfinished_steps
 from engine.storage.lease import has_active_writer, read_holder, seconds_since_heartbeat
 from engine.storage.manifest import is_published
-from engine.storage.withdrawals import current_version
+from engine.storage.withdrawals import current_version, withdrawal_of
 
 
 def status_of(plan: Plan) -> dict[str, Any]:
@@ -21,11 +21,12 @@ def status_of(plan: Plan) -> dict[str, Any]:
     JSON-able. For each operator, ``rate`` is in rows per second between its first and last commit since the
     present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
-    failed or were interrupted. ``dropped_exports`` are exports that failed and that the recipe no longer
-    names.
+    failed or were interrupted. ``withdrawn`` is the reason of a withdrawal. ``dropped_exports`` are exports
+    that failed and that the recipe no longer names.
 
     """
     output = plan.output
+    withdrawn = withdrawal_of(output, plan.version)
     running, holder = has_active_writer(output), read_holder(output)
     asked_for = [(table.format, table.path) for table in plan.recipe.output.export]
     since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
@@ -33,6 +34,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "version": plan.version,
         "published": is_published(output, plan.version),
         "current": current_version(output) == plan.version,
+        "withdrawn": withdrawn.why if withdrawn else None,
         "running": running,
         "writer": str(holder) if holder and running else None,
         "died": bool(holder and not holder.released and not running),

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.core.errors import InputError
+from engine.plan.planner import make_plan
 from engine.publish.tracking import VERSION_TAG
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
@@ -20,6 +21,7 @@ from engine.runs import retraction
 from engine.runs.history import history, prune
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
+from engine.runs.status import status_of
 from engine.storage.manifest import NUMBER, pointed_version
 from engine.storage.withdrawals import FOLDER, MAX_REASON, current_version, write_withdrawal
 from engine.training.version import open_version
@@ -142,6 +144,8 @@ def test_a_run_does_not_bring_it_back(out: Path, published: tuple[Path, Recipe])
     with pytest.raises(InputError, match=f"{last} was withdrawn: labels of May.*--undo"):
         run(recipe)
     assert current_version(out) == "vb"
+    found = status_of(make_plan(recipe))
+    assert (found["current"], found["withdrawn"]) == (False, "labels of May")
     increment = recipe.incremental.model_copy(update={"base": last})
     with pytest.raises(InputError, match="was withdrawn"):
         run(recipe.model_copy(update={"incremental": increment, "seed": 4}))
