@@ -351,8 +351,8 @@ class Operator(ABC, Generic[P]):
     prefers_gpu: ClassVar[bool] = False
     """Whether an actor gets a GPU if the cluster has one and the recipe does not decide."""
     keeps_open: ClassVar[bool] = False
-    """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
-    shards."""
+    """Whether actors process the shards even without a GPU, as ``open`` loads a large model. They end with
+    the operator, while the processes of tasks are used again by the next one."""
     cost: ClassVar[Cost] = Cost(20.0, 20.0)
     """Cost of ``fit`` and of all shards. ``rowsieve init`` estimates time and memory by it, and
     ``run.executor: auto`` decides by it whether starting Ray is worth its time."""

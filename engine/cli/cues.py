@@ -90,8 +90,6 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _show_suspects(found: dict[str, Any]) -> None:
-    from operators.cues.report import advice_on_words
-
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
@@ -121,12 +119,10 @@ def _show_suspects(found: dict[str, Any]) -> None:
         "worst class and side over the better of no weights and class balance, cost: loss of balanced "
         "accuracy against class balance, if label and slice are balanced. strength: "
         "from 0 to 1. A suspect can be honest signal: only you can tell. Put your answers into the recipe "
-        "and run it again, for example:",
+        "and run it again; several shortcuts are balanced together. For example:",
         soft_wrap=True,
     )
     console.print(example_section(found), soft_wrap=True)
-    if advice := advice_on_words(found):
-        console.print(advice, soft_wrap=True)
 
 
 def _show_curve(record: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Literal, TypeVar
+from uuid import uuid4
 
 import numpy as np
 import ray
@@ -71,21 +72,21 @@ class RayExecutor:
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards with Ray Data and yield results in the order in which they finish.
 
-        Operators whose ``open`` is costly get a pool of actors of fixed size; the others run as tasks, which
-        reuse idle processes.
+        Operators that hold a GPU or a large model get a pool of actors of fixed size. The others run as
+        tasks, which reuse idle processes and what the last task there opened.
         """
         n_gpus = float(ray.cluster_resources().get("GPU", 0))
         wanted = job.operator.resources.on(n_gpus, prefers_gpu=job.operator.prefers_gpu)
         check_feasible(f"operators.{job.operator.name}", wanted)
         size = self._width(wanted, len(shards))
-        kept = job.operator.keeps_open
+        kept = job.operator.keeps_open or wanted.gpus > 0
         # A dataset copies this setting when it is created.
         ray.data.DataContext.get_current().execution_no_progress_timeout_s = self._patience or -1
         source = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
         results = source.map_batches(
             _ShardActor if kept else _process,
             fn_constructor_kwargs={"job": job} if kept else None,
-            fn_kwargs=None if kept else {"job": job},
+            fn_kwargs=None if kept else {"job": job, "token": uuid4().hex},
             compute=ray.data.ActorPoolStrategy(size=size) if kept else ray.data.TaskPoolStrategy(size=size),
             batch_size=1,
             num_cpus=wanted.cpus,
@@ -148,9 +149,24 @@ class _ShardActor:
         return _record(self._worker, batch)
 
 
-def _process(batch: Batch, job: Job) -> dict[str, list[str]]:
+class _Opened:
+    """What this process has opened last. Tasks of one call of ``apply`` share it."""
+
+    token = ""
+    worker: ShardWorker | None = None
+
+    @classmethod
+    def of(cls, job: Job, token: str) -> ShardWorker:
+        """Return the worker of a job, which may have opened its operator for an earlier shard."""
+        if cls.worker is None or cls.token != token:
+            cls.worker = None  # frees the former one first
+            cls.token, cls.worker = token, ShardWorker(job)
+        return cls.worker
+
+
+def _process(batch: Batch, job: Job, token: str) -> dict[str, list[str]]:
     """Process one shard without an actor."""
-    return _record(ShardWorker(job), batch)
+    return _record(_Opened.of(job, token), batch)
 
 
 def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
@@ -160,6 +176,7 @@ def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
 
 def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:
     """Call ``fn`` and return expected errors as text, since Ray wraps exceptions in a class of its own."""
+    _Opened.worker = None  # another operator has the process
     try:
         return fn(item), None
     except (OperatorError, ConnectorError, InputError) as error:

@@ -16,6 +16,7 @@ from operators.arrays import Floats, Integers
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.environments import Twins, fit_twins, held_out
 from operators.cues.evidence import balanced_loss, worst_recall
+from operators.cues.joint_balance import balance_jointly, joint_factor
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Sides, best_cut, chosen, fit_sides
@@ -50,7 +51,7 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, sea
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     named = _named_sides(slices, Z, y, s, C, search.scaler)
-    robust = np.mean([sides.apply(Z, y) for sides in named], axis=0) if named else np.ones(len(y))
+    robust = joint_factor(named, Z, y)
     searched = s.searched_share * search.blend if named else 0.0
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
@@ -114,7 +115,7 @@ def _affordable(
 def _named_sides(
     slices: Slices, Z: Floats, y: Integers, s: CueSettings, C: int, scaler: Scaler
 ) -> tuple[Sides, ...]:
-    """Return the sides of every named shortcut that has a usable cut."""
+    """Return the sides of every named shortcut that has a usable cut, balanced together."""
     found = []
     for name in (chosen(name, slices) for name in s.spurious):
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
@@ -122,4 +123,4 @@ def _named_sides(
             cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])
         if cut is not None:
             found.append(fit_sides(name, Z, y, C, cut))
-    return tuple(found)
+    return balance_jointly(found, Z, y, C)

@@ -33,8 +33,8 @@ class CueWords(OperatorParams):
     column: Name
     """Source column of texts; it need not be a feature."""
     words: Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], Field(min_length=1)]
-    """Whole words or phrases, whatever the case: a row counts if its text contains one of them. Words that go
-    with the same class belong in one entry; several entries share the balance."""
+    """Whole words or phrases, whatever the case: a row counts if its text contains one of them. Several
+    entries are balanced together, each by itself: rows with a word against rows without."""
 
     @model_validator(mode="before")
     @classmethod

@@ -41,9 +41,9 @@ EXPLANATION = (
     "class balance. Strength: from 0 to 1."
 )
 ANSWER = (
-    "Choose an answer, copy the section into the recipe and run it again. A spurious feature is balanced "
-    "against the label in place of the search; a legitimate one has no part in the search. Only weights and "
-    "what depends on them are computed again."
+    "Choose answers, copy the section into the recipe and run it again. Spurious features are balanced "
+    "against the label, several of them together; a legitimate one has no part in the search. Only weights "
+    "and what depends on them are computed again."
 )
 
 
@@ -65,7 +65,7 @@ def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None =
     items = choice_items(found)
     if items:
         content += [
-            f"{ANSWER} {advice_on_words(found)}".rstrip(),
+            ANSWER,
             RecipeChoices(("operators", "cues"), OPTIONS, items),
         ]
     if found.get("trade_off"):
@@ -168,24 +168,6 @@ def _named_price(found: Mapping[str, Any]) -> str:
 def word_notes(found: Mapping[str, Any]) -> list[str]:
     """Return sentences on words of the recipe that cannot be balanced as meant."""
     return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
-
-
-def advice_on_words(found: Mapping[str, Any]) -> str:
-    """Say how words of the same class are named, with two open suspects; empty if there are none."""
-    first: dict[tuple[str, str], str] = {}
-    for suspect in found["suspects"]:
-        named, right = suspect["reference"], suspect["accuracy_inside"]
-        if suspect["answer"] != "open" or not isinstance(named, Mapping) or "words" not in named:
-            continue
-        key, word = (named["column"], max(right, key=lambda name: right[name] or 0.0)), named["words"][0]
-        other = first.setdefault(key, word)
-        if other != word:
-            both = yaml_reference({"column": named["column"], "words": [other, word]})
-            return (
-                "Words that go with the same class are balanced further in one entry than in several, which "
-                f"share the balance. If {other} and {word} are both shortcuts: {both}."
-            )
-    return ""
 
 
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.cues.environments import environment_factor, held_out
+from operators.cues.joint_balance import joint_factor
 from operators.cues.slices import slice_factor
 from operators.cues.state import CueState
 
@@ -54,7 +55,7 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
         return np.zeros(len(y), np.bool_)
     Z = state.scaler.apply(X)
     if state.named is not None:
-        return np.asarray(np.mean([sides.apply(Z, y) for sides in state.named], axis=0) > 1.0)
+        return joint_factor(state.named, Z, y) > 1.0
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)
@@ -67,7 +68,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> npt.ND
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
     if state.named is not None:
-        robust = np.mean([sides.apply(Z, y) for sides in state.named], axis=0)
+        robust = joint_factor(state.named, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found

@@ -147,7 +147,6 @@ class EosByProbe(Eos):
     """``eos`` with ``model: probe``: trains the recipe's probe again with the weights from its losses."""
 
     uses = ("ingest", "probe")
-    keeps_open = True
 
     def __init__(self, params: EosParams, probe: ProbeParams | None = None) -> None:
         super().__init__(params)

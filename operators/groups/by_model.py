@@ -39,8 +39,6 @@ class ByModel(GroupsBase[P], Generic[P]):
     A class of which one part has too few rows is not split: all of its rows are in group 2y.
     """
 
-    keeps_open = True
-
     @property
     def requires(self) -> tuple[str, ...]:
         """Return the required columns: features and labels."""

@@ -51,7 +51,6 @@ class Neighbours(Operator[NeighboursParams]):
     version = 2
     Params: ClassVar[type[OperatorParams]] = NeighboursParams
     uses = ("ingest",)
-    keeps_open = True
 
     @property
     def requires(self) -> tuple[str, ...]:

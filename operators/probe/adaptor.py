@@ -37,7 +37,6 @@ class Probe(Operator[ProbeParams]):
     cost = Cost(13.8, 7.95, 93)
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
-    keeps_open = True
 
     @property
     def requires(self) -> tuple[str, ...]:

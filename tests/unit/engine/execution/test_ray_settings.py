@@ -37,3 +37,20 @@ def test_the_first_dataset_has_the_limit_of_silence(
     with pytest.raises(CreatedError):
         list(ray_executor.RayExecutor(no_progress_seconds=seconds).apply(job, [0]))
     assert found == [expected]
+
+
+def test_tasks_of_one_operator_open_it_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.execution import ray_executor
+
+    class Worker:
+        def __init__(self, job: Any) -> None:
+            self.job = job
+
+    monkeypatch.setattr(ray_executor, "ShardWorker", Worker)
+    first, second = cast(Job, "job"), cast(Job, "job of the next run")
+    opened = ray_executor._Opened.of(first, "a")
+    assert ray_executor._Opened.of(first, "a") is opened
+    assert cast(Any, ray_executor._Opened.of(second, "b")).job == second
+    assert ray_executor._Opened.of(first, "a") is not opened
+    assert ray_executor._call(abs, -3) == (3, None)
+    assert ray_executor._Opened.worker is None

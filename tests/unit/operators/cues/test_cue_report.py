@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.cues.report import advice_on_words, choice_items, cue_section
+from operators.cues.report import choice_items, cue_section
 from operators.report import RecipeChoices, ReportTable
 
 SUSPECT: dict[str, Any] = {
@@ -132,18 +132,6 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     assert len(weak.content) == 1
     none = cue_section({**FOUND, "reason": "99 rows are fewer than 100", "gate": 0.0, "suspects": []})
     assert "No shortcut was searched for (99 rows" in str(none.content[0])
-
-
-def test_words_of_the_same_class_are_advised_as_one_entry() -> None:
-    def suspect(word: str, no: float | None, yes: float) -> dict[str, Any]:
-        reference = {"column": "note", "words": [word]}
-        return SUSPECT | {"reference": reference, "accuracy_inside": {"no": no, "yes": yes}}
-
-    found = FOUND | {"suspects": [suspect("juno", 0.9, 0.5), SUSPECT, suspect("alvora", None, 0.9)]}
-    assert advice_on_words(found) == ""
-    found["suspects"].append(suspect("bramax", 0.9, 0.4))
-    assert advice_on_words(found).endswith("both shortcuts: {column: note, words: [juno, bramax]}.")
-    assert any(advice_on_words(found) in str(item) for item in cue_section(found).content)
 
 
 def test_words_that_cannot_be_balanced_are_told_first() -> None:

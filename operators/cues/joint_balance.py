@@ -1,0 +1,101 @@
+"""Balance of several named shortcuts at once, by raking (iterative proportional fitting).
+
+In a mean of factors, each of which balances one shortcut alone, every further name would take away from the
+balance of the first. Raking finds one factor per row, the product of a table for each shortcut, under which
+every shortcut is independent of the label: in each class its sides have the shares that they have on average
+over the classes. All shortcuts can have these shares together, while equal totals may be out of reach: of
+three words that exclude each other, each can be in a third of the rows, not in half.
+
+Source: Deming and Stephan, "On a least squares adjustment of a sampled frequency table when the expected
+marginal totals are known" (1940).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Floats, Integers
+from operators.cues.named import Sides, side_of
+from operators.cues.slices import MAX_FACTOR
+
+SWEEPS = 50
+TOLERANCE = 1e-3
+"""Largest change of a table, relative, at which raking ends."""
+LARGEST = 1e3
+"""Bound of the entries of a table and of their inverses: shares may agree only in the limit."""
+Array = npt.NDArray[np.float64]
+
+
+def balance_jointly(sides: Sequence[Sides], Z: Floats, y: Integers, n_classes: int) -> tuple[Sides, ...]:
+    """Return the shortcuts with factors whose product balances all of them; a single one as it is.
+
+    Parameters
+    ----------
+    sides
+        Named shortcuts, each balanced by itself.
+    Z, y
+        Standardised rows (n, d) and labels (n,) of the sample.
+    n_classes
+        C.
+
+    """
+    if len(sides) < 2:
+        return tuple(sides)
+    place = [side_of(Z, one.columns, one.cut, one.level_side) for one in sides]
+    cells = [y * one.factor.shape[1] + at for one, at in zip(sides, place, strict=True)]
+    targets = [_shares(cell, None, n_classes, one) for cell, one in zip(cells, sides, strict=True)]
+    targets = [_independent(share) for share in targets]
+    tables = _rake(cells, targets, sides, n_classes)
+    return tuple(replace(one, factor=table) for one, table in zip(sides, tables, strict=True))
+
+
+def joint_factor(sides: Sequence[Sides], Z: Floats, y: Integers) -> Array:
+    """Return the factor of each row within its class, shape (n,), at most 20: the product over the shortcuts.
+
+    It is 1 where there is no shortcut.
+    """
+    factor = np.ones(len(y))
+    for one in sides:
+        factor *= one.apply(Z, y)
+    return np.minimum(factor, MAX_FACTOR)
+
+
+def _rake(
+    cells: Sequence[Integers], targets: Sequence[Array], sides: Sequence[Sides], n_classes: int
+) -> list[Array]:
+    """Return a table (C, S) for each shortcut; ``cells`` holds class and side of each row as one number."""
+    tables = [np.ones_like(one.factor) for one in sides]
+    w = np.ones(len(cells[0]))
+    for _ in range(SWEEPS):
+        moved = 0.0
+        for k, (cell, target, one) in enumerate(zip(cells, targets, sides, strict=True)):
+            share = _shares(cell, w, n_classes, one)
+            step = np.where(share > 0, target / np.maximum(share, 1e-12), 1.0)
+            bounded = np.clip(tables[k] * step, 1 / LARGEST, LARGEST)
+            step = bounded / tables[k]
+            tables[k], w = bounded, w * step.ravel()[cell]
+            moved = max(moved, float(np.abs(step - 1.0).max()))
+        if moved < TOLERANCE:
+            break
+    return tables
+
+
+def _shares(cell: Integers, w: Floats | None, n_classes: int, one: Sides) -> Array:
+    """Return the share of each side in the weight of its class, shape (C, S); 0 in classes without rows."""
+    S = one.factor.shape[1]
+    total = np.bincount(cell, w, minlength=n_classes * S).reshape(n_classes, S).astype(np.float64)
+    return np.asarray(total / np.maximum(total.sum(axis=1, keepdims=True), 1e-12))
+
+
+def _independent(share: Array) -> Array:
+    """Return the shares (C, S) of all sides over the classes that have rows, among the sides of each class.
+
+    A class lacks sides that none of its rows shows; the others then keep their proportions.
+    """
+    overall = share[share.sum(axis=1) > 0].mean(axis=0)
+    shown = np.where(share > 0, overall, 0.0)
+    return np.asarray(shown / np.maximum(shown.sum(axis=1, keepdims=True), 1e-12))
