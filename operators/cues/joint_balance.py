@@ -68,7 +68,7 @@ def _rake(
     cells: Sequence[Integers], targets: Sequence[Array], sides: Sequence[Sides], n_classes: int
 ) -> list[Array]:
     """Return a table (C, S) for each shortcut; ``cells`` holds class and side of each row as one number."""
-    tables = [np.ones_like(one.factor) for one in sides]
+    tables: list[Array] = [np.ones(one.factor.shape) for one in sides]
     w = np.ones(len(cells[0]))
     for _ in range(SWEEPS):
         moved = 0.0
