@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +16,7 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.schema import check_same_names
 from connectors.sink import write_parquet
-from connectors.storage import Place, make_folder, place_of
+from connectors.storage import Place, make_folder, place_of, read_whole
 from connectors.tables.common import library, location
 from connectors.tables.legacy import CONTENT, VERSION
 
@@ -53,6 +54,27 @@ class VersionTag:
     def file(self, number: int) -> str:
         """Return the name of a data file: the same in another attempt, which then replaces it."""
         return f"{self.stem}{number:05d}.parquet"
+
+
+MAX_RECORD_BYTES = 4096
+
+
+def read_record(folder: Place, name: str) -> dict[str, Any] | None:
+    """Return the record with a version's tag that an export left in its folder; None where there is none.
+
+    Others may write to the folder. Raises ConnectorError for a record of another form, a link and a pipe.
+    """
+    try:
+        found = json.loads(read_whole(folder / name, root=folder, max_bytes=MAX_RECORD_BYTES))
+    except OSError:
+        return None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConnectorError(
+            f"{folder / name} is no record of an export: it is damaged or forged. Remove it."
+        )
+    return found
 
 
 @dataclass(frozen=True)

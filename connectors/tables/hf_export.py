@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from connectors.tables.export import (
     VersionContent,
     VersionTag,
     fitted,
+    read_record,
     storable,
 )
 from connectors.tables.legacy import content_of, version_of
@@ -32,6 +34,9 @@ from connectors.tables.legacy import content_of, version_of
 RECORD, CARD, DATA = "_rowsieve.json", "README.md", "data"
 ALL = "all"
 """The split of versions that have no column for it."""
+SPLIT = re.compile(r"[A-Za-z0-9_]{1,100}")
+"""Names of splits, which become parts of names of files: others may have changed the version."""
+FILE = re.compile(rf"{SPLIT.pattern}-\d{{5,}}\.parquet")
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,8 @@ class HfExport(Export):
 
     def committed_state(self, tag: VersionTag) -> str:
         """Return the folder if it holds ``tag`` with the same content, or an empty text."""
-        try:
-            found = json.loads((Path(self.path) / RECORD).read_text("utf-8"))
-        except (OSError, ValueError):
+        found = read_record(Path(self.path), RECORD)
+        if found is None:
             return ""
         same = (version_of(found), content_of(found)) == (tag.version, tag.content)
         return f"folder {tag.version}" if same else ""
@@ -69,15 +73,12 @@ class HfExport(Export):
                 f"{self.path}: a dataset folder holds one version. Export with mode create or overwrite."
             )
         _check_readable(schema)
-        entries = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-        self.check_absent(bool(entries))
-        if strange := sorted(entries - {RECORD, CARD, DATA}):
-            raise ConnectorError(
-                f"{self.path} holds files that are not of an export: {', '.join(strange[:5])}. Export to a "
-                "folder of its own."
-            )
+        self.check_absent(bool(_names(folder)))
+        _check_own(folder)
         staged = folder.with_name(f"_{folder.name}.{tag.version}.{uuid.uuid4().hex}")
         split = content.split if content else None
+        if split and split not in schema.names:
+            raise ConnectorError(f"the version has no column {split!r} for its splits. Publish it again.")
         writer = SplitWriter(staged, storable(schema), split)
         return PendingExport(writer, partial(self._commit, staged, tag, content))
 
@@ -106,6 +107,7 @@ class HfExport(Export):
         old = staged.with_name(f"{staged.name}.old")
         try:
             if self.mode == "overwrite" and folder.exists():
+                _check_own(folder)
                 folder.rename(old)
             staged.rename(folder)
         except OSError as error:
@@ -126,10 +128,33 @@ class SplitWriter:
         make_folder(self.folder / DATA)
         rows = fitted(table, self.schema)
         counts = Counter(rows[self.split].to_pylist()) if self.split else Counter({ALL: len(rows)})
+        if strange := [name for name in counts if not (name and SPLIT.fullmatch(name))]:
+            raise ConnectorError(
+                f"the column {self.split!r} holds {str(strange[0])[:60]!r}, which is no name of a split: "
+                "letters, digits and '_'. The version was changed, or not written by a run: publish again."
+            )
         for name in sorted(counts):
             part = rows.filter(pc.equal(rows[self.split], name)) if self.split else rows
             write_parquet(part, self.folder / DATA / f"{name}-{number:05d}.parquet")
         return counts
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _check_own(folder: Path) -> None:
+    """Raise ConnectorError for a folder that holds anything but an export, which alone may be replaced."""
+    names = _names(folder)
+    strange = sorted(names - {RECORD, CARD, DATA})
+    strange += sorted(f"{DATA}/{name}" for name in _names(folder / DATA) if not FILE.fullmatch(name))
+    if names and read_record(folder, RECORD) is None:
+        strange = strange or sorted(names)
+    if strange:
+        raise ConnectorError(
+            f"{folder} holds files that are not of an export: {', '.join(strange[:5])}. Export to a folder "
+            "of its own."
+        )
 
 
 def _check_readable(schema: pa.Schema) -> None:

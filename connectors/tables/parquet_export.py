@@ -21,6 +21,7 @@ from connectors.tables.export import (
     PendingExport,
     VersionContent,
     VersionTag,
+    read_record,
 )
 from connectors.tables.legacy import LEGACY_RECORD, content_of, version_of
 
@@ -41,9 +42,8 @@ class ParquetExport(Export):
     def committed_state(self, tag: VersionTag) -> str:
         """Return the folder that holds ``tag`` with the same content, or an empty text."""
         for name in (RECORD, LEGACY_RECORD):
-            try:
-                found = json.loads((self._folder(tag) / name).read_text("utf-8"))
-            except OSError:
+            found = read_record(self._folder(tag), name)
+            if found is None:
                 continue
             same = (version_of(found), content_of(found)) == (tag.version, tag.content)
             return f"folder {tag.version}" if same else ""

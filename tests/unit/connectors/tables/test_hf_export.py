@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,15 @@ from datasets import load_dataset
 from typer.testing import CliRunner
 
 from connectors.base import ConnectorError
-from connectors.tables.export import CommitConflictError, Mode, PendingExport, VersionTag, open_export
+from connectors.tables.export import (
+    CommitConflictError,
+    Format,
+    Mode,
+    PendingExport,
+    VersionContent,
+    VersionTag,
+    open_export,
+)
 from engine.cli.app import app
 from engine.runs.runner import run
 from tests.data import small_recipe
@@ -89,7 +98,8 @@ def test_an_export_that_is_beaten_by_another_tries_again(
         if target == tmp_path / "d" and not beaten:
             beaten.append(target)
             (target / "data").mkdir(parents=True)
-            (target / "data/x.parquet").touch()
+            (target / "data/all-00007.parquet").touch()
+            (target / "_rowsieve.json").write_text("{}")
         return rename(self, target)
 
     pending = started(tmp_path / "d", "overwrite")
@@ -108,7 +118,58 @@ def test_what_is_not_an_export_is_left_alone(tmp_path: Path) -> None:
         started(tmp_path / "d", "append")
     with pytest.raises(ConnectorError, match="is local"):
         started("s3://bucket/d")
+    (tmp_path / "mine/data").mkdir(parents=True)
+    (tmp_path / "mine/README.md").write_text("my own data set")
+    with pytest.raises(ConnectorError, match=r"not of an export: README\.md, data"):
+        started(tmp_path / "mine", "overwrite")
+    assert done(started(tmp_path / "d"))
+    (tmp_path / "d/data/mine.csv").touch()
+    with pytest.raises(ConnectorError, match=r"not of an export: data/mine\.csv"):
+        started(tmp_path / "d", "overwrite")
+    shutil.rmtree(tmp_path / "d")
+    shutil.rmtree(tmp_path / "mine")
     maps = pa.schema([("m", pa.map_(pa.string(), pa.int8()))])
     with pytest.raises(ConnectorError, match="'m' has type map<"):
         open_export("hf", str(tmp_path / "d"), "create").start_export(maps, OLD)
     assert os.listdir(tmp_path) == [".git"]
+
+
+def test_a_folder_that_is_filled_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    pending = started(tmp_path / "d", "overwrite")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/mine.csv").touch()
+    with pytest.raises(ConnectorError, match=r"not of an export: mine\.csv"):
+        done(pending)
+    assert (tmp_path / "d/mine.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["../../x", "/{tmp_path}/x", "a/b", "", "tr*in", "x\n", None])
+def test_a_forged_split_is_no_path(name: str | None, tmp_path: Path) -> None:
+    """Others may write the parts of a version; what a split is called becomes a name of a file."""
+    split = name and name.format(tmp_path=tmp_path)
+    rows = pa.table({"split": pa.array(["train", split]), "x": [1, 2]})
+    content = VersionContent("split", lambda files: b"")
+    export = open_export("hf", str(tmp_path / "d/e"), "create")
+    pending = export.start_export(rows.schema, OLD, content)
+    with pytest.raises(ConnectorError, match="no name of a split"):
+        pending.write(rows, 0)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("format", ["hf", "parquet"])
+@pytest.mark.parametrize("record", ["[1]", "[" * 2000, "torn", "gigabytes", "pipe", "link"])
+def test_a_forged_record_is_named(format: Format, record: str, tmp_path: Path) -> None:
+    folder = tmp_path / ("d" if format == "hf" else "d/v1")
+    folder.mkdir(parents=True)
+    file = folder / "_rowsieve.json"
+    if record == "pipe":
+        os.mkfifo(file)  # opening it would wait for ever
+    elif record == "link":
+        file.symlink_to("/etc/hostname")
+    elif record == "gigabytes":
+        with file.open("wb") as handle:
+            handle.truncate(2**40)  # takes no room on the disk
+    else:
+        file.write_text(record)
+    with pytest.raises(ConnectorError, match=r"_rowsieve\.json .*"):
+        open_export(format, str(tmp_path / "d"), "create").committed_state(OLD)
