@@ -121,7 +121,7 @@ def abort_killed(output: Place) -> None:
             note = read_json(place, root=output)
             event, process = note["event"], note["process"]
             dead = process["host"] == os.uname().nodename and not _is_alive(int(process["pid"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
             continue
         if match and dead and _is_ours(event, match[1]):
             keep(output, event, LAST_NUMBER)
@@ -145,11 +145,19 @@ def _is_ours(event: Any, run_id: str) -> bool:
             event["producer"] == PRODUCER
             and event["run"]["runId"] == run_id
             and event["eventType"] in ("START", "RUNNING", *FINAL)
-            and all(isinstance(event["job"][key], str) for key in ("namespace", "name"))
-            and all(isinstance(one, dict) for key in ("inputs", "outputs") for one in event[key])
+            and all(_is_named(one) for one in (event["job"], *event["inputs"], *event["outputs"]))
+            and _as_event(event) is not None
         )
-    except (KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):  # the client checks the time and the facets
         return False
+
+
+def _is_named(one: Any) -> bool:
+    """Return whether a job or dataset of an event has a name, and facets by name."""
+    facets = [one.get(key) or {} for key in ("facets", "inputFacets", "outputFacets")]
+    return all(isinstance(one[key], str) for key in ("namespace", "name")) and all(
+        isinstance(facet, dict) for found in facets for facet in (found, *found.values())
+    )
 
 
 def deliver(client: Any, output: Place, place: Place) -> None:

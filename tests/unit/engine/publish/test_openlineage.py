@@ -248,6 +248,45 @@ def test_a_forged_file_is_not_delivered(endpoint: Any, tmp_path: Path) -> None:
     assert len(waiting(tmp_path)) == 1
 
 
+RUN_IDS = ("01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058")
+FORGED: dict[str, dict[str, Any]] = {
+    "time": {"eventTime": "yesterday"},
+    "no time": {"eventTime": None},
+    "no names": {"inputs": [{}]},
+    "names": {"outputs": [{"namespace": {"a": 1}, "name": [1]}]},
+    "facets": {"inputs": [{"namespace": "n", "name": "x", "facets": "x"}]},
+    "facet": {"job": {"namespace": "n", "name": "x", "facets": {"a": 1}}},
+}
+
+
+def _event(run_id: str) -> dict[str, Any]:
+    start = {"eventType": "START", "eventTime": "2026-11-23T00:00:00Z", "producer": PRODUCER}
+    job = {"namespace": "n", "name": "x"}
+    return start | {"run": {"runId": run_id}, "job": job, "inputs": [], "outputs": []}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_event_keeps_no_other_from_its_delivery(
+    forgery: str, endpoint: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = RUN_IDS
+    forged = keep(tmp_path, _event(first) | FORGED[forgery], 1)
+    keep(tmp_path, _event(second), 1)
+    sync_records(None, tmp_path)
+    assert [event["run"]["runId"] for event in endpoint.events] == [second]
+    assert waiting(tmp_path) == [forged]
+    assert f"{forged} holds no event of Rowsieve" in caplog.text
+
+
+@pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", "9" * 30, '"x"', "[]"])
+def test_a_forged_note_of_a_run_ends_no_command(pid: str, endpoint: Any, tmp_path: Path) -> None:
+    note = keep(tmp_path, _event(RUN_IDS[0]), 1).with_name(f"{RUN_IDS[0]}.open.json")
+    host = json.dumps(os.uname().nodename)
+    note.write_text(f'{{"process": {{"host": {host}, "pid": {pid}}}, "event": {{}}}}')  # type: ignore[union-attr]
+    sync_records(None, tmp_path)
+    assert len(endpoint.events) == 1
+
+
 def test_nothing_is_imported_without_an_endpoint(tmp_path: Path) -> None:
     script = (
         "import sys; from engine.publish.lineage_events import begin; from pathlib import Path\n"
