@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
+from engine.core.errors import InputError
+
+MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
+"""What Markdown reads as a mark, or makes addresses into links by."""
 MAX_ROWS = 50
 """Most groups and columns of the source that the card lists."""
 SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
@@ -52,8 +57,17 @@ def size_category(rows: int) -> str:
 
 
 def column_of(manifest: Mapping[str, Any], operator: str) -> str:
-    """Return the name of the first column that an operator adds to a version: ``split``, with any prefix."""
-    return str(next(output["name"] for output in manifest["outputs"] if output["operator"] == operator))
+    """Return the name of the first column that an operator adds to a version: ``split``, with any prefix.
+
+    Raises InputError where there is none, as in the manifest of an earlier release.
+    """
+    for output in manifest.get("outputs", ()):
+        if output["operator"] == operator:
+            return str(output["name"])
+    raise InputError(
+        f"The manifest of {manifest['version']} names no column of the operator {operator!r}, so that it has "
+        "no dataset card. Publish again."
+    )
 
 
 def _introduction(manifest: Mapping[str, Any]) -> str:
@@ -116,6 +130,12 @@ def _text(value: object) -> str:
 
 
 def _code(value: object) -> str:
-    """Return a value as code on one line, also within a table."""
-    text = html.escape(" ".join(str(value).split()), quote=False).replace("|", "&#124;").replace("`", "&#96;")
-    return f"<code>{text}</code>" if text != str(value) else f"`{text}`"
+    """Return a value as code on one line, also within a table.
+
+    In HTML's ``<code>`` Markdown still makes links, pictures and emphasis: their marks become references.
+    """
+    plain = " ".join(str(value).split())
+    text = html.escape(plain, quote=False).replace("|", "&#124;").replace("`", "&#96;")
+    if text == str(value):
+        return f"`{text}`"
+    return f"<code>{MARKS.sub(lambda mark: f'&#{ord(mark[0])};', text)}</code>"

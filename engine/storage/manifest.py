@@ -64,8 +64,15 @@ class _Source(_Entry):
 
 class _Operator(_Entry):
     name: str
+    version: int
     params: dict[str, Any]
     fingerprint: str = Field(pattern=r"^[0-9a-f]{1,64}$")
+
+
+class _Output(_Entry):
+    name: str
+    operator: str
+    description: str
 
 
 class _Summary(_Entry):
@@ -73,6 +80,7 @@ class _Summary(_Entry):
     splits: dict[str, _Count]
     outliers: _Count
     quarantined: _Count
+    effective_sample_size: float
 
 
 class _Figure(_Entry):
@@ -93,7 +101,7 @@ class _Manifest(_Entry):
     version: str = Field(pattern=rf"^{NAME.pattern}$")
     rows: int = Field(ge=0)
     content: str = Field(pattern=r"^[0-9a-f]{1,64}$")
-    publication_number: int | None = Field(default=None, ge=1)
+    publication_number: int = Field(default=1, ge=1)
     parts: list[_Part]
     columns: list[_Column] = Field(alias="schema")
     summary: _Summary
@@ -102,6 +110,7 @@ class _Manifest(_Entry):
     seed: int
     source: _Source
     operators: list[_Operator]
+    outputs: list[_Output] = []
 
 
 def parse_manifest(text: str, place: str) -> dict[str, Any]:
@@ -147,6 +156,11 @@ def read_manifest(folder: Place) -> dict[str, Any]:
         raise InputError(
             f"{path} cannot be read: {error}. Give its owner's rights back, or copy the version again."
         ) from None
+    if folder.parent.name == "versions" and manifest["version"] != folder.name:
+        raise InputError(
+            f"{path} names the version {manifest['version']!r}, and its folder is {folder.name!r}. Whoever "
+            "withdraws or removes one would mean the other: give the folder its name back, or publish again."
+        )
     if not isinstance(folder, Path):  # an object store has no links
         return manifest
     inside = folder.resolve()

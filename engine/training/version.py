@@ -46,9 +46,12 @@ class Version:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the columns that Rowsieve added."""
-        names = [field["name"] for field in self.manifest["schema"]]
-        return next(str(name).removesuffix(ROW_ID) for name in names[::-1] if name.endswith(ROW_ID))
+        """Prefix of the columns that Rowsieve added. Raises InputError where none is."""
+        names = [str(field["name"]) for field in self.manifest["schema"]]
+        found = [name.removesuffix(ROW_ID) for name in names if name.endswith(ROW_ID)]
+        if not found:
+            raise InputError(f"{self.folder / 'manifest.json'} names no column {ROW_ID!r}. Publish again.")
+        return found[-1]
 
     def reader(self) -> VersionReader:
         """Reader of the version's parts under the protocol by which operators read shards."""

@@ -121,7 +121,7 @@ def test_paths_that_lead_out_of_the_store(published: Path, tmp_path: Path) -> No
             parse_manifest(text.replace("data/part-00001.parquet", path), "manifest")
     version = tmp_path / "versions" / "v1"
     (version / "data").mkdir(parents=True)
-    (version / "manifest.json").write_text(text)
+    (version / "manifest.json").write_text(text.replace(published.name, "v1"))
     secret = tmp_path / "secret.parquet"
     secret.touch()
     (version / "data" / "part-00001.parquet").symlink_to(secret)

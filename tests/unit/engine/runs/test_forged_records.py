@@ -116,13 +116,18 @@ def test_small_files_are_not_read_whole(name: str, forgery: str, forged: Path) -
         assert Path(name).name in shown
 
 
-MANIFESTS: dict[str, dict[str, Any]] = {
+MANIFESTS: dict[str, Any] = {
     "summary": {},
     "summary.groups": {"\x1b[31m": 1},
     "summary.splits": {"train": -1},
     "incremental": {"base": "../../x", "outcome": "predict", "shards": {}},
     "seed": {"a": 1},
     "recipe": {"a": 1},
+    "outputs": [{}],
+    "schema": [],
+    "version": "vother",
+    "publication_number": None,
+    "summary.effective_sample_size": "many",
 }
 
 
@@ -137,9 +142,20 @@ def test_a_forged_manifest(key: str, forged: Path) -> None:
     manifest.write_text(json.dumps(record))
     for words in (["versions", "{out}"], ["lineage", str(manifest.parent)], ["explain", "{out}", "3"]):
         code, shown = call(forged, *words)
-        assert code == 2, shown
-        assert "manifest.json" in shown
+        assert code == 2 or (key == "schema" and words[0] != "explain"), shown
+        assert "manifest.json" in shown or not code
         assert "\x1b" not in shown
+
+
+def test_a_version_withdraws_no_other(forged: Path) -> None:
+    """A manifest that names another version than its folder does would have that one withdrawn."""
+    version = str(current_version(forged / "out"))
+    other = forged / "out" / "versions" / "vother"
+    shutil.copytree(other.parent / version, other)
+    code, shown = call(forged, "retract", "{out}@vother", "--why", "mine")
+    assert code == 2, shown
+    assert f"names the version '{version}', and its folder is 'vother'" in shown
+    assert not (forged / "out" / "withdrawn").exists()
 
 
 def test_a_version_is_not_its_own_base(forged: Path) -> None:
@@ -150,3 +166,14 @@ def test_a_version_is_not_its_own_base(forged: Path) -> None:
     manifest["incremental"] = {"base": version, "outcome": "predict", "shards": {}}
     (output / "versions" / version / "manifest.json").write_text(json.dumps(manifest))
     assert fitted_version(output, version, manifest)[0] == version
+
+
+@pytest.mark.parametrize("outputs", [[], [{"name": "x", "operator": "split", "description": "y"}]], ids=len)
+def test_a_version_whose_columns_nobody_names_has_no_card(outputs: Any, forged: Path) -> None:
+    folder = forged / "out" / "versions" / str(current_version(forged / "out"))
+    record = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(record | {"outputs": outputs}))
+    code, shown = call(forged, "export", str(folder), "--to", f"hf:{forged / 'hub'}", "--executor", "local")
+    assert code == 2, shown
+    assert "Publish again" in shown or "no column 'x'" in shown
+    assert not (forged / "hub").exists()
