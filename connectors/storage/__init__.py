@@ -210,6 +210,8 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
 @contextmanager
 def _opened(place: Place) -> Iterator[pq.ParquetFile]:
     if isinstance(place, Path):
+        if place.exists() and not place.is_file():  # a pipe would be waited for
+            raise ConnectorError(f"{place} is no regular file. Remove it, and run the recipe again.")
         with pq.ParquetFile(place, memory_map=True) as file:
             yield file
     else:

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.base import ConnectorError
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, read_columns
-from engine.core.errors import BudgetError
+from engine.core.errors import BudgetError, InputError
 from engine.core.redaction import redact
 from engine.execution.job import Job
 from engine.plan.model import Plan
@@ -117,11 +118,29 @@ def quarantine_files(plan: Plan) -> list[Place]:
     return found
 
 
+def read_records(place: Place) -> pa.Table:
+    """Read one file with quarantined rows.
+
+    Others may write to the output: raises InputError, which names the file, for one of another form.
+    """
+    try:
+        found = read_columns(place)
+        if not found.schema.equals(SCHEMA):
+            raise ConnectorError("its columns are others")
+    except (ConnectorError, pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(". ")
+        raise InputError(
+            f"{place} holds no quarantined rows of a run: {reason}. It is damaged or forged: remove "
+            f"the folder {place.parent}, and run the recipe again."
+        ) from None
+    return found
+
+
 def read_quarantine(plan: Plan, limit: int | None = None) -> pa.Table:
     """Read the first ``limit`` quarantined rows, by operator, then in row order; None reads all."""
     tables = [SCHEMA.empty_table()]
     for path in quarantine_files(plan):
-        tables.append(read_columns(path))
+        tables.append(read_records(path))
         if limit is not None and sum(table.num_rows for table in tables) >= limit:
             break
     return pa.concat_tables(tables).slice(0, limit)

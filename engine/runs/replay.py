@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from connectors.storage import Place, read_columns
+from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.json_files import write_text
 from engine.core.output_layout import output_of, version_folder
-from engine.execution.quarantine import SCHEMA, read_quarantine
+from engine.execution.quarantine import SCHEMA, read_quarantine, read_records
 from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
@@ -84,7 +84,7 @@ def current_quarantine(output: Place) -> pa.Table:
     store = store_of(output)
     folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]
     files = [path for folder in folders for path in _sorted(folder)]
-    return pa.concat_tables([SCHEMA.empty_table(), *(read_columns(path) for path in files)])
+    return pa.concat_tables([SCHEMA.empty_table(), *map(read_records, files)])
 
 
 def _sorted(folder: Place) -> list[Place]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.execution.quarantine import SCHEMA
+from engine.core.errors import InputError
+from engine.execution.quarantine import SCHEMA, read_records
 from engine.runs.replay import export
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+1.5.2", "-1\n=2"]
@@ -58,3 +62,30 @@ def test_other_formats_hold_the_texts_as_they_are(suffix: str, tmp_path: Path) -
         return
     lines = file.read_text("utf-8").split("\n")[:-1]
     assert [json.loads(line) for line in lines] == table().to_pylist()
+
+
+def _other(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
+    return lambda file: pq.write_table(change(table()), file)
+
+
+FORGED: dict[str, Callable[[Path], Any]] = {
+    "pipe": os.mkfifo,  # opening it would wait for ever
+    "link": lambda file: file.symlink_to("/etc/hostname"),
+    "torn": lambda file: file.write_bytes(b"PAR1junkPAR1"),
+    "column": _other(lambda found: found.append_column("=1", found["raw"])),
+    "no column": _other(lambda found: found.drop_columns("raw")),
+    "lists": _other(lambda found: found.set_column(1, "file", pa.array([["=1"]] * len(found)))),
+    "dictionary": _other(lambda found: found.set_column(5, "value", found["value"].dictionary_encode())),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_file_of_quarantined_rows_is_named(forgery: str, tmp_path: Path) -> None:
+    """A column of another type would also pass by what keeps formulas out of a CSV."""
+    file = tmp_path / "quarantine-00000.parquet"
+    FORGED[forgery](file)
+    with pytest.raises(InputError, match=r"quarantine-00000\.parquet holds no quarantined rows of a run"):
+        read_records(file)
+    file.unlink()
+    pq.write_table(table(), file)
+    assert read_records(file).equals(table())
