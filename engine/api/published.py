@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
 from engine.runs.descriptions import required_descriptions
 from engine.training.version import Version, open_version
+from operators.base import SPLIT
 
 if TYPE_CHECKING:
     import pandas as pd
+    import ray.data
+    from torch.utils.data import Dataset
+
+    from .training_rows import SplitReaders, TrainingRows
 
 
 GROUP_COLUMNS = ("group", "class", "rows", "share", "accuracy", "description")
@@ -88,14 +95,72 @@ class PublishedVersion:
     def __iter__(self) -> Iterator[pa.Table]:
         return self.iter_parts()
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows in the order of ``row_id`` as one Arrow table."""
-        return pa.concat_tables(list(self.iter_parts(columns)), promote_options="default")
+    def to_arrow(self, columns: Sequence[str] | None = None, split: str | None = None) -> pa.Table:
+        """Return the rows of a split, by default all, in the order of ``row_id`` as one Arrow table."""
+        parts = self.iter_parts(columns) if split is None else self._parts_of(split, columns)
+        return pa.concat_tables(list(parts), promote_options="default")
 
-    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return all rows in the order of ``row_id`` as a pandas DataFrame."""
-        frame: pd.DataFrame = self.to_arrow(columns).to_pandas()
+    def to_pandas(self, columns: Sequence[str] | None = None, split: str | None = None) -> pd.DataFrame:
+        """Return the rows of a split, by default all, in the order of ``row_id`` as a pandas DataFrame."""
+        frame: pd.DataFrame = self.to_arrow(columns, split).to_pandas()
         return frame
+
+    def for_sklearn(self, split: str = "train") -> TrainingRows:
+        """Return features, class indices and weights of a split as arrays, for ``fit(X, y, sample_weight)``.
+
+        Features are the ones that the run's operators made, such as the encoded columns.
+
+        Raises
+        ------
+        InputError
+            The version has no such split.
+
+        """
+        return self._readers.of(split).read_all()
+
+    def to_torch(
+        self, split: str = "train", *, streaming: bool = False, batch_size: int = 256, seed: int = 0
+    ) -> Dataset[tuple[Any, ...]]:
+        """Return a Torch dataset of features, class indices and weights of a split.
+
+        Parameters
+        ----------
+        split
+            Name of the split.
+        streaming
+            False: all rows in memory, one ``(x, y, weight)`` an item, with the tensors in ``.tensors``. True:
+            batches, with one part at a time in memory, in another order in every pass.
+        batch_size, seed
+            Rows of a batch, and what the order follows from, where it is streamed.
+
+        """
+        from .torch_rows import StreamedRows, in_memory
+
+        reader = self._readers.of(split)
+        return StreamedRows(reader, batch_size, seed) if streaming else in_memory(reader)
+
+    def to_ray(self, split: str = "train") -> ray.data.Dataset:
+        """Return a Ray dataset of a split with the columns ``x``, ``y``, ``weight``, ``group``, ``row_id``.
+
+        Workers read the parts, so that rows do not pass through this process.
+        """
+        return self._readers.of(split).to_ray()
+
+    @cached_property
+    def _readers(self) -> SplitReaders:
+        from .training_rows import SplitReaders
+
+        return SplitReaders(self._found)
+
+    def _parts_of(self, split: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        """Yield the rows of each part that are in a split."""
+        from .training_rows import check_split
+
+        check_split(self._found, split)
+        name = self.prefix + SPLIT
+        wanted = self.column_names if columns is None else list(columns)
+        for part in self.iter_parts(list(dict.fromkeys([*wanted, name]))):
+            yield part.filter(pc.equal(part.column(name).cast(pa.string()), split)).select(wanted)
 
     def __repr__(self) -> str:
         return f"PublishedVersion({self.version!r}, {self.num_rows:,} rows, {str(self.path)!r})"
