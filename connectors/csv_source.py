@@ -101,16 +101,20 @@ class CsvSource(TextSource):
         """
         path = find_names(self.spec, Csv)[0]
         names, start = self._header(path)
-        separator = self._separator(path)
         try:
             blocks = self._blocks(path, start, sys.maxsize)
             piece = next(self._pieces(path, blocks, start, n_bytes), None)
-            data = b"" if piece is None else self._text(path, piece.start, piece.stop)
-            return read_rows(data or b"\n", separator, names, names, dict.fromkeys(names, pa.string()))
         except RowScanError as error:
             raise self._bad_byte(path, error) from error
+        data = b"" if piece is None else self._text(path, piece.start, piece.stop)
+        types = dict.fromkeys(names, pa.string())
+        try:
+            return read_rows(data or b"\n", self._separator(path), names, names, types)
         except pa.ArrowInvalid as error:
-            raise ConnectorError(f"{path} cannot be read as CSV: {error}. Check its first rows.") from error
+            if piece is None:
+                raise ConnectorError(f"{path} cannot be read as CSV: {error}.") from error
+            shard = SourceShard(path, piece.start, piece.stop, piece.n_rows, 0, len(data))
+            raise self._explain(shard, data, pa.schema(types), error) from error
 
     def _separator(self, path: str) -> str:
         return self.options.delimiter or ("\t" if extension(path, TSV) else ",")

@@ -83,6 +83,8 @@ def _list_candidates(path: str, format: str, shards: int) -> None:
         shown = ", ".join(f"{value!s} ({n:,})" for value, n in values[:4]) + (
             ", ..." if len(values) > 4 else ""
         )
+        missing = candidate.counts.missing
+        shown += f"; {missing:,} rows have none" if missing else ""
         rows.append((f"  {candidate.name}", f"{len(values)} values", shown))
     for line in aligned(rows):
         echo(line, err=True)

@@ -30,12 +30,15 @@ from operators.embed.params import NEEDS
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions
 from operators.encode.kinds import decide_kind
+from operators.encode.summary import ColumnSummary
 from operators.ingest.label_checks import LabelCounts, check_labels, has_spaces, merging_map
 from operators.ingest.labels import count_labels
 from operators.leaks import Leak
 
 MAX_CANDIDATES, MAX_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
+MAX_UNLABELLED_SHARE = 0.5
+"""Share of rows without a value from which a column is no label that is offered."""
 MAX_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
 MAX_REJECTED_SHARE = 0.1
@@ -154,21 +157,32 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
 
 
 def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
-    """Return the columns that could be a label: few values that repeat, hardly any missing, none refused.
+    """Return the columns that could be a label: few values that repeat in most rows, none refused.
+
+    Rows without a label are left out by the drafted recipe, so that some may be missing; whole numbers with
+    gaps are often stored as fractions.
 
     Raises InputError where the source cannot be read.
     """
     source = inspect_source(path, format, shards)
     found = []
     for name, summary in source.summaries.items():
-        usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN, Form.INTEGER)
-        most = MAX_NUMBERS if summary.form == Form.INTEGER else MAX_CANDIDATES
+        usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN) or _is_whole(summary)
+        most = MAX_NUMBERS if summary.form in (Form.INTEGER, Form.NUMBER) else MAX_CANDIDATES
         few = 2 <= summary.distinct <= min(most, summary.present // 5)
-        if usable and few and summary.missing_share < 0.2:
+        if usable and few and summary.missing_share < MAX_UNLABELLED_SHARE:
             counts = _counts(source.sample.rows[name], name, source.sample.is_whole)
             if not any(finding.fatal for finding in check_labels(counts)):
                 found.append(Candidate(name, counts))
     return found
+
+
+def _is_whole(summary: ColumnSummary) -> bool:
+    """Return whether a column holds whole numbers, stored as such or as fractions."""
+    if summary.form == Form.INTEGER:
+        return True
+    histogram = summary.histogram if summary.form == Form.NUMBER else None
+    return histogram is not None and not bool((histogram.low % 1).any() or summary.unusable)
 
 
 def recipe_name(path: str) -> str:

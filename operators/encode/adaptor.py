@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 5
+    version = 6
     Params = EncodeParams
 
     @property

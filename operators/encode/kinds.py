@@ -48,11 +48,11 @@ MIN_WORDS, MIN_CHARACTERS, MIN_TEXT_DISTINCT = 4.0, 20.0, 0.3
 LONG_TEXT = 100.0
 """Mean characters above which a column is free text, unless almost all of its rows repeat few values."""
 ID_NAME = re.compile(
-    r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$"
+    r"(^|[_\-. ])(id|ids|uid|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$"
     r"|^row[_. ]?(name|num|number)s?$|[a-z]I[dD]$"
 )
 """Names of columns that number or identify rows. The name and its lower-case form are compared."""
-OWNER_NAME = re.compile(r"(^|[_\-. ])(id|uuid|guid)$|^unnamed: 0$|[a-z]I[dD]$")
+OWNER_NAME = re.compile(r"(^|[_\-. ])(id|uid|uuid|guid)$|^unnamed: 0$|[a-z]I[dD]$")
 """Names of columns that identify whom or what a row is about. Unlike an index or a number, such a column
 cannot be a measurement."""
 

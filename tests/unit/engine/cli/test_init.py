@@ -304,3 +304,25 @@ def test_a_column_of_numbers_with_other_texts_is_read_as_text(tmp_path: Path) ->
         recipe.replace("#", " ").split()
     )
     assert "it's zip  text" in " ".join(command("validate", "p.yaml").output.split("\n"))
+
+
+def test_columns_with_rows_without_a_value_are_offered_as_labels(tmp_path: Path) -> None:
+    """Such as labels of a part of the rows; whole numbers with gaps are stored as fractions."""
+    searched, vote = ["no", "no", "yes", "", "no"], ["0.0", "1.0", "", "1.0"]
+    rows = "".join(f"{searched[row % 5]},{vote[row % 4]},{row / 7:.3f},{row % 3 / 2}\n" for row in range(300))
+    (tmp_path / "m.csv").write_text(f"searched,vote,size,half\n{rows}")
+    lines = [line for line in init("m.csv").stderr.splitlines() if line.startswith("  ")]
+    assert [line.split()[0] for line in lines] == ["searched", "vote"]
+    assert "60 rows have none" in lines[0]
+    assert "75 rows have none" in lines[1]
+    assert drafted("m.csv", "vote")["filter"] == [["vote", "!=", None]]
+
+
+def test_a_row_with_too_few_cells_is_named_by_its_line(tmp_path: Path) -> None:
+    """A carriage return that is not in quotes ends a row, as pandas writes those of social media posts."""
+    rows = "".join(f"a{row} b,{'pn'[row % 2]}\n" for row in range(300))
+    (tmp_path / "t.csv").write_bytes(f"text,y\n{rows}not\rquoted,p\n{rows}".encode())
+    done = init("t.csv", "--label", "y")
+    assert done.exit_code == 2
+    assert "t.csv, line 302: 1 fields, but the header names 2 columns" in done.stderr
+    assert "in double quotes" in done.stderr

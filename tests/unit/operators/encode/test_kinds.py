@@ -204,7 +204,7 @@ def one_of(name, values):
     return summarise(pa.table({name: pa.array(values)}))[name]
 
 
-@pytest.mark.parametrize("name", ["ID", "patient_id", "patientId", "customer.uuid"])
+@pytest.mark.parametrize("name", ["ID", "uid", "patient_id", "patientId", "customer.uuid"])
 def test_a_column_that_is_named_an_identifier_may_repeat_values(name):
     numbers = np.random.default_rng(0).permutation(10**6)[:400] * 7
     repeated = np.r_[numbers, numbers[:200]]
