@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 COLUMNS = "columns.arrow"
 """File of a served model with the schema of its input columns."""
 LONGEST_VALUE = 60
+CONTAINERS = (dict, list, tuple, set, frozenset)
+SHORT = Repr()
+"""Prints a few levels and entries of a value, which a client may have nested as deeply as it likes."""
 TYPE_FAULTS = {"number": "is no number", "date": "is no date", "truth": "is neither true nor false"}
 Faults = dict[int, str]
 """Position of a row to the reason why it cannot be used."""
@@ -57,6 +61,9 @@ def table_of(
     The columns of ``schema`` that the frame has, n rows, and the faults of rows by their position.
 
     """
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"the request has two columns {twice!r}: send every column once")
     if schema is None:
         return pa.Table.from_pandas(frame, preserve_index=False), {}
     columns = {name: frame[name].tolist() for name in schema.names if name in frame.columns}
@@ -154,20 +161,35 @@ def _none_if_missing(value: Any) -> Any:
 
 def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Sequence[str]) -> pa.Array:
     """Convert values of any types; those that cannot be converted are null, and faults of their rows."""
-    try:
-        return pa.array(values).cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, ValueError):
-        pass
+    levels = 1 if pa.types.is_nested(field.type) else 0
+    if not any(_is_deeper(value, levels) for value in values):
+        try:
+            return pa.array(values).cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, ValueError):
+            pass
     converted = []
     for row, value in enumerate(values):
         try:
+            if _is_deeper(value, levels):
+                raise ValueError("lists within lists")
             converted.append(_converted(value, field.type, missing))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             converted.append(pa.scalar(None, field.type))
-            text = repr(value)
+            text = SHORT.repr(value) if isinstance(value, CONTAINERS) else repr(value)
             shown = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
             faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type)} (value: {shown})")
     return pa.array([one.as_py() for one in converted], field.type)
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return whether lists and objects are nested deeper than ``levels``.
+
+    Arrow's time grows with the square of the depth, and Python's printer and Arrow recurse.
+    """
+    if not isinstance(value, CONTAINERS):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return not levels or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,11 @@ def render(recipe: Recipe, options: Options) -> list[Manifest]:
 
 
 def to_yaml(manifests: Sequence[Manifest], about: str) -> str:
-    """Return the manifests as one text with a comment on top, without YAML's anchors: people read it."""
+    """Return the manifests as one text with a comment on top, without YAML's anchors: people read it.
+
+    Line ends and control characters in ``about`` become blanks, as they would end the comment.
+    """
+    about = "".join(sign if sign.isprintable() else " " for sign in about)
     body = yaml.dump_all(manifests, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=110)
     return f"# {about}\n{body}"
 
@@ -76,8 +81,12 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
+_NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|0[ox][0-9a-fA-F_]+")
+"""Texts that YAML 1.2, which Kubernetes reads, takes for numbers; PyYAML writes 1.1."""
+
+
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    style = "|" if "\n" in value else None
+    style = "|" if "\n" in value else "'" if _NUMBER.fullmatch(value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

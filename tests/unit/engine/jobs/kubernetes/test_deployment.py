@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.core.errors import InputError
-from engine.jobs.kubernetes.kinds import RAY_VERSION, render
+from engine.jobs.kubernetes.kinds import RAY_VERSION, render, to_yaml
 from engine.jobs.kubernetes.options import Options, kubernetes_name
 from engine.jobs.kubernetes.pods import RECIPE
 from engine.jobs.kubernetes.sizes import COPIES, PROCESS, memory_of, sizes_of
@@ -235,3 +235,19 @@ def test_versions_agree() -> None:
     assert f"rowsieve-mlflow:{pins['mlflow']}" in (ROOT / "deploy/mlflow/Dockerfile").read_text()
     for path in ("deploy/mlflow/compose.yaml", "deploy/mlflow/kubernetes.yaml"):
         assert f"rowsieve-mlflow:{pins['mlflow']}" in (ROOT / path).read_text()
+
+
+def test_the_name_of_a_recipes_file_adds_no_manifest(tmp_path: Path) -> None:
+    """The command is a comment of the manifests; a name of a file may hold line ends."""
+    file = tmp_path / "x\nkind: Secret\n---\u2028y.yaml"
+    file.write_text(DEMO.read_text())
+    result = CliRunner().invoke(app, ["deploy", "render", str(file), "--kind", "rayjob"])
+    assert result.exit_code == 0, result.output
+    plain = CliRunner().invoke(app, ["deploy", "render", str(DEMO), "--kind", "rayjob"])
+    assert result.stdout.splitlines()[1:] == plain.stdout.splitlines()[1:]
+
+
+@pytest.mark.parametrize("name", ["1e3", "12", "1_0", "0x1f", "0o7", "1.5"])
+def test_a_name_that_looks_like_a_number_is_text(name: str) -> None:
+    """Kubernetes reads numbers by other rules than PyYAML writes texts."""
+    assert to_yaml([{"name": name}], "x") == f"# x\nname: '{name}'\n"
