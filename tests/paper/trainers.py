@@ -100,7 +100,7 @@ def encoded(version: rowsieve.PublishedVersion, rows: pd.DataFrame) -> npt.NDArr
 @contextmanager
 def equal_weights() -> Iterator[None]:
     """Give every row the weight 1 while the block runs."""
-    from engine.api.training_rows import SplitReader, TrainingRows
+    from rowsieve.training_rows import SplitReader, TrainingRows
 
     plain = SplitReader.read
 
