@@ -93,7 +93,7 @@ SPLITS = {
 """Splits that Croissant has a name for. Rows that are ``dropped`` belong to none."""
 
 
-def describe_version(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def describe_version(manifest: Mapping[str, Any], *, withdrawn: str = "") -> dict[str, Any]:
     """Return the description of a version as a JSON-LD object.
 
     Columns of structs and maps have no field, as loaders cannot read them by one.
@@ -101,6 +101,7 @@ def describe_version(manifest: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     manifest : the manifest of a version; paths in it carry no secrets.
+    withdrawn : why the version was withdrawn; empty if it stands.
     """
     return {
         "@context": CONTEXT,
@@ -112,6 +113,7 @@ def describe_version(manifest: Mapping[str, Any]) -> dict[str, Any]:
             "mark, a sample weight and a split for each row, by Rowsieve without group labels."
         ),
         "version": manifest["version"],
+        **({"creativeWorkStatus": f"Withdrawn: {withdrawn}"} if withdrawn else {}),
         "prov:wasDerivedFrom": _sources(manifest["source"]),
         "rai:machineAnnotationTools": [
             f"rowsieve {op['name']} {op['version']}" for op in manifest["operators"]

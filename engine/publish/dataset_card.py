@@ -19,7 +19,9 @@ SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"
 """The hub's classes of size, from 1,000 rows upwards by powers of ten."""
 
 
-def write_card(manifest: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
+def write_card(
+    manifest: Mapping[str, Any], files: Mapping[str, str] | None = None, *, withdrawn: str = ""
+) -> str:
     """Return the card of a version as Markdown.
 
     Parameters
@@ -27,6 +29,7 @@ def write_card(manifest: Mapping[str, Any], files: Mapping[str, str] | None = No
     manifest : the manifest of a version.
     files : a pattern of data files for each split of the hub; by default the parts of the version, which hold
         the rows of all splits, as one split named ``all``.
+    withdrawn : why the version was withdrawn; empty if it stands.
     """
     found = {"all": "data/*.parquet"} if files is None else dict(files)
     front = {
@@ -40,7 +43,9 @@ def write_card(manifest: Mapping[str, Any], files: Mapping[str, str] | None = No
             }
         ],
     }
-    sections = (_introduction(manifest), _columns(manifest), _counts(manifest["summary"]), _origin(manifest))
+    sections = [_introduction(manifest), _columns(manifest), _counts(manifest["summary"]), _origin(manifest)]
+    if withdrawn:
+        sections.insert(0, f"> **Withdrawn.** {_text(withdrawn)}\n")
     return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n" + "\n".join(sections)
 
 

@@ -29,6 +29,7 @@ from engine.publish.lineage_facets import (
     schema_facet,
     statistics_facet,
 )
+from engine.storage.withdrawals import withdrawal_of
 from operators.base import Executor
 
 TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -112,7 +113,7 @@ def _export(
         known = table.committed_state(tag)
         if known:
             return ExportResult(table.format, table.path, known, written=False)
-        pending = table.start_export(_schema(folder, manifest), tag, _content(manifest))
+        pending = table.start_export(_schema(folder, manifest), tag, _content(folder, manifest))
         parts = [folder / part["path"] for part in manifest["parts"]]
         jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
         try:
@@ -134,11 +135,13 @@ def _export(
         ) from error
 
 
-def _content(manifest: Mapping[str, Any]) -> VersionContent:
+def _content(folder: Place, manifest: Mapping[str, Any]) -> VersionContent:
     """Return the split's column and the card, for formats without metadata. Old manifests name no outputs."""
+    known = withdrawal_of(folder.parent.parent, folder.name) if folder.parent.name == "versions" else None
+    withdrawn = known.why if known else ""
     outputs = manifest.get("outputs", ())
     split = next((str(output["name"]) for output in outputs if output["operator"] == "split"), None)
-    return VersionContent(split, lambda files: write_card(manifest, files).encode())
+    return VersionContent(split, lambda files: write_card(manifest, files, withdrawn=withdrawn).encode())
 
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:

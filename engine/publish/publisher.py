@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from connectors.storage import Place, make_folder
+from connectors.storage import Place, make_folder, write_whole
 from connectors.view import View
 from connectors.wrapper import Wrapper
 from engine.core.digests import digest
@@ -22,7 +22,7 @@ from engine.publish.croissant import describe_version
 from engine.publish.dataset_card import write_card
 from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
-from engine.storage.manifest import NUMBER, next_number
+from engine.storage.manifest import NUMBER, next_number, read_manifest
 from engine.storage.reader import StoreReader
 from operators.base import ROW_ID, Executor
 
@@ -73,6 +73,20 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
     lease.put_file(folder / CROISSANT, to_json(describe_version(record)).encode())
     lease.put_file(folder / CARD, write_card(record).encode())
     lease.publish(final, to_json(record | {NUMBER: next_number(plan.output)}))
+
+
+def describe_again(output: Place, version: str, withdrawn: str) -> None:
+    """Write a version's card and description anew, with the reason why it was withdrawn, if it was.
+
+    A version of an earlier release, which has neither, gets none.
+    """
+    folder = version_folder(output, version)
+    manifest = read_manifest(folder)
+    if not (folder / CARD).exists():
+        return
+    described = to_json(describe_version(manifest, withdrawn=withdrawn))
+    write_whole(folder / CROISSANT, described.encode(), root=output)
+    write_whole(folder / CARD, write_card(manifest, withdrawn=withdrawn).encode(), root=output)
 
 
 def _made_from(plan: Plan, reader: StoreReader, shard: int, digests: PartDigests) -> str:

@@ -12,6 +12,7 @@ from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, version_folder
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
+from engine.publish.publisher import describe_again
 from engine.publish.withdrawn_models import TrainedModel, tag_runs_and_models
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
@@ -75,6 +76,7 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
     """
     with hold_lease(output, "rowsieve retract") as lease:
         reason = write_withdrawal(output, version, why).why
+        describe_again(output, version, reason)
         current = current_version(output)
         if current is not None and pointed_version(output) != current:
             lease.point(output / POINTER, current)
@@ -104,6 +106,7 @@ def undo_retraction(output: Place, version: str) -> Retraction:
         later = pointed is not None and _is_later(output, pointed, version)
         if record.was_current and pointed != version and not later:
             lease.point(output / POINTER, version)
+        describe_again(output, version, "")
         remove_withdrawal(output, version)
     return _tell(output, version, None)
 

@@ -82,6 +82,25 @@ def test_readers_get_the_version_before(out: Path, caplog: pytest.LogCaptureFixt
     assert files(out) == before
 
 
+def test_the_card_and_the_description_say_it(out: Path) -> None:
+    last = out / "versions" / (out / "CURRENT").read_text().strip()
+    card, described = ((last / name).read_bytes() for name in ("README.md", "croissant.json"))
+    old = out / "versions" / "va"  # as an earlier release published it
+    (old / "README.md").unlink()
+    manifest = json.loads((old / "manifest.json").read_text())
+    del manifest["outputs"]
+    (old / "manifest.json").write_text(json.dumps(manifest))
+    command(f"{out}@{last.name}", "--why", "labels of <May>")
+    command(f"{out}@va", "--why", "old")
+    assert "> **Withdrawn.** labels of &lt;May&gt;\n\n# " in (last / "README.md").read_text()
+    status = json.loads((last / "croissant.json").read_text())["creativeWorkStatus"]
+    assert status == "Withdrawn: labels of <May>"
+    assert not (old / "README.md").exists()
+    command(f"{out}@{last.name}", "--undo")
+    assert (last / "README.md").read_bytes() == card
+    assert (last / "croissant.json").read_bytes() == described
+
+
 def test_an_older_version_changes_nothing_for_readers(out: Path) -> None:
     last = current_version(out)
     assert retract(out, "va", "x").current == last
