@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 from typing import Any
@@ -13,7 +15,7 @@ _PROPERTY = re.compile(
     re.IGNORECASE,
 )
 """Names of a catalog's properties whose values are secret."""
-_NAME = re.compile(rf"{SECRET_WORDS}$", re.IGNORECASE)
+_NAME = re.compile(rf"(?:{SECRET_WORDS}|_key)s?$", re.IGNORECASE)
 SHORTEST = 8
 """Shortest value of an environment variable that is redacted; shorter ones could be ordinary words."""
 
@@ -22,7 +24,7 @@ def redact(text: str) -> str:
     """Replace users and passwords of URIs, secret query values, and secrets of the environment.
 
     Secrets of the environment are the values of variables whose names end like ``..._TOKEN``,
-    ``..._PASSWORD`` or ``..._ACCESS_KEY``.
+    ``..._PASSWORD``, ``..._SECRET`` or ``..._KEY``.
     """
     return _redact(text, _secrets())
 
@@ -36,15 +38,33 @@ def redact_all(value: Any) -> Any:
 
 
 def _secrets() -> list[str]:
-    """Return the values of the environment that are secret by the names of their variables."""
-    return [value for name, value in os.environ.items() if len(value) >= SHORTEST and _NAME.search(name)]
+    """Return the values of the environment that are secret by the names of their variables, longest first.
+
+    Each is also returned as HTML, JSON and Python write it, since pages and messages quote what they show.
+    """
+    found = {value for name, value in os.environ.items() if len(value) >= SHORTEST and _NAME.search(name)}
+    quoted = (
+        (
+            value,
+            _as_html(value),
+            repr(value)[1:-1],
+            json.dumps(value)[1:-1],
+            json.dumps(value, ensure_ascii=False)[1:-1],
+        )
+        for value in found
+    )
+    return sorted({form for forms in quoted for form in forms}, key=lambda form: (-len(form), form))
+
+
+def _as_html(text: str) -> str:
+    """Return a text as the templates write it."""
+    return html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
 
 
 def _redact(text: str, secrets: list[str]) -> str:
-    text = redact_uris(text)
-    for secret in secrets:
+    for secret in secrets:  # first, as what hides a setting may hide a part of one
         text = text.replace(secret, HIDDEN)
-    return text
+    return redact_uris(text)
 
 
 def _redact_all(value: Any, secrets: list[str]) -> Any:

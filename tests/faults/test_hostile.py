@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import Environment
 from typer.testing import CliRunner
 
 from engine.cli.app import app
@@ -201,3 +202,20 @@ def test_no_secret_in_anything_a_run_leaves(tmp_path: Path, monkeypatch: pytest.
         assert "hunter2" not in "".join(output.split())
     kept = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
     assert [str(f) for f in kept if b"hunter2" in f.read_bytes() and f.name != "identities.json"] == []
+
+
+@pytest.mark.parametrize("name", ["SHOP_KEY", "SHOP_PASSWORD", "SHOP_CREDENTIALS", "STRIPE_API_KEY"])
+@pytest.mark.parametrize(
+    "secret", ["S3cr&t<1>'\"Zz", "b\\ack\tslash", "pässwörd", "a=b&token=cdefg", "s://u:p@h/x"]
+)
+def test_secrets_are_found_as_they_are_quoted(
+    name: str, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages escape what they show, JSON and Python quote it."""
+    monkeypatch.setenv(name, secret)
+    page = Environment(autoescape=True).from_string("<p>{{ x }}</p>").render(x=secret)
+    assert redact(page) == "<p>***</p>"
+    for text in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        assert redact(f"is {text} .") == "is *** ."
+    assert secret not in redact(repr({"x": secret}))
+    assert redact_all({"x": [secret]}) == {"x": ["***"]}
