@@ -28,6 +28,7 @@ def retract(
             "--models", help="Move aliases of models trained on it back to a model of a version that stands"
         ),
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -35,12 +36,12 @@ def retract(
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.core.output_layout import output_of
+        from engine.runs.retraction import foresee_retraction, undo_retraction
         from engine.runs.retraction import retract as withdraw
-        from engine.runs.retraction import undo_retraction
         from engine.training.version import open_version
 
-        if undo and (why or models):
-            raise InputError("rowsieve retract --undo takes neither --why nor --models.")
+        if undo and (why or models or dry_run):
+            raise InputError("rowsieve retract --undo takes neither --why nor --models nor --dry-run.")
         if not undo and not why:
             raise InputError(
                 'rowsieve retract OUTPUT@VERSION: give the reason, such as --why "labels of May".'
@@ -53,7 +54,13 @@ def retract(
             raise InputError(
                 f"rowsieve retract {version}: name the version; the current one is {version}@{name}."
             )
-        done = undo_retraction(output, name) if undo else withdraw(output, name, why, move_aliases=models)
+        if undo:
+            done = undo_retraction(output, name)
+        else:
+            withdraw_or_say = foresee_retraction if dry_run else withdraw
+            done = withdraw_or_say(output, name, why, move_aliases=models)
+        if not as_json and dry_run:
+            echo("Nothing is changed. Without --dry-run:")
         show_json(asdict(done)) if as_json else _show(done)
         if done.mlflow_error:
             raise InputError(done.mlflow_error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,11 +13,12 @@ from engine.core.output_layout import POINTER, version_folder
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
 from engine.publish.publisher import describe_again
-from engine.publish.withdrawn_models import TrainedModel, tag_runs_and_models
+from engine.publish.withdrawn_models import TrainedModel, WithdrawnTag, tag_runs_and_models
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
 from engine.storage.manifest import is_published, pointed_version, read_manifest
 from engine.storage.withdrawals import (
+    checked_reason,
     current_version,
     publication_number,
     remove_withdrawal,
@@ -83,6 +84,16 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
     return _tell(output, version, reason, move_aliases=move_aliases)
 
 
+def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
+    """Return what :func:`retract` would do, and change nothing."""
+    reason, current = checked_reason(why), current_version(output)
+    standing = [name for name in standing_versions(output) if name != version]
+    tag = WithdrawnTag(reason, dry_run=True)
+    models, failed = _models(output, version, tag, standing, move_aliases)
+    follows = next(iter(standing), None) if current == version else current
+    return Retraction(version, reason, follows, models, _exports(output, version), failed)
+
+
 def undo_retraction(output: Place, version: str) -> Retraction:
     """Take a withdrawal back: the version stands again.
 
@@ -122,18 +133,29 @@ def _is_later(output: Place, version: str, other: str) -> bool:
 def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = False) -> Retraction:
     """Tell MLflow and OpenLineage, and return what was done."""
     manifest, standing = read_manifest(version_folder(output, version)), standing_versions(output)
-    exports = tuple(
-        f"{one['format']} {one['path']}" for one in read_record(output, version).get("exports", ())
-    )
-    models, failed = list[TrainedModel](), ""
     with recorded_job(
         output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest, why)
     ):
-        try:
-            models = tag_runs_and_models(output, version, why, standing=standing, move_aliases=move_aliases)
-        except InputError as error:
-            failed = str(error)
-    return Retraction(version, why or "", current_version(output), tuple(models), exports, failed)
+        models, failed = _models(output, version, WithdrawnTag(why), standing, move_aliases)
+    exports = _exports(output, version)
+    return Retraction(version, why or "", current_version(output), models, exports, failed)
+
+
+def _exports(output: Place, version: str) -> tuple[str, ...]:
+    """Return the tables that a version was exported to."""
+    found = read_record(output, version).get("exports", ())
+    return tuple(f"{one['format']} {one['path']}" for one in found)
+
+
+def _models(
+    output: Place, version: str, tag: WithdrawnTag, standing: Collection[str], move_aliases: bool
+) -> tuple[tuple[TrainedModel, ...], str]:
+    """Return the models of a version once MLflow was told, and why it was not; empty if it was."""
+    try:
+        found = tag_runs_and_models(output, version, tag, standing=standing, move_aliases=move_aliases)
+    except InputError as error:
+        return (), str(error)
+    return tuple(found), ""
 
 
 def _datasets(output: Place, manifest: Mapping[str, Any], why: str | None, _: Any) -> Datasets:

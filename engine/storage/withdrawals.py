@@ -89,11 +89,17 @@ def check_stands(output: Place, version: str) -> None:
         )
 
 
-def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
-    """Write the record, before ``CURRENT`` is moved. Raises InputError for an empty or very long reason."""
+def checked_reason(why: str) -> str:
+    """Return a reason on one line. Raises InputError for an empty or very long one."""
     reason = " ".join(why.split())
     if not 0 < len(reason) <= MAX_REASON:
         raise InputError(f"--why has {len(reason):,} characters. Give a reason of 1 to {MAX_REASON:,}.")
+    return reason
+
+
+def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
+    """Write the record, before ``CURRENT`` is moved. Raises InputError for an empty or very long reason."""
+    reason = checked_reason(why)
     place = output / FOLDER / f"{version}.json"
     was_current = pointed_version(output) == version
     with suppress(InputError):  # a damaged record is replaced

@@ -222,6 +222,16 @@ def test_models_are_told_and_aliases_move(out: Path, monkeypatch: pytest.MonkeyP
         mlflow.create_model_version("churn", str(out), tags={VERSION_TAG: version})
     mlflow.set_registered_model_alias("churn", "champion", "3")
     retract(out, "vb", "x")
+    before = {path: Path(path).read_bytes() for path in files(out)}
+    shown = command(f"{out}@{last}", "--why", "labels of May", "--models", "--dry-run")
+    assert shown.startswith("Nothing is changed. Without --dry-run:")
+    assert "readers get va from now on" in shown
+    assert "champion now points to version 1" in shown
+    after = {path: Path(path).read_bytes() for path in files(out)}
+    changed = {path for path in before | after if before.get(path) != after.get(path)}
+    assert all("mlflow.db" in path for path in changed)  # SQLite's own pages, at most
+    assert WITHDRAWN_TAG not in mlflow.get_model_version("churn", "3").tags
+    assert str(mlflow.get_model_version_by_alias("churn", "champion").version) == "3"
     shown = command(f"{out}@{last}", "--why", "labels of May")
     assert "model churn 3 was trained on it; champion points to it" in shown
     assert "--models moves aliases" in shown
