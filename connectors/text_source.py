@@ -221,6 +221,12 @@ class TextSource(FileSource, ABC):
         return line
 
     def _bytes(self, path: str, start: int, stop: int) -> bytes:
+        if stop - start > MAX_PARSED:  # before it is unpacked into memory
+            raise ConnectorError(
+                f"{path}, bytes {start} to {stop}: {stop - start:,} bytes are more than the {MAX_PARSED:,} "
+                "that can be parsed at once. Check for a missing line end or quote, or set a smaller "
+                "source.shard_bytes."
+            )
         if stop - start > self.spec.max_bytes:
             raise ConnectorError(
                 f"{path}, bytes {start} to {stop}: one row is longer than source.max_shard_bytes "
@@ -276,6 +282,8 @@ def quote_value(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+MAX_PARSED = 2**31 - 2
+"""Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
@@ -15,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from connectors import open_source
-from connectors.base import ConnectorError, SourceSpec
+from connectors import open_source, text_source
+from connectors.base import ConnectorError, Source, SourceSpec
 from connectors.cells import CellRules, nulls_for_missing
 from tests.unit import formats
 
@@ -119,3 +120,22 @@ def test_numbers_of_a_tar_that_no_column_holds(values: npt.NDArray[Any], tmp_pat
     source = open_source(str(tmp_path / "x.tar"))
     with pytest.raises(ConnectorError, match=r"x\.tar: the values of \.npy"):
         source.read((listing := source.list()).shards[0], ["npy"], listing.schema)
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.jsonl.gz"])
+def test_a_row_that_unpacks_beyond_the_parser_is_an_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three megabytes of gzip hold a cell of three gigabytes, at which Arrow ends in OverflowError."""
+    rows = b'a,b\n1,x\n2,"%s"\n' if "csv" in name else b'{"b":"x"}\n{"b":"%s"}\n'
+    (tmp_path / name).write_bytes(gzip.compress(rows % (b"0" * 10**6)))
+    monkeypatch.setattr(text_source, "MAX_PARSED", 10**5)
+    source = open_source(str(tmp_path / name))
+    with pytest.raises(ConnectorError, match="more than the 100,000 that can be parsed at once"):
+        _read_all(source)
+
+
+def _read_all(source: Source) -> None:
+    listing = source.list()
+    for shard in listing.shards:
+        source.read(shard, ["b"], listing.schema)
