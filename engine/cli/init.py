@@ -61,6 +61,8 @@ def init(
             )
         for finding in found.preview.findings:
             echo(f"warning: {finding.text}", err=True)
+        for text in found.preview.cut:
+            echo(f"warning: {text}", err=True)
 
 
 def _list_candidates(path: str, format: str, shards: int) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole, bold
+from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from engine.training.running import TrainSpec
 
 MAX_GROUPS = 30
+MAX_LOSS = 0.1
+"""Accuracy below that of the published weights from which a warning is printed."""
 console = SafeConsole()
 
 
@@ -94,16 +97,7 @@ def show_retrained(found: RetrainResult) -> None:
         f"{result.record['train_rows']:,} rows, {len(result.model.models)} base models",
         soft_wrap=True,
     )
-    if found.selection:
-        best = found.selection.candidates[found.selection.best]
-        chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
-        console.print(f"  best of {len(found.selection.candidates)} cells: {chosen}")
-        if "test" not in result.evaluations:
-            console.print(
-                "  chosen on the validation rows, so their scores are those of the best of several; give the "
-                "recipe test rows (split.test) for figures to report",
-                soft_wrap=True,
-            )
+    _show_selection(found)
     if "strength" in result.record:
         from engine.training.page import strength_sentence
 
@@ -117,6 +111,8 @@ def show_retrained(found: RetrainResult) -> None:
                 console.print("  few rows: such groups are compared as one, not each by itself")
         if len(result.model.models) > 1:
             console.print(_tails(evaluation))
+    if warning := loss_warning(found):
+        console.print(f"  warning: {warning}", soft_wrap=True)
     if found.registered:
         model = found.registered
         console.print(f"  registered {model.name} version {model.version} as challenger")
@@ -125,6 +121,45 @@ def show_retrained(found: RetrainResult) -> None:
         console.print(f"  {verb}: {found.verdict.reason}", soft_wrap=True)
     console.print(f"  {result.folder}", soft_wrap=True)
     console.print(f"  report: {result.folder / PAGE}", soft_wrap=True)
+
+
+def _show_selection(found: RetrainResult) -> None:
+    """Print which cell of a grid was chosen, if there was one."""
+    if not found.selection:
+        return
+    best = found.selection.candidates[found.selection.best]
+    chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
+    console.print(f"  best of {len(found.selection.candidates)} cells: {chosen}")
+    if "test" not in found.result.evaluations:
+        console.print(
+            "  chosen on the validation rows, so their scores are those of the best of several; give the "
+            "recipe test rows (split.test) for figures to report",
+            soft_wrap=True,
+        )
+
+
+def loss_warning(found: RetrainResult) -> str:
+    """Return a sentence for a model that is far less often right than one with the published weights.
+
+    The latter's accuracy is that on the curve of ``cues``. Empty without one, or for a smaller loss.
+    """
+    from engine.cli.cues import read_cues
+    from operators.cues.curve_report import published_point
+
+    result = found.result
+    accuracy = result.evaluations["validation"].accuracy if "validation" in result.evaluations else None
+    try:
+        curve = read_cues(result.version).get("trade_off")
+    except InputError:
+        return ""
+    point = published_point(curve) if curve else None
+    if accuracy is None or point is None or accuracy > point["mean_accuracy"] - MAX_LOSS:
+        return ""
+    return (
+        f"accuracy {accuracy:.3f} is far below {point['mean_accuracy']:.3f}, which a linear model with the "
+        f"published weights has on held-out rows. {result.model.about['trainer']} gives up all rows for the "
+        f"worst inferred group, in which many labels may be wrong. Compare it with --trainer erm before use."
+    )
 
 
 def _show_importance(found: Mapping[str, Any] | None) -> None:

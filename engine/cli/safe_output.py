@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,16 +13,24 @@ from rich.text import Text
 
 from engine.core.terminal import printable
 
+PIPED_WIDTH = 200
+"""Characters of a line that is written to a file or a pipe, where nobody sees the edge of a terminal."""
+
 
 class SafeConsole(Console):
     """A console of rich that prints every text as it stands, and its control characters as escapes.
 
     Texts come from recipes, files and rows, so that none is read as rich's markup or as the name of an emoji.
     Styles are set by :meth:`rich.text.Text.assemble` or by the argument ``style``.
+
+    Tables that are no wider than ``PIPED_WIDTH`` keep each row on one line in a file or a pipe, so that they
+    can be searched; the variable ``COLUMNS`` sets another width.
     """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **settings)
+        if "width" not in settings and not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = PIPED_WIDTH
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render an object to segments whose text has no control characters."""

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from connectors.base import ConnectorError
 from connectors.csv_guess import doubtful_marks
 from connectors.csv_source import CsvSource
@@ -14,12 +17,19 @@ from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
-from engine.plan.sample import count_label, draw_sample, sample_note, unmatched_labels
-from engine.plan.source_columns import SourceColumn, account_for_columns, faults, share_text
+from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
+from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
+from operators.encode.column_use import Kind
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
 from operators.yaml_text import inline_yaml
 
+WORDS_PER_TOKEN = 0.75
+"""Words that a word piece of the network stands for on average, in English."""
+MIN_CUT_SHARE = 0.1
+"""Share of the texts of a column from which it is said that they are read in part."""
+MAX_TOKENS = 512
+"""Word pieces that the network can read."""
 UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
 
@@ -44,6 +54,8 @@ class Preview:
         Columns in use with values that would end the run, with the remedy.
     marks
         Columns of CSV whose numbers contradict the decimal point of the recipe.
+    cut
+        Columns of free text whose rows are often longer than what the network reads of them.
 
     """
 
@@ -54,6 +66,7 @@ class Preview:
     leaks: tuple[Leak, ...] = ()
     faults: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON-able values."""
@@ -76,6 +89,7 @@ class Preview:
         yield from ((finding.kind, finding.text) for finding in self.findings)
         yield from (("fault", text) for text in self.faults)
         yield from (("marks", text) for text in self.marks)
+        yield from (("cut", text) for text in self.cut)
         yield from (("leak", leak_text(leak)) for leak in self.leaks)
 
 
@@ -102,7 +116,28 @@ def preview(plan: Plan) -> Preview:
     findings += _unmapped(plan)
     leaks = likely_leaks(plan, sample)
     note = sample_note(sample, plan.listing)
-    return Preview(columns, label, tuple(findings), note, leaks, _faulty(plan, columns), _marks(plan))
+    faulty, cut = _faulty(plan, columns), tuple(_cut_texts(plan, columns, sample))
+    return Preview(columns, label, tuple(findings), note, leaks, faulty, _marks(plan), cut)
+
+
+def _cut_texts(plan: Plan, columns: Sequence[SourceColumn], sample: SourceSample) -> Iterator[str]:
+    """Name the columns of free text of which many rows have more words than the network reads."""
+    encode = next((one.operator for one in plan.operators if one.name == ENCODE), None)
+    if encode is None:
+        return
+    most = encode.params.text.max_tokens
+    for column in columns:
+        if column.use.kind != Kind.TEXT:
+            continue
+        words = pc.count_substring_regex(sample.rows[column.name].cast(pa.large_string()), r"\S+")
+        long = pc.greater(words, int(most * WORDS_PER_TOKEN))
+        share = pc.mean(long).as_py() or 0.0
+        if share >= MIN_CUT_SHARE:
+            yield (
+                f"column {column.name!r}: about {share:.0%} of the texts are read in part: the network sees "
+                f"the first {most} word pieces, some {int(most * WORDS_PER_TOKEN)} words. To read more, set "
+                f"operators.encode.text.max_tokens, at most {MAX_TOKENS}; the time grows with it."
+            )
 
 
 def _marks(plan: Plan) -> tuple[str, ...]:

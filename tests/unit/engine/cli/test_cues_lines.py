@@ -1,10 +1,14 @@
 """The lines of ``rowsieve cues``: every column stays readable, however many classes there are."""
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from engine.cli import cues
 from engine.cli.cues import accuracies
+from engine.cli.safe_output import SafeConsole
 
 
 def test_accuracies_stand_in_the_order_of_the_classes() -> None:
@@ -36,3 +40,13 @@ def test_the_slice_is_named_in_a_narrow_terminal(
     (first,) = (line for line in lines if line.startswith("education"))
     for cell in ("40.0%", "+0.100", "+0.020", "0.50", "open"):
         assert cell in first
+
+
+def test_a_row_of_a_table_is_one_line_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is broken over three lines is not found by a search."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with (tmp_path / "out").open("w") as file:
+        table = Table("slice", *(f"column {n}" for n in range(8)), box=None)
+        table.add_row("sched_dep_time between 1200 and 1930 or is missing", *("0.25 0.75" for _ in range(8)))
+        SafeConsole(file=file).print(table)
+    assert len((tmp_path / "out").read_text().splitlines()) == 2

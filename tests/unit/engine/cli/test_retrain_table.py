@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from rich.console import Console
 
-from engine.cli.retrain import group_table
+from engine.cli import cues
+from engine.cli.retrain import group_table, loss_warning
+from engine.core.errors import InputError
 from engine.training.evaluation import GroupScore, GroupTable
 
 
@@ -23,3 +29,28 @@ def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
     assert lines[2].startswith("1 (few rows)")
     assert "no rows" in lines[3]
     assert "few" not in lines[3]
+
+
+def _trained(accuracy: float) -> Any:
+    model = SimpleNamespace(about={"trainer": "gdro"})
+    evaluations = {"validation": SimpleNamespace(accuracy=accuracy)}
+    return SimpleNamespace(result=SimpleNamespace(version=None, model=model, evaluations=evaluations))
+
+
+def test_a_model_that_gives_up_most_rows_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Group DRO on groups that hold the errors of a classifier can end near chance."""
+    points = [{"strength": 1.0, "mean_accuracy": 0.9}, {"strength": 1.64, "mean_accuracy": 0.88}]
+    curve = {"published_strength": 1.64, "points": points}
+    monkeypatch.setattr(cues, "read_cues", lambda version: {"trade_off": curve})
+    assert "accuracy 0.566 is far below 0.880" in loss_warning(_trained(0.566))
+    assert not loss_warning(_trained(0.82))
+    monkeypatch.setattr(cues, "read_cues", lambda version: {})
+    assert not loss_warning(_trained(0.5))
+
+
+def test_a_version_without_cues_has_no_such_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(version: Any) -> dict[str, Any]:
+        raise InputError("made without cues")
+
+    monkeypatch.setattr(cues, "read_cues", fail)
+    assert not loss_warning(_trained(0.5))

@@ -188,7 +188,7 @@ def test_names_that_occur_nowhere_have_the_nearest_one(tmp_path: Path) -> None:
     filtered = {**given, "filter": [["age", ">", 0]]}
     assert [finding.kind for finding in previewed(path, source=filtered).findings] == ["unmapped"]
     assert previewed(path, source={"label_map": {"high": "top"}}).findings == ()
-    plain = {"probe": {}, "groups": {}, "weights": {}, "split": {}}
+    plain = {"probe": {}, "cues": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
     with pytest.raises(InputError, match=r"no feature of this recipe\. Did you mean 'member'"):
         previewed(path, operators={**plain, "encode": {"columns": {"memebr": "categorical"}}})
     with pytest.raises(InputError, match=r"got 'categorcal'\. Did you mean 'categorical'"):
@@ -202,3 +202,25 @@ def test_line_ends_in_values_do_not_break_the_list(tmp_path: Path) -> None:
     lines = list(column_lines(previewed(written(tmp_path, table)).columns))
     assert len(lines) == len(TABLE.column_names) + 2
     assert "a b 33%, c d 33%" in lines[8]
+
+
+def test_texts_that_are_read_in_part_are_named(tmp_path: Path) -> None:
+    short, long = "a plain note of seven short words", "many words of a review " * 40
+    texts = [long if row % 4 == 0 else short for row in range(N)]
+    path = written(
+        tmp_path, TABLE.append_column("review", pa.array([f"{row} {t}" for row, t in enumerate(texts)]))
+    )
+    encode: dict[str, Any] = {"text": {"model": "minilm"}}
+    chain = {
+        "encode": encode,
+        "probe": {},
+        "cues": {},
+        "groups": {"method": "cues"},
+        "weights": {},
+        "split": {},
+    }
+    found = dict(previewed(path, operators=chain).warnings())
+    assert "column 'review': about 25% of the texts are read in part" in found["cut"]
+    assert "the first 128 word pieces, some 96 words" in found["cut"]
+    encode["text"]["max_tokens"] = 512
+    assert "cut" not in dict(previewed(path, operators=chain).warnings())
