@@ -7,6 +7,7 @@ in training; where one value cannot be converted, the others still are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from reprlib import Repr
@@ -27,7 +28,14 @@ LONGEST_VALUE = 60
 CONTAINERS = (dict, list, tuple, set, frozenset)
 SHORT = Repr()
 """Prints a few levels and entries of a value, which a client may have nested as deeply as it likes."""
-TYPE_FAULTS = {"number": "is no number", "date": "is no date", "truth": "is neither true nor false"}
+WHOLE = r"^([+-]?[0-9]+)\.0*$"
+"""A whole number as pandas writes those of a column with gaps."""
+TYPE_FAULTS = {
+    "number": "is no number",
+    "whole": "is no whole number, as all were in training",
+    "date": "is no date",
+    "truth": "is neither true nor false",
+}
 Faults = dict[int, str]
 """Position of a row to the reason why it cannot be used."""
 
@@ -110,7 +118,7 @@ def with_points(table: pa.Table, schema: pa.Schema, decimal: str) -> pa.Table:
         return table
     for index, field in enumerate(table.schema):
         wanted = schema.field(field.name).type if field.name in schema.names else pa.null()
-        if is_text(field.type) and (pa.types.is_floating(wanted) or pa.types.is_decimal(wanted)):
+        if is_text(field.type) and _is_number(wanted):
             column = pc.replace_substring(table.column(index), decimal, ".")
             table = table.set_column(index, field, column)
     return table
@@ -148,6 +156,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, missing: Sequence[str]) ->
         column = column.cast(column.type.value_type)
     if is_text(column.type) and not is_text(kind):  # an empty cell is a missing number
         column = clean_texts(column, ["", *missing], strip=True)
+        if pa.types.is_integer(kind):
+            column = pc.replace_substring_regex(column, WHOLE, r"\1")
     return column.cast(kind)
 
 
@@ -177,7 +187,7 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
             converted.append(pa.scalar(None, field.type))
             text = SHORT.repr(value) if isinstance(value, CONTAINERS) else repr(value)
             shown = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-            faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type)} (value: {shown})")
+            faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type, value)} (value: {shown})")
     return pa.array([one.as_py() for one in converted], field.type)
 
 
@@ -198,6 +208,8 @@ def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scal
     if isinstance(value, str) and not is_text(kind):
         value = value.strip()
         value = None if not value or value in missing else value
+        if value and pa.types.is_integer(kind):
+            value = re.sub(WHOLE, r"\1", value)
     try:
         return pa.array([value]).cast(kind)[0]
     except pa.ArrowInvalid:
@@ -206,10 +218,24 @@ def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scal
         return pa.array([value]).cast(pa.timestamp(kind.unit)).cast(kind)[0]  # without a zone: UTC
 
 
-def _type_fault(kind: pa.DataType) -> str:
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_fraction(value: Any) -> bool:
+    """Return whether a value of any type is a finite number that is not whole."""
+    try:
+        return not isinstance(value, CONTAINERS) and float(value) % 1 > 0
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _type_fault(kind: pa.DataType, value: Any) -> str:
     if pa.types.is_boolean(kind):
         return TYPE_FAULTS["truth"]
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_integer(kind) and _is_fraction(value):
+        return TYPE_FAULTS["whole"]
+    if _is_number(kind):
         return TYPE_FAULTS["number"]
     if pa.types.is_temporal(kind):
         return TYPE_FAULTS["date"]

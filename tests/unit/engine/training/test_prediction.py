@@ -22,7 +22,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.prediction import ModelFiles, predict
-from engine.training.raw_rows import conform, table_of
+from engine.training.raw_rows import conform, table_of, with_points
 from engine.training.serving import Served
 from tests.data import small_recipe, spurious_table, write_shards
 
@@ -245,11 +245,26 @@ def test_values_are_read_as_the_columns_of_training() -> None:
         None,
         None,
     ]
-    assert faults == {2: "column 'n' is no number (value: 2.5)"}
+    assert faults == {2: "column 'n' is no whole number, as all were in training (value: 2.5)"}
     other, same = conform(pa.table({"x": ["1", "", "?", "-"], "more": [1, 2, 3, 4]}), schema, ["?"])
     assert other.column_names == ["x"]
     assert other["x"].to_pylist() == [1.0, None, None, None]
     assert list(same) == [3]
+
+
+def test_whole_numbers_with_a_decimal_point_are_whole_numbers() -> None:
+    """A column of whole numbers in which one is missing is written so by pandas."""
+    schema = pa.schema([("n", pa.int64())])
+    texts = ["58.0", "", " 46. ", "-7.00", "900719925474099312.0", "5"]
+    numbers = [58, None, 46, -7, 900719925474099312, 5]
+    table, faults = conform(pa.table({"n": texts}), schema)
+    assert (table["n"].to_pylist(), faults) == (numbers, {})
+    table, faults = table_of(pd.DataFrame({"n": [*texts, "2.5", "old"]}), schema)
+    assert table["n"].to_pylist() == [*numbers, None, None]
+    assert "is no whole number" in faults[6]
+    assert faults[7] == "column 'n' is no number (value: 'old')"
+    german_rows = with_points(pa.table({"n": ["58,0", "3"]}), schema, ",")
+    assert conform(german_rows, schema)[0]["n"].to_pylist() == [58, 3]
 
 
 def german(rows: pa.Table) -> str:
