@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest.mock import patch
 
-Fate = Literal["go on", "die before", "die after"]
+Fate = Literal["go on", "die before", "die after", "lose the answer"]
+"""What happens to a writer at an operation. Where the answer is lost, the operation is carried out, and again
+one step later, as a library repeats a request."""
 FILE_OPERATIONS = ("replace", "mkdir", "unlink", "rmdir", "link", "utime", "listdir", "scandir")
 OBJECT_OPERATIONS = ("get", "put", "head", "list", "list_with_delimiter", "delete", "copy")
 SECONDS = 20.0
@@ -70,9 +72,14 @@ class Writer:
             raise KilledError
         self._stopped.release()
         self._go.acquire()
-        self.killed = self._fate != "go on"
+        self.killed = self._fate.startswith("die")
         if self._fate == "die before":
             raise KilledError
+        if self._fate == "lose the answer":
+            with suppress(Exception):
+                carry_out()
+            self._stopped.release()
+            self._go.acquire()
         result = carry_out()
         if self.killed:
             raise KilledError

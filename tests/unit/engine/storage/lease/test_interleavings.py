@@ -226,6 +226,24 @@ def test_a_writer_that_dies_anywhere_is_followed_by_another(
     kill(scene, versions, fate, stride)
 
 
+@pytest.mark.parametrize("followed", [False, True], ids=["alone", "another in between"])
+@pytest.mark.parametrize("scene", ["objects"], indirect=True)
+@pytest.mark.parametrize("versions", VERSIONS)
+def test_an_answer_that_is_lost(versions: dict[str, str], followed: bool, scene: Make) -> None:
+    """Each request of a writer is repeated, at once or after another writer has published."""
+    for at in range(length(scene(versions))):
+        made = scene(versions)
+        a = made.start("a")
+        _steps(made, a, at)
+        _steps(made, a, 1, "lose the answer")
+        b = made.start("b") if followed else a
+        for writer in (b, a):
+            while not writer.ended:
+                _steps(made, writer, 1)
+        made.finish()
+        assert b.error is None, f"after {at} steps: {b.error!r}"
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     """Stand in for a step of the protocol."""
 
