@@ -49,6 +49,7 @@ from operators.ingest.label_checks import LabelCounts, check_labels
 from operators.ingest.labels import class_indices, count_labels
 from operators.ingest.params import IngestParams
 from operators.report import Finding, ReportSection
+from operators.yaml_text import inline_yaml
 
 STATE = "classes.json"
 MAX_CLASSES = 10_000
@@ -168,7 +169,8 @@ class Ingest(Operator[IngestParams]):
             shard = _Shard(self.params, state, table)
             bad = shard.bad
             if bad.any() and self.params.on_error == "fail":
-                raise _row_error(shard.fault(int(bad.argmax())), context.shards, table)
+                fault = shard.fault(int(bad.argmax()))
+                raise _row_error(fault, self.params.label, context.shards, table)
             columns = {VALID: pa.array(~bad), LABEL: pa.array(shard.y, mask=bad)}
             if self.params.features:
                 columns[FEATURES] = vectors_with_gaps(shard.x[~bad], bad)
@@ -261,7 +263,7 @@ def _encoded_widths(context: Context) -> list[int]:
     return blocks(context.states["encode"])
 
 
-def _row_error(fault: Fault, shards: ShardReader, table: pa.Table) -> RowError:
+def _row_error(fault: Fault, label: str, shards: ShardReader, table: pa.Table) -> RowError:
     row_id = table[ROW_ID][fault.row].as_py()
     first_rows = [shard.first_row for shard in shards.shards]
     shard = int(np.searchsorted(first_rows, row_id, side="right")) - 1
@@ -269,6 +271,8 @@ def _row_error(fault: Fault, shards: ShardReader, table: pa.Table) -> RowError:
         f"column {fault.column!r} {fault.error} (value: {fault.value}). Correct or remove the row, or set "
         f"source.on_error to quarantine."
     )
+    if fault.column == label and table[label][fault.row].as_py() is None:
+        message += f" To leave such rows out, set source.filter: {inline_yaml([[label, '!=', None]])}."
     row = row_id - first_rows[shard]
     return RowError(message, shard=shard, row=row, column=fault.column, value=fault.value)
 

@@ -93,6 +93,13 @@ def test_fail_names_the_first_bad_row(tmp_path: Path) -> None:
     assert (error.shard, error.row, error.column, error.value) == (1, 1, "v", "length 1")
 
 
+def test_a_row_without_a_label_can_be_left_out(tmp_path: Path) -> None:
+    table = pa.table({"v": [[1.0, 2.0]] * 6, "label": ["a", "b", None, "a", "b", "a"], "a": [1.0] * 6})
+    ingest, context = fitted(tmp_path, [table])
+    with pytest.raises(RowError, match=r"leave such rows out, set source\.filter: \[\[label, '!=', null\]\]"):
+        applied(ingest, context, 0)
+
+
 def test_a_label_outside_the_declared_classes_is_a_fault(tmp_path: Path) -> None:
     ingest, context = fitted(tmp_path, shards(), classes=("yes", "no", "maybe"))
     assert applied(ingest, context, 0)[LABEL].to_pylist() == [0]
