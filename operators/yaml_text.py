@@ -22,6 +22,9 @@ _OneLine.add_representer(str, _OneLine.represent_str)
 def inline_yaml(value: Any) -> str:
     """Return a value as YAML on one line.
 
+    Marks that turn the direction of text, or have no width, are written as escapes: a reader who copies the
+    line sees what it says.
+
     Examples
     --------
     >>> inline_yaml(["age", "[x], y", "no"])
@@ -31,4 +34,10 @@ def inline_yaml(value: Any) -> str:
     text = yaml.dump(
         value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
     )
-    return str(text).removesuffix("\n").removesuffix("\n...")
+    line = str(text).removesuffix("\n").removesuffix("\n...")
+    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in line)
+
+
+def _escaped(sign: str) -> str:
+    """Return a character as double quotes write it, in which every text that has such a one stands."""
+    return f"\\u{ord(sign):04x}" if ord(sign) < 2**16 else f"\\U{ord(sign):08x}"
