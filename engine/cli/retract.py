@@ -46,7 +46,7 @@ def retract(
             raise InputError(
                 'rowsieve retract OUTPUT@VERSION: give the reason, such as --why "labels of May".'
             )
-        found = open_version(version)
+        found = open_version(version, warn=undo)
         output, name = found.output, found.name
         if found.folder.parent.name != "versions":
             raise InputError(f"{found.folder} is a copy. Withdraw the version in its output: OUTPUT@{name}.")

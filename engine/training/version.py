@@ -67,16 +67,21 @@ def root_of(version: Version, folder: Path) -> Path:
     return output if isinstance(output, Path) and folder.is_relative_to(output) else folder
 
 
-def open_version(dataset: str | Place) -> Version:
+def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
     """Open a version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
 
     Raises InputError where there is none.
+
+    Parameters
+    ----------
+    warn : say so where the version was withdrawn; without it a damaged record of that is no error.
     """
     place, name = (dataset, "") if isinstance(dataset, ObjectPath) else _split(str(dataset))
     folder = output_of(place)
     place = place if isinstance(folder, Path) else folder  # without the keys of the URI
     if (folder / "manifest.json").exists() and not name:
-        _warn_if_withdrawn(folder.parent.parent, folder.name)
+        if warn:
+            _warn_if_withdrawn(folder.parent.parent, folder.name)
         return Version(folder, read_manifest(folder))
     asked, name = bool(name), name or current_version(folder) or ""
     if not name and (pointed := pointed_version(folder)):
@@ -90,7 +95,7 @@ def open_version(dataset: str | Place) -> Version:
         known = sorted(entry.name for entry in (folder / "versions").glob("v*"))
         hint = nearest(name, known) or f" Published are: {', '.join(known) or 'none'}."
         raise InputError(f"There is no published version {name!r} in {place}.{hint}")
-    if asked:
+    if asked and warn:
         _warn_if_withdrawn(folder, name)
     found = version_folder(folder, name)
     return Version(found, read_manifest(found))

@@ -177,3 +177,22 @@ def test_a_version_whose_columns_nobody_names_has_no_card(outputs: Any, forged: 
     assert code == 2, shown
     assert "Publish again" in shown or "no column 'x'" in shown
     assert not (forged / "hub").exists()
+
+
+@pytest.mark.parametrize("forgery", [*FORGERIES, "link"])
+def test_a_damaged_withdrawal_is_replaced_by_the_command_that_its_error_names(
+    forgery: str, forged: Path
+) -> None:
+    version = str(current_version(forged / "out"))
+    record = forged / "out" / "withdrawn" / f"{version}.json"
+    record.parent.mkdir()
+    (forged / "mine").write_text("mine")
+    FORGERIES.get(forgery, lambda path: path.symlink_to(forged / "mine"))(record)
+    code, shown = call(forged, "explain", "{out}", "3")
+    assert code == 2
+    assert "Withdraw the version again" in shown
+    code, shown = call(forged, "retract", f"{{out}}@{version}", "--why", "forged labels")
+    assert code == 0, shown
+    assert not record.is_symlink()
+    assert json.loads(record.read_text())["why"] == "forged labels"
+    assert (forged / "mine").read_text() == "mine"
