@@ -57,7 +57,11 @@ def _section(to: str, mode: str, catalog: str | None) -> Any:
 
     format, colon, path = to.partition(":")
     if not colon:
-        raise InputError(f"--to {to}: write it as FORMAT:PATH, for example delta:exports/people.")
+        raise InputError(
+            f"--to {to}: write it as FORMAT:PATH, for example delta:exports/people. The formats are delta, "
+            f"hf, iceberg, lance and parquet; the files of a version are Parquet as well, which pandas "
+            f"writes as CSV."
+        )
     value: dict[str, Any] = {"format": format, "path": path, "mode": mode}
     if catalog is not None:
         value["catalog"] = parse_yaml(catalog, "--catalog")

@@ -309,7 +309,8 @@ def _open_source(
     try:
         opened = _open_and_list(path, format, *settings, served)
     except ConnectorError as error:
-        raise InputError(str(error)) from None
+        text = str(error).replace("Correct source.path", "Correct the path")
+        raise InputError(text) from None
     except ValidationError as error:
         known = find_connector(path, format).Options
         raise InputError(explain(error, known, "rowsieve predict", prefix="--option ")) from None

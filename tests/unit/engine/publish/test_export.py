@@ -259,6 +259,7 @@ def test_a_table_that_the_operating_system_refuses_keeps_no_other_from_being_wri
     ("options", "text"),
     [
         (["--to", "delta"], "FORMAT:PATH"),
+        (["--to", "rows.csv"], "delta, hf, iceberg, lance and parquet"),
         (["--to", "hudi:x"], "'delta', 'hf', 'iceberg', 'lance' or 'parquet'"),
         (["--to", "delta:x", "--mode", "upsert"], "'create', 'append' or 'overwrite'"),
         (["--to", "delta:x", "--catalog", "prod"], "knows no catalog"),

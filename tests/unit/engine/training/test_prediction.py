@@ -166,6 +166,7 @@ def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
         (["{model}", "{short}", "{tmp}/o"], "no column 'vector' \\(the model reads it\\)"),
         (["{model}", "{short}", "{tmp}/o", "--allow-missing", "vector"], "no rule for missing values"),
         (["{model}", "{in}", "{tmp}/o", "--allow-missing", "vektor"], "Did you mean 'vector'"),
+        (["{model}", "{in}/none.csv", "{tmp}/o"], "Correct the path"),
     ],
 )
 def test_errors_name_the_fault_and_write_nothing(
