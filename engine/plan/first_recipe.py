@@ -39,6 +39,8 @@ MAX_CANDIDATES, MAX_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
 MAX_UNLABELLED_SHARE = 0.5
 """Share of rows without a value from which a column is no label that is offered."""
+WORDS = 64
+"""Components of the words of free text beside the vectors of the network."""
 MAX_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
 MAX_REJECTED_SHARE = 0.1
@@ -270,7 +272,7 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     options = KindOptions(text_model=True)
     others = (summary for name, summary in source.summaries.items() if name != label)
     texts = any(decide_kind(summary, options).kind == Kind.TEXT for summary in others)
-    return {"encode": {"text": {"model": "minilm"}}} if texts and _installed("minilm") else {}
+    return {"encode": {"text": {"model": "minilm", "words": WORDS}}} if texts and _installed("minilm") else {}
 
 
 def _installed(model: str) -> bool:
@@ -304,7 +306,7 @@ def _rate(shares: Mapping[str, float]) -> float:
 
 def _n_features(found: Preview) -> int:
     """Return the number of features that the columns in use are expected to give."""
-    widths = {Kind.DATETIME: 5, Kind.TEXT: 384, Kind.IMAGE: 1280}
+    widths = {Kind.DATETIME: 5, Kind.TEXT: 384 + WORDS, Kind.IMAGE: 1280}
     total = 0
     for column in found.columns:
         summary = column.summary

@@ -100,7 +100,7 @@ def _operators(draft: Draft) -> Iterator[str]:
 
 NETWORKS: Mapping[str, str] = {
     "embed": "features of the images, by a pretrained network",
-    "encode": "free text through a sentence encoder",
+    "encode": "free text through a sentence encoder, and by its words",
 }
 
 

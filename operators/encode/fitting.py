@@ -35,6 +35,7 @@ from operators.encode.params import EncodeParams
 from operators.encode.summary import ColumnSummary, TextRules, summarise
 from operators.encode.tags import TagsEncoding, choose_tags
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
+from operators.encode.word_components import SAMPLE_ROWS, WordComponents, sampled_texts
 from operators.encode.words import Encoding
 from operators.ingest.labels import count_labels
 from operators.memory import release_memory
@@ -114,7 +115,7 @@ def fit_table(
         if use.kind == Kind.CATEGORICAL:
             plans[name] = plan_category(params, found.summaries[name], len(found.classes))
         elif use.used:
-            encodings[name] = _fit_column(params, found.summaries[name], use, executor)
+            encodings[name] = _fit_column(params, found.summaries[name], use, context, executor)
     counted = count_categories(params, plans, found.classes, context, executor)
     for name, plan in plans.items():
         encodings[name] = fit_category(params, found.summaries[name], plan, counted.get(name), found.classes)
@@ -184,7 +185,9 @@ def _summaries(
     return found, count_labels(table[label]) if label else {}
 
 
-def _fit_column(params: EncodeParams, summary: ColumnSummary, use: ColumnUse, executor: Executor) -> Encoding:
+def _fit_column(
+    params: EncodeParams, summary: ColumnSummary, use: ColumnUse, context: Context, executor: Executor
+) -> Encoding:
     """Fit a column of any kind but categorical."""
     name, numeric = summary.name, params.numeric_of(summary.name)
     if use.kind in (Kind.NUMERIC, Kind.BOOLEAN):
@@ -207,7 +210,9 @@ def _fit_column(params: EncodeParams, summary: ColumnSummary, use: ColumnUse, ex
         )
     if use.kind == Kind.VECTOR:
         return VectorEncoding(name, summary.width or 0)
-    return _fit_tags(params, summary) if use.kind == Kind.TAGS else _fit_text(params, name, executor)
+    if use.kind == Kind.TAGS:
+        return _fit_tags(params, summary)
+    return _fit_text(params, name, context, executor)
 
 
 def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
@@ -230,7 +235,7 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     )
 
 
-def _fit_text(params: EncodeParams, name: str, executor: Executor) -> TextEncoding:
+def _fit_text(params: EncodeParams, name: str, context: Context, executor: Executor) -> TextEncoding:
     """Fit a column of free text: a worker opens the network and returns the length of its vectors."""
     text = params.text
     options = {
@@ -241,7 +246,18 @@ def _fit_text(params: EncodeParams, name: str, executor: Executor) -> TextEncodi
         "precision": text.precision,
     }
     (width,) = executor.map(text_width, [options], resources=params.resources)
-    return TextEncoding(name, width, options)
+    words = _fit_words(text.words, name, context, executor) if text.words else None
+    return TextEncoding(name, width, options, words)
+
+
+def _fit_words(width: int, name: str, context: Context, executor: Executor) -> WordComponents | None:
+    """Fit the components of a column's words on some 10,000 rows; the driver sees no other text."""
+    n_rows = sum(shard.n_rows for shard in context.shards.shards)
+    share = SAMPLE_ROWS / max(n_rows, 1)
+    draw = partial(sampled_texts, context.shards, name, share, context.seed)
+    texts = [text for found in executor.map(draw, range(len(context.shards.shards))) for text in found]
+    (fitted,) = executor.map(partial(WordComponents.fit, width=width, seed=context.seed), [texts])
+    return fitted
 
 
 def _no_feature_message(found: FirstPass) -> str:

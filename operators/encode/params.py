@@ -79,6 +79,10 @@ class TextParams(OperatorParams):
     """Text is cut after so many word pieces."""
     precision: Precision = "auto"
     """Precision of the network, as in ``embed``."""
+    words: int = Field(default=0, ge=0, le=512)
+    """Further features from the words themselves: so many components of the tf-idf of the 5,000 most frequent
+    ones (latent semantic analysis). ``rowsieve init`` writes 64. A word that decides is often lost in the
+    network's vector."""
 
 
 def _column(value: Any) -> Any:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from operators.arrays import Float32
 from operators.encode.column_forms import as_texts
 from operators.encode.outputs import Output
+from operators.encode.word_components import WordComponents
 from operators.ingest.kernel import Codes, assemble_features
 
 
@@ -45,7 +46,7 @@ class VectorEncoding:
 
 @dataclass(frozen=True)
 class TextEncoding:
-    """Free text through a network of ``embed``; a missing text is the vector 0.
+    """Free text through a network of ``embed``, and its words; a missing text is the vector 0.
 
     Attributes
     ----------
@@ -56,21 +57,25 @@ class TextEncoding:
     params
         Parameters of ``operators.embed``, as JSON values. Without a precision they are of a time when there
         was float32 alone.
+    words
+        Components of the words, which follow on the network's vectors; None without them.
 
     """
 
     source: str
     width: int
     params: dict[str, Any]
+    words: WordComponents | None = None
 
     @property
     def outputs(self) -> list[Output]:
         """Return the features, with the source column of each."""
-        labels = [f"{self.source}[{k}]" for k in range(self.width)]
+        width = self.width + (self.words.width if self.words else 0)
+        labels = [f"{self.source}[{k}]" for k in range(width)]
         return [Output(self.source, "text", label, "entry") for label in labels]
 
     def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
-        """Write the vectors of n texts into ``x`` (n, width), which is 0. No text is a fault."""
+        """Write the vectors of n texts into ``x`` (n, outputs), which is 0. No text is a fault."""
         from operators.embed.kernel import embed_rows
 
         texts = as_texts(column).to_pylist()
@@ -79,16 +84,20 @@ class TextEncoding:
         vectors, reasons = embed_rows(encoder, texts, batch_size=batch_size)
         used = np.array([row for row in range(len(texts)) if row not in reasons], np.intp)
         if len(used):
-            x[used] = vectors
+            x[used, : self.width] = vectors
+        if self.words:
+            x[:, self.width :] = self.words.transform(texts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the encoding as JSON-able values."""
-        return {"type": "text", "source": self.source, "width": self.width, "params": self.params}
+        found = {"type": "text", "source": self.source, "width": self.width, "params": self.params}
+        return found | ({"words": self.words.to_json()} if self.words else {})
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Self:
         """Read what :meth:`to_json` returned."""
-        return cls(found["source"], found["width"], found["params"])
+        words = WordComponents.from_json(found["words"]) if "words" in found else None
+        return cls(found["source"], found["width"], found["params"], words)
 
 
 def text_width(params: dict[str, Any]) -> int:
