@@ -17,6 +17,8 @@ PACKAGES = ("engine", "operators", "connectors")
 
 ALLOWED = {
     "connectors.policy.set_policy": "for a program that embeds Rowsieve and sets its policy in code",
+    "engine.api.published.PublishedVersion.for_sklearn": "for trainers of users",
+    "engine.api.published.PublishedVersion.to_torch": "for trainers of users",
     "engine.training.serving._load_pyfunc": "MLflow calls it by name",
     "operators.embed.minilm.last_layer": "a recipe names it as the probe's model",
     "operators.eos.losses.GaussianModel.covariance": "users read it from the estimator's ``model_``",
