@@ -30,12 +30,12 @@ Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.int64]]
 
 
 def examples() -> dict[str, str]:
-    """Return the code of each section of the page; the first has an empty title."""
+    """Return the code of each section of the page that has any; the first has an empty title."""
     found = {}
     for section in PAGE.read_text("utf-8").split("\n## "):
         title = "" if section.startswith("# ") else section.partition("\n")[0]
         found[title] = "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
-    return found
+    return {title: code for title, code in found.items() if code}
 
 
 def trained(title: str, names: dict[str, Any]) -> Predict:
