@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-cluster test-unit test-all faults lint format bench mutants paper gpu fuzz hashes digests licences audit sbom release clean help
+.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts lint format bench mutants paper gpu fuzz hashes digests licences audit sbom release clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -53,6 +53,9 @@ test-all: $(VENV)/.dev  ## Run every test, including the slow ones and `make fau
 
 faults: $(VENV)/.dev  ## Run the fault-injection tests
 	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py
+
+hosts: $(VENV)/.dev  ## Run on several hosts, made of Linux namespaces, and inject faults; needs root
+	$(BIN)/python -m pytest -m hosts --timeout 1200 tests/hosts
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .
