@@ -1,6 +1,7 @@
 """Whole runs on Ray: the same bytes as in this process, whatever the parallelism."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,10 +22,17 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 NEIGHBOURS = ("neighbour_ids", "neighbour_distances")
 
 
-def test_ray_publishes_what_one_process_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every method in one recipe; on Ray, classes are clustered in blocks as well."""
+SEVERAL_PASSES = {"split": {"method": "random"}}
+"""Beside the default operators; with all methods the test takes minutes."""
+
+
+@pytest.mark.parametrize("chain", [SEVERAL_PASSES, pytest.param(CHAIN, marks=pytest.mark.slow)])
+def test_ray_publishes_what_one_process_publishes(
+    chain: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default operators, or every method in one recipe; on Ray, classes are also clustered in blocks."""
     monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)  # its survey follows
-    operators = {**CHAIN, "neighbours": {"eps": 0.05, "metric": "cosine"}}
+    operators = {**chain, "neighbours": {"eps": 0.05, "metric": "cosine"}}
     recipe = small_recipe(tmp_path, output="alone", operators=operators)
     alone = run(recipe)
     operators["groups"] = {**recipe.operators["groups"], "block_rows": 50}
