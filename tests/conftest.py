@@ -27,6 +27,7 @@ os.environ.update(
         "OMP_NUM_THREADS": "1",
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # by default 15: beside the unit tests workers would wait for minutes
         "RAY_BACKEND_LOG_LEVEL": "fatal",
         "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
