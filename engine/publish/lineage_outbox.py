@@ -8,7 +8,8 @@ The endpoint is configured by the client's own means alone: the variables ``OPEN
 ``OPENLINEAGE_CONFIG`` names, or ``~/.openlineage/openlineage.yml``. The client would also read an
 ``openlineage.yml`` in the working directory, which may be a folder of somebody's data; that file is not read.
 
-An output may be shared: an event is delivered only if its form is that of Rowsieve's events.
+An output may be shared: an event is delivered only if its form is that of Rowsieve's events. An event that
+the endpoint refuses for what it says is set aside as ``...refused.json``, so that those after it get through.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ OPEN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.open\.json")
 FINAL = ("COMPLETE", "FAIL", "ABORT")
 LAST_NUMBER = 999_999
 """Number of the event that ends a run, so that it is delivered after all others."""
+REFUSALS = (400, 413, 415, 422)
+"""HTTP statuses by which an endpoint refuses one event; others say that it takes none at present."""
 WAIT_SECONDS = 2.0
 """Longest time that the end of a run waits for the delivery of its last events."""
 
@@ -160,23 +163,37 @@ def _is_named(one: Any) -> bool:
     )
 
 
-def deliver(client: Any, output: Place, place: Place) -> None:
+def deliver(client: Any, output: Place, place: Place) -> bool:
     """Deliver one waiting event and remove its file; a file that is no event of ours is left alone.
 
-    Raises an exception of the client's if the endpoint does not take it.
+    Return whether the endpoint has taken it.
+
+    An event that the endpoint refuses is set aside with a warning. Raises an exception of the client's if the
+    endpoint takes no events.
     """
     match = EVENT.fullmatch(place.name)
     try:
         event = read_json(place, root=output)
     except FileNotFoundError:
-        return  # another process has delivered it
+        return True  # another process has delivered it
     except (OSError, ValueError):
-        return
+        return False
     if match is None or not _is_ours(event, match[1]):
         _log.warning("%s holds no event of Rowsieve and is not delivered. Remove it.", place)
-        return
-    client.emit(_as_event(event))
+        return False
+    try:
+        client.emit(_as_event(event))
+        taken = True
+    except Exception as error:  # the transports raise errors of many kinds
+        if getattr(getattr(error, "response", None), "status_code", None) not in REFUSALS:
+            raise
+        aside = place.with_suffix(".refused.json")
+        reason = redact(" ".join(str(error).split())[:300])
+        _log.warning("OpenLineage's endpoint refuses an event (%s). It is kept as %s.", reason, aside)
+        write_json(aside, event, durable=False, root=output)
+        taken = False
     remove_file(place, root=output)
+    return taken
 
 
 def _as_event(event: Mapping[str, Any]) -> Any:
@@ -277,8 +294,7 @@ def sync_events(output: Place) -> str:
         )
     try:
         client = open_client()
-        for place in places:
-            deliver(client, output, place)
+        taken = sum(deliver(client, output, place) for place in places)
         client.close(WAIT_SECONDS)
     except (InputError, ConnectorError):
         raise
@@ -288,4 +304,4 @@ def sync_events(output: Place) -> str:
             f"OpenLineage's endpoint does not take events: {reason}. They still "
             f"wait in {lineage_folder(output)}; check OPENLINEAGE_URL."
         ) from None
-    return f"{len(places) - len(waiting(output))} events delivered to OpenLineage."
+    return f"{taken} of {len(places)} events delivered to OpenLineage."

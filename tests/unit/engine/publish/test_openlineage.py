@@ -53,9 +53,12 @@ class Endpoint(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server: Any = self.server
-        server.events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        server.headers.append(dict(self.headers))
-        self.send_response(201)
+        event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status = getattr(server, "refused", {}).get(event["run"]["runId"], 201)
+        if status == 201:
+            server.events.append(event)
+            server.headers.append(dict(self.headers))
+        self.send_response(status)
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
@@ -199,7 +202,7 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
         threading.Thread(target=server.serve_forever, daemon=True).start()
         server.events, server.headers = [], []  # type: ignore[attr-defined]
         _configure(monkeypatch, server.server_address[1])
-        assert sync_records(None, tmp_path).endswith("2 events delivered to OpenLineage.")
+        assert sync_records(None, tmp_path).endswith("2 of 2 events delivered to OpenLineage.")
         server.shutdown()
         assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]  # type: ignore[attr-defined]
     assert not waiting(tmp_path)
@@ -285,6 +288,32 @@ def test_a_forged_note_of_a_run_ends_no_command(pid: str, endpoint: Any, tmp_pat
     note.write_text(f'{{"process": {{"host": {host}, "pid": {pid}}}, "event": {{}}}}')  # type: ignore[union-attr]
     sync_records(None, tmp_path)
     assert len(endpoint.events) == 1
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refused_event_is_set_aside_and_keeps_no_other_from_its_delivery(
+    status: int, endpoint: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = RUN_IDS
+    place = keep(tmp_path, _event(first), 1)
+    keep(tmp_path, _event(second), 1)
+    endpoint.refused = {first: status}
+    assert sync_records(None, tmp_path).endswith("1 of 2 events delivered to OpenLineage.")
+    assert [event["run"]["runId"] for event in endpoint.events] == [second]
+    assert not waiting(tmp_path)
+    aside = place.with_suffix(".refused.json")
+    assert json.loads(aside.read_text())["run"]["runId"] == first
+    assert f"{status} " in caplog.text
+    assert str(aside) in caplog.text
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+def test_events_wait_where_the_endpoint_takes_none(status: int, endpoint: Any, tmp_path: Path) -> None:
+    keep(tmp_path, _event(RUN_IDS[0]), 1)
+    endpoint.refused = {RUN_IDS[0]: status}
+    with pytest.raises(InputError, match=rf"{status} .* still wait"):
+        sync_records(None, tmp_path)
+    assert len(waiting(tmp_path)) == 1
 
 
 def test_nothing_is_imported_without_an_endpoint(tmp_path: Path) -> None:
