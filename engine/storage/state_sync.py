@@ -3,16 +3,19 @@
 Operators write a state as files of one folder, from the driver and from their tasks. If the output is an
 object store, no folder is visible on all hosts. Each host then has a folder of its own under the same path:
 before a task the host gets what others have changed, and after it the host puts what the task has changed.
-Tasks of one pass write different files, as they do on a shared disk.
+Tasks of one pass write different files, as they do on a shared disk. Tasks of one host share its folder: one
+after the other exchanges files, and what a task is still writing has a name that begins with a dot.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -60,9 +63,17 @@ def upload(folder: Path, names: Sequence[str], target: ObjectPath) -> dict[str, 
 
 
 def snapshot(folder: Path) -> Snapshot:
-    """Return the size and the modification time of every file below a folder."""
-    found = {path.relative_to(folder).as_posix(): path.stat() for path in folder.rglob("*") if path.is_file()}
-    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in sorted(found.items())}
+    """Return the size and the modification time of every file below a folder.
+
+    Hidden files are left out: they are temporary ones, which another process of the host renames or removes.
+    """
+    found: Snapshot = {}
+    for path in sorted(folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            if path.is_file() and not path.name.startswith("."):
+                stat = path.stat()
+                found[path.relative_to(folder).as_posix()] = (stat.st_size, stat.st_mtime_ns)
+    return found
 
 
 def file_sha256(path: Path) -> str:
@@ -79,27 +90,44 @@ class SyncedFolder:
     remote: ObjectPath
 
     def pull(self) -> Snapshot:
-        """Apply what other hosts have changed and removed, and return the snapshot after that."""
+        """Apply what other hosts have changed and removed, and return the snapshot after that.
+
+        A file that another task of this host has changed and not yet pushed is left as it is.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The index is read before the listing: a file that another task of this host pushes in between is
-        # then not in the index, and is not mistaken for one that has been removed.
-        known = self._known()
-        remote_tags = self.remote.tags_below()
-        download(
-            self.remote, [name for name, tag in remote_tags.items() if known.get(name) != tag], self.folder
-        )
-        for name in known.keys() - remote_tags.keys():
-            (self.folder / name).unlink(missing_ok=True)
-        self._remember(remote_tags)
-        return snapshot(self.folder)
+        with self._alone():
+            known, remote_tags = self._known(), self.remote.tags_below()
+            changed = [name for name, tag in remote_tags.items() if known.get(name) != tag]
+            download(self.remote, changed, self.folder)
+            for name in known.keys() - remote_tags.keys():
+                (self.folder / name).unlink(missing_ok=True)
+            self._remember(remote_tags)
+            return snapshot(self.folder)
 
     def push(self, before: Snapshot) -> None:
         """Upload the files that have changed since a snapshot, and remove those that no longer exist."""
-        after = snapshot(self.folder)
-        changed = [name for name, entry in after.items() if before.get(name) != entry]
-        self._remember(self._known() | upload(self.folder, changed, self.remote))
-        for name in before.keys() - after.keys():
-            (self.remote / name).unlink(missing_ok=True)
+        with self._alone():
+            after = snapshot(self.folder)
+            changed = [name for name, entry in after.items() if before.get(name) != entry]
+            self._remember(self._known() | upload(self.folder, changed, self.remote))
+            for name in before.keys() - after.keys():
+                (self.remote / name).unlink(missing_ok=True)
+
+    def make_folders(self, names: Sequence[str]) -> None:
+        """Create folders below this host's folder: only files are exchanged, and a task may expect these."""
+        for name in names:
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep the other processes of this host from exchanging files of the folder meanwhile.
+
+        Otherwise one could lose the other's entry in the index, and then download an old file over a new one.
+        """
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with self.folder.with_name(f".{self.folder.name}.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def forget(self) -> None:
         """Remove the index of this host's contents. To be called when the folder was created again."""
@@ -141,7 +169,9 @@ class SyncingExecutor:
     ) -> Iterator[R]:
         """Yield ``fn(item)`` in the order of the items; the driver has a task's files before its result."""
         self._folder.push(self._before)
-        task = partial(_with_synced_folder, fn, self._prepare, self._folder)
+        here = self._folder.folder
+        folders = [path.relative_to(here).as_posix() for path in sorted(here.rglob("*")) if path.is_dir()]
+        task = partial(_with_synced_folder, fn, self._prepare, self._folder, folders)
         for result in self._executor.map(task, items, resources=resources or Resources()):
             self._before = self._folder.pull()
             yield result
@@ -156,11 +186,16 @@ def several_hosts() -> bool:
 
 
 def _with_synced_folder(
-    fn: Callable[[T], R], prepare: Callable[[], None] | None, folder: SyncedFolder, item: T
+    fn: Callable[[T], R],
+    prepare: Callable[[], None] | None,
+    folder: SyncedFolder,
+    folders: Sequence[str],
+    item: T,
 ) -> R:
     if prepare:
         prepare()
     before = folder.pull()
+    folder.make_folders(folders)
     result = fn(item)
     folder.push(before)
     return result

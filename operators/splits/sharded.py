@@ -194,7 +194,7 @@ class Files:
     def _save(self, name: str, shard: int, values: npt.NDArray[Any]) -> None:
         # Renamed, as a task that Ray runs twice must not write under a reader.
         path = self._path(name, shard)
-        half = path.with_suffix(f".{np.random.default_rng().integers(2**63):x}")
+        half = path.with_name(f".{name}-{shard}.{np.random.default_rng().integers(2**63):x}")
         with half.open("wb") as file:
             np.save(file, values)
         half.replace(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -16,7 +17,7 @@ from engine.plan.planner import make_plan
 from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
 from engine.storage.object_run_store import ObjectRunStore, synced_executor
-from engine.storage.state_sync import SyncedFolder, SyncingExecutor
+from engine.storage.state_sync import SyncedFolder, SyncingExecutor, snapshot
 from engine.training.job import TrainingJob
 from engine.training.running import TrainSpec, score, train
 from operators.base import Context, Resources
@@ -121,25 +122,70 @@ def test_a_training_is_on_the_driver_wherever_it_ran(
     assert any(name.endswith(".safetensors") for name in kept[0])
 
 
-def test_a_push_between_the_index_and_the_listing_loses_no_file(s3: S3Server, tmp_path: Path) -> None:
+def test_an_empty_folder_is_there_on_every_host(s3: S3Server, tmp_path: Path) -> None:
+    remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "folders")))
+    state = tmp_path / "cache" / "state"
+    (state / "work" / "inner").mkdir(parents=True)
+    syncing = SyncingExecutor(OtherHosts(tmp_path / "cache"), SyncedFolder(state, remote))
+    written = syncing.map(lambda item: (state / "work/inner" / f"{item}").write_text("x"), [1, 2, 3])
+    assert list(written) == [1, 1, 1]
+    assert {path.name for path in (state / "work/inner").iterdir()} == {"1", "2", "3"}
+
+
+def test_what_is_being_written_is_not_exchanged(s3: S3Server, tmp_path: Path) -> None:
+    remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "hidden")))
+    folder = SyncedFolder(tmp_path / "state", remote)
+    folder.pull()
+    (folder.folder / ".half").write_text("half")
+    (folder.folder / "whole").write_text("whole")
+    folder.push({})
+    assert set(remote.tags_below()) == {"whole"}
+
+
+def test_a_file_that_vanishes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    whole = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        found = whole(path)
+        if path.name == "a":
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    assert set(snapshot(tmp_path)) == {"b"}
+
+
+def test_a_push_waits_for_a_pull_of_the_same_host(s3: S3Server, tmp_path: Path) -> None:
+    """Nothing that another task of this host has pushed meanwhile is lost or downloaded again."""
     remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "meeting")))
     folder = SyncedFolder(tmp_path / "state", remote)
     folder.pull()
+    threads: list[Thread] = []
 
     class Racing:
-        """The prefix; another task of this host pushes a file as soon as the prefix was listed."""
+        """The prefix; another task of this host begins to push a file as soon as the prefix was listed."""
 
         def tags_below(self) -> Any:
             there = remote.tags_below()
             (folder.folder / "fresh").write_text("fresh")
-            folder.push({})
+            threads.append(Thread(target=folder.push, args=({},)))
+            threads[0].start()
+            threads[0].join(0.3)
+            assert threads[0].is_alive()
             return there
 
         def __getattr__(self, name: str) -> Any:
             return getattr(remote, name)
 
     SyncedFolder(folder.folder, cast(ObjectPath, Racing())).pull()
+    threads[0].join()
     assert (folder.folder / "fresh").read_text() == "fresh"
+    assert set(remote.tags_below()) == {"fresh"}
+    (folder.folder / "fresh").write_text("newer")  # not pushed yet
+    folder.pull()
+    assert (folder.folder / "fresh").read_text() == "newer"
 
 
 def test_the_champion_is_scored_where_hosts_share_no_disk(
