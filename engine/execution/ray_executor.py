@@ -72,6 +72,9 @@ class RayExecutor:
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards with Ray Data and yield results in the order in which they finish.
 
+        Ray gives a shard to another worker where the result of the first was lost with its node. If it was
+        committed before, its record is returned.
+
         Operators that hold a GPU or a large model get a pool of actors of fixed size. The others run as
         tasks, which reuse idle processes and what the last task there opened.
         """
@@ -143,7 +146,7 @@ class _ShardActor:
     """Adapts ShardWorker to Ray Data: each batch is one shard number, each result one record."""
 
     def __init__(self, job: Job) -> None:
-        self._worker = ShardWorker(job)
+        self._worker = ShardWorker(job, repeats=True)
 
     def __call__(self, batch: Batch) -> dict[str, list[str]]:
         return _record(self._worker, batch)
@@ -160,7 +163,7 @@ class _Opened:
         """Return the worker of a job, which may have opened its operator for an earlier shard."""
         if cls.worker is None or cls.token != token:
             cls.worker = None  # frees the former one first
-            cls.token, cls.worker = token, ShardWorker(job)
+            cls.token, cls.worker = token, ShardWorker(job, repeats=True)
         return cls.worker
 
 

@@ -42,8 +42,9 @@ class ShardWorker:
     actor would only tell that the actor has died.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, *, repeats: bool = False) -> None:
+        """``repeats``: whether a shard may come again after it was committed; it is not computed again."""
+        self.job, self._repeats = job, repeats
         self._declared = [field.name for field in job.operator.adds]
 
     @cached_property
@@ -79,9 +80,11 @@ class ShardWorker:
             return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 
     def _process(self, shard: int) -> Commit:
+        job, reader = self.job, self.job.reader
+        if self._repeats and (found := reader.store.find_commit(job.fingerprint, shard)):
+            return found
         _ = self._apply  # opened before the clock starts
         started = time.perf_counter()
-        job, reader = self.job, self.job.reader
         reason = reader.corruption(shard) if VALID in self._declared else ""
         columns, n_faults = self._skip(shard, reason) if reason else self._compute(shard)
         seconds = time.perf_counter() - started

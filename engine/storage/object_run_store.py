@@ -78,6 +78,15 @@ class ObjectRunStore(RunStore):
                 found[commit.shard] = commit
         return found
 
+    def find_commit(self, fingerprint: str, shard: int) -> Commit | None:
+        """Return the commit record of one shard, or None where :meth:`committed` would not have it."""
+        part = self.part(fingerprint, shard)
+        (content,) = read_many([part.with_suffix(".json")])
+        commit = _commit(content)
+        with suppress(FileNotFoundError):
+            return commit if commit and part.stat().st_size == commit.bytes else None
+        return None
+
     def commit_times(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
         """Return the commit time of each shard's part in seconds since 1970; 0 without a record."""
         listing = self.folder(fingerprint).listing()

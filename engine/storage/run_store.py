@@ -105,6 +105,10 @@ class RunStore:
         commits = (found for path in records if (found := _read_commit(path)) is not None)
         return {commit.shard: commit for commit in commits}
 
+    def find_commit(self, fingerprint: str, shard: int) -> Commit | None:
+        """Return the commit record of one shard, or None where :meth:`committed` would not have it."""
+        return _read_commit(_local(self.folder(fingerprint)) / f"part-{shard:05d}.json")
+
     def commit_times(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
         """Return the commit time of each shard's part in seconds since 1970; 0 without a record."""
         records = {shard: self.part(fingerprint, shard).with_suffix(".json") for shard in shards}

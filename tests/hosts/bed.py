@@ -95,6 +95,8 @@ class Host:
     process: subprocess.Popen[str] = field(repr=False)
     pid: int
     """Of its process 1, as the machine numbers it."""
+    disk: str
+    """Size of its ``/tmp``."""
 
     @property
     def link(self) -> str:
@@ -155,13 +157,14 @@ class Host:
         """End what :meth:`lose_packets_to` has begun."""
         self.run(["ip", "neigh", "del", other.address, "dev", "eth0"])
 
-    def resize_disk(self, size: str) -> None:
-        """Change the size of the host's disk, such as ``64m``."""
-        self.run(["mount", "-o", f"remount,size={size}", "/tmp"])
+    def fill_disk(self) -> None:
+        """Make the host's disk as small as what is on it."""
+        used = shutil.disk_usage(self.path("/tmp")).used
+        self.run(["mount", "-o", f"remount,size={used // 1024 + 4}k", "/tmp"])
 
-    def free_disk(self) -> int:
-        """Return the free bytes of the host's disk."""
-        return shutil.disk_usage(self.path("/tmp")).free
+    def empty_disk(self) -> None:
+        """Give the disk its size again."""
+        self.run(["mount", "-o", f"remount,size={self.disk}", "/tmp"])
 
     def alive(self) -> bool:
         """Return whether the host is up."""
@@ -171,6 +174,8 @@ class Host:
         """Turn the host off: the kernel kills every process of it, and its link goes."""
         self.process.kill()
         self.process.wait(10)
+        with suppress(AssertionError):  # the kernel removes it too, but some time later
+            self.switch.ip("link", "delete", self.link)
 
 
 @dataclass
@@ -249,7 +254,7 @@ class Hosts(dict[str, Host]):
         unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
         process = self._stack.enter_context(_first_process(unshare, INIT, settings))
         (pid,) = children(process.pid)
-        self[name] = host = Host(name, self._addresses[name], self._switch, process, pid)
+        self[name] = host = Host(name, self._addresses[name], self._switch, process, pid, self._disk)
         _connect(host)
         return host
 

@@ -23,7 +23,12 @@ HERE = Path(sys.executable).parent
 OBJECT_STORE = 200_000_000
 START_SECONDS = 120.0
 RUN_SECONDS = 600.0
-"""Longest time of a command without a fault."""
+"""Longest time of a command."""
+ASK_NODES = """
+import sys, urllib.request
+request = urllib.request.Request(sys.argv[1], headers={"Authorization": f"Bearer {sys.argv[2]}"})
+print(urllib.request.urlopen(request, timeout=5).read().decode())
+"""
 
 
 @dataclass
@@ -88,6 +93,24 @@ class Cluster:
         command = [str(HERE / "ray"), "start", *words, f"--object-store-memory={OBJECT_STORE}"]
         self.nodes[name] = host.start(command, self.environment, "/tmp/node.log")
 
+    def replace_worker(self, name: str) -> None:
+        """Turn a worker's host off, boot it again, and wait until Ray knows the new node."""
+        node = self.nodes.pop(name)
+        self.hosts[name].kill()
+        node.process.wait(10)
+        self.wait_for_nodes()
+        self.hosts.boot(name)
+        self.start_worker(name)
+        self.wait_for_nodes()
+
+    def ensure_workers(self) -> None:
+        """Replace the workers whose node Ray has given up, and wait until all have joined."""
+        alive = self.alive_nodes()
+        for name in WORKERS:
+            if self.hosts[name].address not in alive or self.nodes[name].process.poll() is not None:
+                self.replace_worker(name)
+        self.wait_for_nodes()
+
     def start_mlflow(self) -> None:
         """Start MLflow's server; returns before it answers."""
         host = self.hosts[MLFLOW]
@@ -99,23 +122,21 @@ class Cluster:
 
     def alive_nodes(self) -> list[str]:
         """Return the addresses of the nodes that Ray believes alive."""
-        code = "import json, ray; from ray.util.state import list_nodes\n"
-        code += "print(json.dumps([n.node_ip for n in list_nodes(address=%r) if n.state == 'ALIVE']))"
+        words = [sys.executable, "-c", ASK_NODES, f"{self.jobs_address}/api/v0/nodes", self.token]
         try:
-            said = self.head.run([sys.executable, "-c", code % self.jobs_address], self.environment)
-        except AssertionError:
+            found = json.loads(self.head.run(words))["data"]["result"]["result"]
+        except (AssertionError, ValueError):
             return []
-        found: list[str] = json.loads(said.splitlines()[-1])
-        return found
+        return sorted(node["node_ip"] for node in found if node["state"] == "ALIVE")
 
     def wait_for_nodes(self) -> None:
         """Wait until all hosts that are up have joined."""
-        wanted = {self.hosts[name].address for name in self.nodes}
+        wanted = sorted(self.hosts[name].address for name in self.nodes)
 
         def joined() -> bool:
             for name, node in self.nodes.items():
                 assert node.process.poll() is None, f"{name}:\n{node.output}"
-            return set(self.alive_nodes()) == wanted
+            return self.alive_nodes() == wanted
 
         until(joined, START_SECONDS, "Ray's nodes join", pause=1.0)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.hosts.bed import why_not
 from tests.hosts.cluster import Cluster, cluster
+from tests.hosts.faults import TRIALS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,3 +25,11 @@ def many() -> Iterator[Cluster]:
     """The cluster of a module: head, two workers, storage, MLflow and a client, each a host."""
     with cluster() as made:
         yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for trial in TRIALS:
+        terminalreporter.write_line(
+            f"{trial.fault}: at {trial.moment}, {trial.seconds:.0f} s, longest pause {trial.pause:.1f} s, "
+            f"kept {trial.kept}, recomputed {trial.recomputed}, repeated {trial.repeated} {trial.notes}"
+        )

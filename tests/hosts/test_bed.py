@@ -73,6 +73,7 @@ def test_orphans_are_buried_and_a_host_dies_with_all_its_processes() -> None:
         a.kill()
         until(lambda: not Path(f"/proc/{a.pid}").exists(), 5, "process 1 is gone")
         assert not a.alive()
+        found.boot("a").run(["ip", "address", "show", "eth0"])
 
 
 HANG = """

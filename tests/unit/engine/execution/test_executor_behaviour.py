@@ -1,19 +1,22 @@
 """The contract of executors, checked in this process and on Ray."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from engine.core.errors import InputError
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
+from engine.execution.worker import ShardWorker
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import RunSection
 from engine.storage.lease import Lease
-from operators.base import Apply, Context, OperatorError
+from engine.storage.run_store import Commit
+from operators.base import Apply, Context, Operator, OperatorError, OperatorParams
 from operators.ingest.adaptor import Ingest
 from tests.data import small_recipe
 
@@ -71,6 +74,34 @@ def test_results_come_in_the_order_of_the_items(executor: ShardExecutor) -> None
 def test_an_operator_error_of_a_task_is_raised_with_its_message(executor: ShardExecutor) -> None:
     with pytest.raises((OperatorError, InputError), match="the value 2 cannot be used"):
         list(executor.map(refuse, [1, 2, 3]))
+
+
+class Counting(Operator[OperatorParams]):
+    """An operator that counts how often it is opened."""
+
+    name = "counting"
+    version = 1
+    Params = OperatorParams
+    requires = ()
+    source_columns = ("a",)
+    adds = (pa.field("one", pa.int64()),)
+    opened = 0
+
+    def open(self, context: Context) -> Apply:
+        Counting.opened += 1
+        return lambda table: pa.table({"one": pa.repeat(pa.scalar(1), table.num_rows)})
+
+
+def test_a_shard_that_comes_again_is_not_computed_again(tmp_path: Path) -> None:
+    """As Ray does where a node is lost with the result of a shard that was committed."""
+    job = replace(job_of(tmp_path, Ingest), operator=Counting(OperatorParams()))
+    commit = ShardWorker(job, repeats=True)(0)
+    assert isinstance(commit, Commit)
+    assert Counting.opened == 1
+    assert ShardWorker(job, repeats=True)(0) == commit
+    assert Counting.opened == 1
+    assert isinstance(ShardWorker(job, repeats=True)(1), Commit)
+    assert Counting.opened == 2
 
 
 @pytest.mark.parametrize("kind", [Refusing, RefusingOnActors])

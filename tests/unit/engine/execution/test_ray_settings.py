@@ -43,7 +43,7 @@ def test_tasks_of_one_operator_open_it_once_in_a_process(monkeypatch: pytest.Mon
     from engine.execution import ray_executor
 
     class Worker:
-        def __init__(self, job: Any) -> None:
+        def __init__(self, job: Any, **_: Any) -> None:
             self.job = job
 
     monkeypatch.setattr(ray_executor, "ShardWorker", Worker)

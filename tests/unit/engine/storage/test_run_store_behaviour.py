@@ -34,6 +34,12 @@ def test_a_part_counts_only_with_its_record_and_its_bytes(store: RunStore) -> No
     store.part("f", 2).with_suffix(".json").unlink()
     store.part("f", 1).write_bytes(b"cut off")
     assert set(store.committed("f")) == {0}
+    assert [store.find_commit("f", shard) for shard in range(4)] == [
+        store.committed("f")[0],
+        None,
+        None,
+        None,
+    ]
     assert store.committed("f")[0].rows == 3
     assert store.committed("other") == {}
     assert read_columns(store.part("f", 0)).equals(TABLE)

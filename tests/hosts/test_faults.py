@@ -1,0 +1,155 @@
+"""Hosts die, links are cut, storage and MLflow fail, disks fill, drivers race: the same bytes each time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from engine.storage.lease import STALE_SECONDS
+from tests.hosts.bed import Host
+from tests.hosts.cluster import MLFLOW, STORAGE, WORKERS, Cluster
+from tests.hosts.faults import TRIALS, Bench, Trial, make_bench, put_again, run_with
+from tests.hosts.storage import BUSY, TRUNCATED, UNANSWERED
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(1800)]
+MOMENTS = 3
+"""Moments of each fault."""
+
+
+@pytest.fixture(scope="module")
+def bench(many: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return make_bench(many, tmp_path_factory.mktemp("bench"))
+
+
+def cut_for(host: Host, seconds: float) -> None:
+    """Cut the link of a host for some seconds."""
+    host.cut()
+    time.sleep(seconds)
+    host.mend()
+
+
+@pytest.mark.parametrize("how", ["host off", "link cut for good"])
+def test_a_worker_dies(bench: Bench, how: str) -> None:
+    for number, moment in enumerate(bench.moments(seed=1, count=MOMENTS)):
+        name = WORKERS[number % 2]
+        strike = bench.cluster.hosts[name].kill if how == "host off" else bench.cluster.hosts[name].cut
+        run_with(
+            bench,
+            f"worker: {how}",
+            moment,
+            strike,
+            after=lambda name=name: bench.cluster.replace_worker(name),
+        )
+
+
+@pytest.mark.parametrize("seconds", [5, 30])
+def test_the_link_of_a_worker_is_cut_for_a_while(bench: Bench, seconds: int) -> None:
+    for number, moment in enumerate(bench.moments(seed=seconds, count=MOMENTS)):
+        host = bench.cluster.hosts[WORKERS[number % 2]]
+        run_with(
+            bench, f"link of a worker cut for {seconds} s", moment, lambda host=host: cut_for(host, seconds)
+        )
+        bench.cluster.ensure_workers()
+
+
+@pytest.mark.parametrize("seconds", [5, 20])
+def test_the_head_does_not_reach_the_storage_for_a_while(bench: Bench, seconds: int) -> None:
+    head, storage = bench.cluster.head, bench.cluster.hosts[STORAGE]
+    for moment in bench.moments(seed=40 + seconds, count=MOMENTS):
+
+        def strike() -> None:
+            head.lose_packets_to(storage)
+            time.sleep(seconds)
+            head.reach_again(storage)
+
+        run_with(bench, f"head cut from the storage for {seconds} s", moment, strike)
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("503 for a tenth of the requests", {BUSY: 0.1}),
+        ("a twentieth of the answers closed mid-body", {TRUNCATED: 0.05}),
+        ("answer lost after a tenth of the PUTs", {UNANSWERED: 0.1}),
+        ("all three", {BUSY: 0.05, TRUNCATED: 0.03, UNANSWERED: 0.05}),
+    ],
+)
+def test_the_storage_fails_now_and_then(bench: Bench, name: str, shares: dict[str, float]) -> None:
+    for seed in range(2):
+        with bench.cluster.storage.faults(seed, **shares):
+            trial = run_with(bench, f"storage: {name}", 0, lambda: None)
+            counts = bench.cluster.storage.counts()
+        trial.notes = f"{sum(counts.get(fault, 0) for fault in shares)} of {counts['requests']} requests"
+        assert all(counts[fault] for fault in shares)
+
+
+def test_mlflow_is_gone(bench: Bench) -> None:
+    for moment in [0, *bench.moments(seed=7, count=MOMENTS - 1)]:
+        host = bench.cluster.hosts[MLFLOW]
+        run_with(
+            bench, "MLflow's host cut off", moment, host.cut, after=host.mend, tracking={"enabled": True}
+        )
+
+
+def test_the_disk_of_a_worker_is_full(bench: Bench) -> None:
+    for number, moment in enumerate(bench.moments(seed=8, count=MOMENTS)):
+        host = bench.cluster.hosts[WORKERS[number % 2]]
+
+        run_with(
+            bench, "disk of a worker full", moment, host.fill_disk, after=host.empty_disk, allowed=(2, 4)
+        )
+        bench.cluster.ensure_workers()
+
+
+LOCAL = {"executor": "local"}
+"""The run of a driver that has no node of the cluster beside it."""
+
+
+def record(bench: Bench, trial: Trial, output: str, started: float) -> None:
+    """Check what has become of an output that several drivers had, and note it for the table."""
+    trial.seconds = time.monotonic() - started
+    trial.recomputed = put_again([path for _, path, _ in bench.store_puts(output)])
+    TRIALS.append(trial)
+    assert published(bench.cluster.storage, output) == bench.reference
+    assert trial.recomputed == 0
+
+
+def test_two_drivers_race_for_one_output(bench: Bench) -> None:
+    """One on the cluster, one alone on another host: one of them writes, and the other says who does."""
+    for _ in range(MOMENTS):
+        output, started = bench.output(), time.monotonic()
+        runs = [bench.start(output, HEAD), bench.start(output, CLIENT, run=LOCAL)]
+        codes = [run.wait(RUN_SECONDS) for run in runs]
+        assert sorted(codes) == [0, 5], "\n".join(run.output for run in runs)
+        (loser,) = (run for run, code in zip(runs, codes, strict=True) if code)
+        assert "is being written by" in loser.output
+        assert "Traceback" not in loser.output
+        writers = {client for _, _, client in bench.store_puts(output)}
+        assert (bench.cluster.hosts[CLIENT].address in writers) == (loser.host.name != CLIENT)
+        record(bench, Trial("two drivers at once", 0, notes=f"{loser.host.name} exits 5"), output, started)
+
+
+def test_a_paused_driver_wakes_after_its_lease_was_taken_over(bench: Bench) -> None:
+    """Stopped on the head, silent for longer than a minute, woken while another host writes, or after it."""
+    for number, moment in enumerate(bench.moments(seed=9, count=MOMENTS)):
+        output, started = bench.output(), time.monotonic()
+        first = bench.start(output, HEAD)
+        bench.wait_for(output, moment, first)
+        first.signal(signal.SIGSTOP)
+        assert first.process.poll() is None
+        kept = len(bench.store_puts(output))
+        early = bench.start(output, CLIENT, run=LOCAL)
+        assert early.wait(RUN_SECONDS) == 5
+        time.sleep(STALE_SECONDS + 5)
+        second = bench.start(output, CLIENT, run=LOCAL)
+        if number % 2:
+            second.finish(RUN_SECONDS)
+        else:
+            bench.wait_for(output, kept + 3, second)
+        first.signal(signal.SIGCONT)
+        assert first.wait(RUN_SECONDS) == 5, first.output
+        assert "taken over by" in first.output
+        assert "Traceback" not in first.output
+        second.finish(RUN_SECONDS)
+        record(bench, Trial("driver paused, lease taken over", kept), output, started)
