@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
 
 from engine.storage.lease import STALE_SECONDS
 from tests.hosts.bed import Host
-from tests.hosts.cluster import MLFLOW, STORAGE, WORKERS, Cluster
+from tests.hosts.cluster import CLIENT, HEAD, MLFLOW, RUN_SECONDS, STORAGE, WORKERS, Cluster, published
 from tests.hosts.faults import TRIALS, Bench, Trial, make_bench, put_again, run_with
 from tests.hosts.storage import BUSY, TRUNCATED, UNANSWERED
 
