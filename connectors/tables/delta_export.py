@@ -79,6 +79,7 @@ class DeltaExport(Export):
         properties = deltalake.CommitProperties(
             custom_metadata=tag.properties,
             app_transactions=[deltalake.Transaction(application_names(tag.content)[0], 1)],
+            max_commit_retries=0,  # `PendingExport.commit` tries again, on the state that is the newest then
         )
         actions, kind = _actions(transaction, files), deltalake.Schema.from_arrow(schema)
         try:

@@ -6,13 +6,17 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from connectors import open_source
-from connectors.tables.export import Mode, open_export
+from connectors.tables.delta_export import DeltaExport
+from connectors.tables.export import CommitConflictError, Mode, VersionTag, open_export
 from engine.core.errors import InputError
 from engine.publish.export import ExportResult
 from tests.s3 import S3Server
@@ -79,6 +83,30 @@ def test_one_that_comes_between_the_look_and_the_commit_is_seen(
     assert [one.written for one in rivals] == [True]
     assert done == ExportResult(done.format, done.path, rivals[0].state, written=False)
     assert target.ids() == expected(mode)
+
+
+def test_a_delta_table_is_created_once_by_threads_that_saw_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library tries a commit that was beaten again, and its check for a table comes before."""
+    meeting, look = threading.Barrier(2), DeltaExport._find
+
+    def together(*args: Any) -> Any:
+        found = look(*args)
+        if args[1] is None:
+            meeting.wait(10)
+        return found
+
+    monkeypatch.setattr(DeltaExport, "_find", together)
+    rows, tag = pa.table({"a": [1, 2]}), VersionTag("v1", "content")
+    for round_ in range(12):
+        made = DeltaExport(str(tmp_path / f"t{round_}"), "create")
+        both = [made.start_export(rows.schema, tag) for _ in range(2)]
+        written = [[one.write(rows, 0)] for one in both]
+        with ThreadPoolExecutor(2) as pool:
+            done = [pool.submit(one.attempt, files) for one, files in zip(both, written, strict=True)]
+        faults = [one.exception() for one in done]
+        assert [type(fault) for fault in faults if fault] == [CommitConflictError], round_
 
 
 def test_other_versions_that_come_between_are_kept(
