@@ -81,6 +81,13 @@ class S3Server:
         self.client().create_bucket(Bucket=name)
         return name
 
+    def copy(self, bucket: str, prefix: str, target: str) -> None:
+        """Copy the objects below a prefix of a bucket to below another one."""
+        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/")
+        for key in [entry["Key"] for page in pages for entry in page.get("Contents", ())]:
+            source = {"Bucket": bucket, "Key": key}
+            self.client().copy_object(Bucket=bucket, Key=f"{target}{key[len(prefix) :]}", CopySource=source)
+
     def uri(self, bucket: str, path: str = "") -> str:
         """URI that needs no environment: keys and endpoint stand in it."""
         host = self.endpoint.removeprefix("http://")

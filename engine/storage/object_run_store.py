@@ -184,6 +184,18 @@ def working_copy(place: Place) -> Iterator[Path]:
 
 
 @contextmanager
+def private_copy(place: ObjectPath) -> Iterator[Path]:
+    """Yield a copy of a prefix for this process alone. It is removed at the end, and nothing is put back."""
+    copy = local_cache() / f"worker-{uuid.uuid4().hex}"
+    copy.mkdir(parents=True)
+    try:
+        download(place, [name for name in place.tags_below() if not name.startswith(".")], copy)
+        yield copy
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+@contextmanager
 def synced_executor(executor: Executor, place: Place, copy: Path) -> Iterator[Executor]:
     """Yield an executor whose tasks see ``copy``, this host's copy of a prefix, on every host."""
     if isinstance(place, Path) or executor.kind == "local" or not several_hosts():

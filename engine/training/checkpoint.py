@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from connectors.base import ConnectorError
-from connectors.storage import read_whole, remove_tree, write_whole
+from connectors.storage import ObjectPath, Place, Tag, read_whole, remove_tree, write_whole
 from engine.core.errors import RowsieveError
 from engine.core.json_files import read_json, write_json, write_text
 from engine.storage.state_files import check_state
@@ -62,26 +62,41 @@ class Checkpoints:
     """Checkpoints of one training in a folder that all workers see; only the last one is kept.
 
     Any number of workers may continue from the checkpoint of another number, since files are by slot.
+
+    Workers of hosts that share no disk write to ``remote``, and ``folder`` is what each has downloaded of it
+    before. A worker that was believed lost may still write there: its files have the same bytes as those of
+    its successor, and ``LATEST`` is replaced only by who has seen the last one.
     """
 
-    def __init__(self, folder: Path | None, slots: Slots, fingerprint: str, root: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        slots: Slots,
+        fingerprint: str,
+        root: Path | None = None,
+        remote: ObjectPath | None = None,
+    ) -> None:
         """Keep checkpoints in ``folder``; None keeps nothing.
 
         Parameters
         ----------
         fingerprint : digest of rows and parameters; a checkpoint with another one is ignored.
         root : a folder above, beneath which no link is followed; default: ``folder``.
+        remote : a prefix to write to instead, which other processes have copied into their ``folder``.
 
         """
         self._folder, self._slots, self._fingerprint = folder, slots, fingerprint
-        self._root = root or folder
+        self._root, self._remote = root or folder, remote
+        self._latest: tuple[str, Tag] | None = None
+        """Of the prefix: the name in ``LATEST``, and the tag of that object."""
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; every worker calls this. It counts once ``LATEST`` names it."""
         if self._folder is None or self._root is None:
             return
         name = f"{progress.phase:05d}-{progress.epoch:05d}"
-        folder = self._folder / name
+        base: Place = self._folder if self._remote is None else self._remote
+        folder = base / name
         for slot in self._slots.mine:
             arrays = {key: np.ascontiguousarray(values[slot]) for key, values in progress.by_slot.items()}
             content = safetensors.numpy.save(arrays)
@@ -92,11 +107,33 @@ class Checkpoints:
             record = {"fingerprint": self._fingerprint, "phase": progress.phase, "epoch": progress.epoch}
             write_json(folder / STATE, record | {"notes": progress.notes}, root=self._root)
         self._slots.each(lambda slot: torch.zeros(1))  # wait until everyone has written
-        if self._slots.communicator.rank == 0:
-            write_text(self._folder / LATEST, name, root=self._root)
-            for other in self._folder.iterdir():
-                if other.is_dir() and other.name != name:
-                    remove_tree(other, root=self._root)
+        if self._slots.communicator.rank:
+            return
+        if self._remote is not None:
+            self._point(self._remote, name)
+            return
+        write_text(self._folder / LATEST, name, root=self._root)
+        for other in self._folder.iterdir():
+            if other.is_dir() and other.name != name:
+                remove_tree(other, root=self._root)
+
+    def _point(self, remote: ObjectPath, name: str) -> None:
+        """Replace ``LATEST`` if it is as this worker knows it. Raises FileExistsError otherwise."""
+        if self._latest is None:
+            (remote / LATEST).create(name.encode())
+        elif self._latest[0] != name:
+            (remote / LATEST).replace_if(name.encode(), self._latest[1])
+            (remote / self._latest[0]).remove_below()
+        self._latest = name, (remote / LATEST).read_tagged()[1]
+
+    def _see(self, remote: ObjectPath, name: str) -> None:
+        """Remember ``LATEST`` of the prefix; it must still have the name that was downloaded."""
+        content, tag = (remote / LATEST).read_tagged()
+        if content.decode() != name:
+            raise OSError(
+                f"{remote / LATEST} has changed meanwhile: another worker goes on with this training."
+            )
+        self._latest = name, tag
 
     def load(self) -> Progress | None:
         """Return the last checkpoint of this training with this worker's slots, or None.
@@ -106,13 +143,16 @@ class Checkpoints:
         if self._folder is None or not (self._folder / LATEST).exists():
             return None
         try:
-            return self._load(self._folder)
+            found = self._load(self._folder)
         except (OSError, ValueError, RowsieveError, ConnectorError, SafetensorError) as error:
             why = " ".join(str(error).split())[:300]
             raise OperatorError(
                 f"{self._folder} holds no checkpoint of a training: {why} It is damaged or forged. Remove "
                 f"the folder, and train again."
             ) from None
+        if self._remote is not None:
+            self._see(self._remote, (self._folder / LATEST).read_text())
+        return found
 
     def _load(self, place: Path) -> Progress | None:
         """Return the checkpoint below ``place``, whose files others may have changed."""
@@ -135,28 +175,45 @@ class Checkpoints:
         """Remove all checkpoints, as the training has finished."""
         if self._folder is not None and self._slots.communicator.rank == 0:
             remove_tree(self._folder, root=self._root)
+            if self._remote is not None:
+                self._remote.remove_below()
 
 
 class ModelStore:
     """Finished base models, in files of a folder, or in memory where there is none."""
 
-    def __init__(self, folder: Path | None, slots: Slots, root: Path | None = None) -> None:
-        """Keep models in ``folder``. No link is followed beneath ``root``, by default the folder itself."""
-        self._folder, self._slots, self._root = folder, slots, root or folder
+    def __init__(
+        self,
+        folder: Path | None,
+        slots: Slots,
+        root: Path | None = None,
+        remote: ObjectPath | None = None,
+    ) -> None:
+        """Keep models in ``folder``. No link is followed beneath ``root``, by default the folder itself.
+
+        With ``remote`` every worker has a folder of its own, and rank 0 puts each model there too.
+        """
+        self._folder, self._slots, self._root, self._remote = folder, slots, root or folder, remote
         self._held: dict[int, dict[str, Tensor]] = {}
 
     def put(self, index: int, state: Mapping[str, Tensor]) -> None:
         """Store a model's state. Every worker calls this."""
         if self._folder is None:
             self._held[index] = {name: value.clone() for name, value in state.items()}
-        elif self._slots.communicator.rank == 0:
-            content = safetensors.torch.save({name: v.contiguous() for name, v in state.items()})
-            write_whole(model_path(self._folder, index), content, root=self._root)
+            return
+        first = self._slots.communicator.rank == 0
+        if not first and self._remote is None:
+            return
+        content = safetensors.torch.save({name: v.contiguous() for name, v in state.items()})
+        path = model_path(self._folder, index)
+        write_whole(path, content, root=self._root)
+        if first and self._remote is not None:
+            (self._remote / path.name).write_bytes(content)
 
     def get(self, index: int) -> dict[str, Tensor]:
         """Return a model's state.
 
-        With a folder, only rank 0 may call this before the next step that all workers share.
+        With a shared folder, only rank 0 may call this before the next step that all workers share.
         """
         if self._folder is None:
             return self._held[index]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from connectors.storage import remove_file
+from connectors.storage import ObjectPath, remove_file
 from engine.core.digests import digest
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.suggestions import explain
 from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
+from engine.storage.object_run_store import private_copy
+from engine.storage.state_sync import snapshot, upload
 from engine.training.callbacks import installed_callbacks
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
@@ -62,8 +64,12 @@ def training_fingerprint(version: Version, params: TrainParams, seed: int) -> st
     return digest([version.manifest["content"], values, seed, *fingerprint_parts(version, params)])
 
 
-def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[str, Any]:
+def run_job(
+    job: TrainingJob, communicator: Communicator | None = None, remote: ObjectPath | None = None
+) -> dict[str, Any]:
     """Train; rank 0 writes the model and ``training.json``. Returns the latter.
+
+    ``remote``: see :func:`engine.training.kernel.fit`.
 
     Raises OperatorError where the rows or the model cannot be used.
     """
@@ -80,6 +86,7 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
         communicator=communicator,
         folder=job.folder,
         root=job.root,
+        remote=remote,
         content=str(job.version.manifest["content"]),
         device=device,
         callbacks=installed_callbacks(),
@@ -88,6 +95,22 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
     if communicator is None or communicator.rank == 0:
         _save(fitted, job, maker.classes)
         write_json(job.folder / RECORD, record, root=job.root)
+    return record
+
+
+def run_job_on_copy(job: TrainingJob, place: ObjectPath, communicator: Communicator) -> dict[str, Any]:
+    """Train as one of several workers whose hosts share no disk, each on its own copy of a prefix.
+
+    Checkpoints and models are put at ``place`` as they are made, the rest at the end, ``training.json`` last.
+    A worker that starts later, on any host, continues from there.
+    """
+    with private_copy(place) as folder:
+        before = snapshot(folder)
+        record = run_job(replace(job, folder=folder), communicator, remote=place)
+        if communicator.rank == 0:
+            made = [name for name, entry in snapshot(folder).items() if before.get(name) != entry]
+            upload(folder, [name for name in made if name != RECORD], place)
+            upload(folder, [RECORD], place)
     return record
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from connectors.storage import ObjectPath
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
 from engine.training.callbacks import Callback, EpochEnd, PhaseEnd
@@ -72,6 +73,7 @@ def fit(
     communicator: Communicator | None = None,
     folder: Path | None = None,
     root: Path | None = None,
+    remote: ObjectPath | None = None,
     content: str = "",
     device: torch.device | str = "cpu",
     callbacks: Sequence[Callback] = (),
@@ -87,6 +89,8 @@ def fit(
     folder : gets ``models/`` and, until the end, ``checkpoints/``; all workers must see it. A training that
         was interrupted continues from there. Default: everything stays in memory.
     root : a folder above it, beneath which no link is followed; default: ``folder``.
+    remote : the prefix of which ``folder`` is this worker's own copy, where hosts share no disk; it gets
+        checkpoints and models.
     content : identifies the rows; a checkpoint of other rows or parameters is ignored.
     device : device to compute on.
     callbacks : are told of steps, epochs and phases, on rank 0.
@@ -104,8 +108,10 @@ def fit(
         learner = _new_learner(spec, data, params, slots, seed, device)
         values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
         fingerprint = digest([values, seed, content])
-        checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, root or folder)
-        model_store = ModelStore(folder and folder / MODELS, slots, root or folder)
+        there = (remote / CHECKPOINTS, remote / MODELS) if remote is not None else (None, None)
+        within = root or folder
+        checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, within, there[0])
+        model_store = ModelStore(folder and folder / MODELS, slots, within, there[1])
         session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store, callbacks)
         n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
         split, losses, row_ids, weights = _selection(session, n_models)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.training.job import TrainingJob, run_job
+from connectors.storage import ObjectPath
+from engine.storage.state_sync import download, snapshot, upload
+from engine.training.job import TrainingJob, run_job, run_job_on_copy
 from operators.base import OperatorError
 from operators.probe.communicator import Distributed
 from operators.probe.ray_train import count_workers, run_workers
@@ -12,10 +14,11 @@ from operators.probe.ray_train import count_workers, run_workers
 FAULT = "fault"
 
 
-def run_on_ray(job: TrainingJob) -> dict[str, Any]:
+def run_on_ray(job: TrainingJob, place: ObjectPath | None = None) -> dict[str, Any]:
     """Train with ``TorchTrainer``; a lost worker starts all of them again from the last checkpoint.
 
-    Returns ``training.json``.
+    Where the hosts share no disk, ``place`` is the prefix of which the job's folder is the driver's copy:
+    workers exchange files through it. Returns ``training.json``.
 
     Raises
     ------
@@ -27,11 +30,15 @@ def run_on_ray(job: TrainingJob) -> dict[str, Any]:
         from engine.training.loop import DivergedError
 
         try:
+            if place is not None:
+                return run_job_on_copy(job, place, Distributed())
             return run_job(job, Distributed())
         except DivergedError as error:
             # Every worker has it, and again after a new start: not a failure to recover from.
             return {FAULT: str(error)}
 
+    if place is not None:
+        upload(job.folder, list(snapshot(job.folder)), place)
     params = job.resolved_params
     most = min(params.n_slots, len(job.version.manifest["parts"]))
     record = run_workers(
@@ -41,7 +48,10 @@ def run_on_ray(job: TrainingJob) -> dict[str, Any]:
         n_workers=count_workers("train", params.resources, params.workers, most),
         resources=params.resources,
         max_failures=params.max_failures,
+        elastic=place is not None,
     )
     if FAULT in record:
         raise OperatorError(record[FAULT])
+    if place is not None:
+        download(place, [name for name in place.tags_below() if not name.startswith(".")], job.folder)
     return record

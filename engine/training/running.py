@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.storage import Place
+from connectors.storage import ObjectPath, Place
 from engine.core.errors import InfeasibleError, InputError
 from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import check_real_folders, output_of
@@ -22,6 +22,7 @@ from engine.core.suggestions import nearest
 from engine.recipe.trainers import BoostedParams, TrainParams
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
+from engine.storage.state_sync import SyncingExecutor
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_model
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
@@ -114,7 +115,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
                 check_model(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
                 job.maker.fit(executor)
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
-                _run(job, executor)
+                _run(job, executor, place)
             model = _mixed(spec, job)
             evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
             scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
@@ -154,25 +155,24 @@ def _check_mix(spec: TrainSpec) -> None:
 
 def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> bool:
     """Return whether the training runs on Ray Train's workers instead of one task. Raises InputError."""
-    if params.where == "ray" and executor.kind != "ray":
-        raise InputError(
-            "train.where is 'ray', but the executor is local, or its hosts share no disk for the output. Set "
-            "it to 'auto', or run on Ray with an output.path that all hosts see."
-        )
+    on_ray = executor.kind == "ray" or isinstance(executor, SyncingExecutor)
+    if params.where == "ray" and not on_ray:
+        raise InputError("train.where is 'ray', but the executor is local. Set it to 'auto', or run on Ray.")
     if params.is_estimator:
         return False
     if params.where != "auto":
         return params.where == "ray"
     n_train = int(version.manifest["summary"]["splits"].get("train", 0))
-    return executor.kind == "ray" and n_train > params.small_rows
+    return on_ray and n_train > params.small_rows
 
 
-def _run(job: TrainingJob, executor: Executor) -> None:
+def _run(job: TrainingJob, executor: Executor, place: Place) -> None:
     if trains_on_ray(job.version, job.params, executor):
         # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
         from engine.training.on_ray import run_on_ray
 
-        run_on_ray(job)
+        apart = isinstance(executor, SyncingExecutor) and isinstance(place, ObjectPath)
+        run_on_ray(job, place if isinstance(place, ObjectPath) and apart else None)
         return
     list(executor.map(run_job, [job], resources=job.params.resources))
 

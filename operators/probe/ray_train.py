@@ -78,10 +78,12 @@ def run_workers(
     n_workers: int,
     resources: Resources,
     max_failures: int,
+    elastic: bool = False,
 ) -> R:
     """Run ``loop`` on a group of workers and return the result of rank 0; a lost worker restarts all.
 
-    Ray Train keeps its own records in ``storage`` while it runs; they are removed at the end.
+    Ray Train keeps its own records in ``storage`` while it runs; they are removed at the end. With
+    ``elastic``, fewer workers start again where a node does not come back, as many as there is room for.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def run_workers(
         loop,
         torch_config=TorchConfig(backend=backend(resources)),
         scaling_config=ray.train.ScalingConfig(
-            num_workers=n_workers,
+            num_workers=(1, n_workers) if elastic and n_workers > 1 else n_workers,
             use_gpu=resources.gpus > 0,
             resources_per_worker={"CPU": resources.cpus}
             | ({"GPU": resources.gpus} if resources.gpus else {}),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hosts.bed import until
 from tests.hosts.cluster import (
     CLIENT,
     HEAD,
@@ -126,9 +127,40 @@ def models(many: Cluster, output: str) -> dict[str, bytes]:
 
 @pytest.mark.timeout(900)
 def test_retrained_by_a_command(many: Cluster, digits: str, demo: dict[str, str], here: Path) -> None:
-    if not objects(many.storage, "s3://many/demo"):
-        test_demo_has_the_bytes_of_one_host(many, digits, demo)
-    words = ["retrain", "--trainer", "gdro", "--set", "epochs=5", "--register", "digits"]
-    on_this_machine(many.storage, [*words, "--dataset", "s3://one/demo", "--executor", "local"], here)
-    run(many, [*words, "--dataset", "s3://many/demo", "--executor", "ray"])
-    assert models(many, "s3://many/demo") == models(many, "s3://one/demo")
+    words = ["retrain", "--trainer", "gdro", "--set", "epochs=5", "--register", "digits", "--dataset"]
+    on_this_machine(many.storage, [*words, "s3://one/demo", "--executor", "local"], here)
+    expected = models(many, "s3://one/demo")
+    many.storage.s3.copy("one", "demo", "trained")
+    run(many, [*words, "s3://one/trained", "--executor", "ray"])
+    assert models(many, "s3://one/trained") == expected
+
+
+@pytest.mark.timeout(1800)
+def test_trained_by_workers_on_both_hosts_and_one_dies(
+    many: Cluster, digits: str, demo: dict[str, str], here: Path
+) -> None:
+    """Ray Train's workers exchange checkpoints and models through the store, also when a host is lost."""
+    words = ["retrain", "--trainer", "boosted_cvar", "--set", "rounds=6", "--set", "checkpoint_every=1"]
+    for bucket in ("alone", "whole", "broken"):
+        many.storage.s3.copy("one", "demo", bucket)
+    on_this_machine(many.storage, [*words, "--dataset", "s3://one/alone", "--executor", "local"], here)
+    expected = models(many, "s3://one/alone")
+    words += ["--set", "where=ray", "--executor", "ray", "--dataset"]
+    before = len(many.storage.puts())
+    run(many, [*words, "s3://one/whole"])
+    assert models(many, "s3://one/whole") == expected
+    assert trainers(many, "/one/whole/", before) == {many.hosts[name].address for name in WORKERS}
+
+    before = len(many.storage.puts())
+    broken = many.rowsieve(*words, "s3://one/broken")
+    until(lambda: len(trainers(many, "/one/broken/", before)) == 2, RUN_SECONDS, "both workers train")
+    many.hosts[WORKERS[1]].kill()
+    broken.finish(RUN_SECONDS)
+    many.replace_worker(WORKERS[1])
+    assert models(many, "s3://one/broken") == expected
+
+
+def trainers(many: Cluster, start: str, before: int) -> set[str]:
+    """Return the hosts that have put a part of a checkpoint."""
+    puts = [(path, client) for _, path, client in many.storage.puts(before) if path.startswith(start)]
+    return {client for path, client in puts if "/checkpoints/" in path and "/slot-" in path}

@@ -104,7 +104,7 @@ def test_a_training_is_on_the_driver_wherever_it_ran(
     monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
     uri = s3.uri(s3.bucket(), "out")
     run(recipe_at(tmp_path, uri))
-    params = ErmParams(epochs=2, small_rows=1)
+    params = ErmParams(epochs=2)
     found = []
     for executor in (OtherHosts(cache), LocalExecutor()):
         result = train(TrainSpec(uri, params), executor)
