@@ -94,7 +94,7 @@ class SyncedFolder:
 
         A file that another task of this host has changed and not yet pushed is left as it is.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        _make_private(self.folder)
         with self._alone():
             known, remote_tags = self._known(), self.remote.tags_below()
             changed = [name for name, tag in remote_tags.items() if known.get(name) != tag]
@@ -124,7 +124,7 @@ class SyncedFolder:
 
         Otherwise one could lose the other's entry in the index, and then download an old file over a new one.
         """
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        _make_private(self.folder.parent)
         with self.folder.with_name(f".{self.folder.name}.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -176,6 +176,13 @@ class SyncingExecutor:
             self._before = self._folder.pull()
             yield result
         self._before = self._folder.pull()
+
+
+def _make_private(folder: Path) -> None:
+    """Create a folder and those above it for this user alone: one of them may be the folder of all copies."""
+    for path in reversed([folder, *folder.parents]):
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
 
 
 def several_hosts() -> bool:

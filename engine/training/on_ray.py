@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from connectors.storage import ObjectPath
@@ -37,14 +39,17 @@ def run_on_ray(job: TrainingJob, place: ObjectPath | None = None) -> dict[str, A
             # Every worker has it, and again after a new start: not a failure to recover from.
             return {FAULT: str(error)}
 
+    storage = job.folder / "ray_train"
     if place is not None:
         upload(job.folder, list(snapshot(job.folder)), place)
+        # Ray creates the same folder on the workers' hosts, and open to others.
+        storage = Path(tempfile.mkdtemp(prefix="rowsieve-train-"))
     params = job.resolved_params
     most = min(params.n_slots, len(job.version.manifest["parts"]))
     record = run_workers(
         loop,
         name="train",
-        storage=job.folder / "ray_train",
+        storage=storage,
         n_workers=count_workers("train", params.resources, params.workers, most),
         resources=params.resources,
         max_failures=params.max_failures,

@@ -81,12 +81,14 @@ class Bench:
 
     def store_puts(self, output: str) -> list[tuple[float, str, str]]:
         """PUTs of parts, records, states and fits of operators below an output."""
-        start = f"{output.removeprefix('s3:/')}/store/"
-        return [put for put in self.cluster.storage.puts() if put[1].startswith(start) and "/." not in put[1]]
+        return [put for put in self.cluster.storage.puts() if is_work(put[1], output)]
 
     def wait_for(self, output: str, moment: int, run: Started) -> None:
         """Wait until a run has put so many objects, or has ended."""
-        while run.process.poll() is None and len(self.store_puts(output)) < moment:
+        seen = found = 0
+        while run.process.poll() is None and found < moment:
+            new = self.cluster.storage.puts(seen)
+            seen, found = seen + len(new), found + sum(is_work(path, output) for _, path, _ in new)
             time.sleep(0.02)
 
     def moments(self, seed: int, count: int) -> list[int]:
@@ -155,6 +157,11 @@ def run_with(
     again = before.intersection(path for _, path, _ in whole[len(puts) :])
     assert not again, f"{fault} at {moment}: committed before it and put again: {again}"
     return trial
+
+
+def is_work(path: str, output: str) -> bool:
+    """Return whether a path is that of a part, a record, a state or a fit of an operator."""
+    return path.startswith(f"{output.removeprefix('s3:/')}/store/") and "/." not in path
 
 
 def committed(paths: Any) -> set[str]:

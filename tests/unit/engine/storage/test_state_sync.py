@@ -132,6 +132,13 @@ def test_an_empty_folder_is_there_on_every_host(s3: S3Server, tmp_path: Path) ->
     assert {path.name for path in (state / "work/inner").iterdir()} == {"1", "2", "3"}
 
 
+def test_folders_are_made_for_this_user_alone(s3: S3Server, tmp_path: Path) -> None:
+    """On a host on which nothing has run yet, the first task makes the folder of all copies."""
+    remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "private")))
+    SyncedFolder(tmp_path / "rowsieve-0" / "store" / "state", remote).pull()
+    assert (tmp_path / "rowsieve-0").stat().st_mode & 0o077 == 0
+
+
 def test_what_is_being_written_is_not_exchanged(s3: S3Server, tmp_path: Path) -> None:
     remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "hidden")))
     folder = SyncedFolder(tmp_path / "state", remote)
