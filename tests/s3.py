@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 
 USER, SECRET, REGION = "rowsieve-tester", "not-a-real-secret", "us-east-1"
 CODES = {403: "AccessDenied", 503: "SlowDown"}
+BROKEN = -1
+"""In place of a status: the answer is closed in the middle of its body."""
 _numbers = itertools.count()
 
 
@@ -25,6 +28,8 @@ class Faults:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         status = self.rule(environ["REQUEST_METHOD"], environ["PATH_INFO"]) if self.rule else None
+        if status == BROKEN:
+            return half(environ, b"".join(self._application(environ, start_response)))
         if status is None:
             return [self._seen(part) for part in self._application(environ, start_response)]
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -53,6 +58,19 @@ class Faults:
             yield
         finally:
             self.rule = None
+
+
+def half(environ: dict[str, Any], body: bytes) -> Iterator[bytes]:
+    """Yield half of a body, and close the connection."""
+    yield body[: len(body) // 2]
+    hang_up(environ)
+
+
+def hang_up(environ: dict[str, Any]) -> None:
+    """Close the connection below the server, and leave the request."""
+    with suppress(OSError):
+        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionResetError
 
 
 @dataclass(frozen=True)

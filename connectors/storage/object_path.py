@@ -5,18 +5,22 @@ from __future__ import annotations
 import errno
 import io
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from connectors.base import ConnectorError
 from connectors.storage.clients import client, uri_without_secrets
 
 SMALL = 2**20
 """Largest object in bytes that is fetched whole, since one request takes less time than several."""
+READS = 6
+"""Most requests for an answer that breaks off."""
+T = TypeVar("T")
 
 
 class Tag(NamedTuple):
@@ -132,12 +136,14 @@ class ObjectPath:
         """Return the whole content, and its tag. Raises ConnectorError for more than ``max_bytes``."""
         import obstore
 
-        with self._translated_errors():
+        def fetch() -> tuple[bytes, Tag]:
             found = obstore.get(client(self.root), self.key)
             meta = found.meta
             if max_bytes is not None and meta["size"] > max_bytes:
                 raise ConnectorError(f"{self} is larger than {max_bytes:,} bytes. Remove it.")
             return bytes(found.bytes()), Tag(meta.get("e_tag"), meta.get("version"))
+
+        return self._fetched(fetch)
 
     def write_bytes(self, data: bytes) -> Tag:
         """Put the whole content, in one request or in parts that become visible together."""
@@ -166,18 +172,21 @@ class ObjectPath:
         """Return a file that fetches what is read of it; a small one is fetched at once, in one request."""
         import obstore
 
-        with self._translated_errors():
+        def fetch() -> tuple[int, bytes]:
             found = obstore.get(client(self.root), self.key, options={"range": (0, SMALL)})
-            if found.meta["size"] <= SMALL:
-                return io.BytesIO(bytes(found.bytes()))
-        return RangeReader(self.read_range, found.meta["size"])
+            size = int(found.meta["size"])
+            return size, bytes(found.bytes()) if size <= SMALL else b""
+
+        size, content = self._fetched(fetch)
+        return io.BytesIO(content) if size <= SMALL else RangeReader(self.read_range, size)
 
     def read_range(self, start: int, length: int) -> bytes:
         """Return ``length`` bytes of the content from ``start`` on."""
         import obstore
 
-        with self._translated_errors():
-            return bytes(obstore.get_range(client(self.root), self.key, start=start, length=length))
+        return self._fetched(
+            lambda: bytes(obstore.get_range(client(self.root), self.key, start=start, length=length))
+        )
 
     def exists(self) -> bool:
         """Return whether there is an object of this key; a prefix does not count."""
@@ -191,8 +200,7 @@ class ObjectPath:
         """Return whether an object lies below this prefix."""
         import obstore
 
-        with self._translated_errors():
-            return any(obstore.list(client(self.root), self.key, chunk_size=1))
+        return self._fetched(lambda: any(obstore.list(client(self.root), self.key, chunk_size=1)))
 
     def stat(self) -> ObjectStat:
         """Return the size and time of the last write."""
@@ -224,8 +232,7 @@ class ObjectPath:
         """Return every object below this prefix by the rest of its key."""
         import obstore
 
-        with self._translated_errors():
-            chunks = list(obstore.list(client(self.root), self.key))
+        chunks = self._fetched(lambda: list(obstore.list(client(self.root), self.key)))
         start = len(self.key) + 1
         found = [meta for chunk in chunks for meta in chunk]
         return {meta["path"][start:]: Tag(meta.get("e_tag"), meta.get("version")) for meta in found}
@@ -253,8 +260,27 @@ class ObjectPath:
     def _list_level(self) -> Any:
         import obstore
 
+        return self._fetched(lambda: obstore.list_with_delimiter(client(self.root), self.key or None))
+
+    def _fetched(self, fetch: Callable[[], T]) -> T:
+        """Return what ``fetch`` returns; an answer that broke off is asked for again.
+
+        The client itself repeats requests that fail or are not answered, but none whose answer has begun.
+        """
+        from obstore import exceptions
+
+        def attempt() -> T:
+            for number in range(1, READS):
+                try:
+                    return fetch()
+                except exceptions.BaseError as error:
+                    if not broke_off(error):
+                        raise
+                    time.sleep(0.1 * number)
+            return fetch()
+
         with self._translated_errors():
-            return obstore.list_with_delimiter(client(self.root), self.key or None)
+            return attempt()
 
     def _put_if(self, data: bytes, mode: Any) -> None:
         """Put on a condition. A retried request may find its own first try there, which counts as success."""
@@ -292,6 +318,12 @@ class ObjectPath:
             ):  # obstore has no class for an answer without a body
                 raise PermissionError(errno.EACCES, f"permission denied{_cause(error)}", str(self)) from None
             raise OSError(errno.EIO, f"the object store refuses{_cause(error)}", str(self)) from None
+
+
+def broke_off(error: Exception) -> bool:
+    """Return whether an error of obstore says that the answer to a request ended too early."""
+    text = str(error)
+    return "HTTP error" in text and "status code" not in text and "retries" not in text
 
 
 def _stat_of(meta: Any) -> ObjectStat:

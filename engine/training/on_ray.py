@@ -39,18 +39,19 @@ def run_on_ray(job: TrainingJob, place: ObjectPath | None = None) -> dict[str, A
             # Every worker has it, and again after a new start: not a failure to recover from.
             return {FAULT: str(error)}
 
+    params = job.resolved_params
+    most = min(params.n_slots, len(job.version.manifest["parts"]))
+    n_workers = count_workers("train", params.resources, params.workers, most)
     storage = job.folder / "ray_train"
     if place is not None:
         upload(job.folder, list(snapshot(job.folder)), place)
         # Ray creates the same folder on the workers' hosts, and open to others.
         storage = Path(tempfile.mkdtemp(prefix="rowsieve-train-"))
-    params = job.resolved_params
-    most = min(params.n_slots, len(job.version.manifest["parts"]))
     record = run_workers(
         loop,
         name="train",
         storage=storage,
-        n_workers=count_workers("train", params.resources, params.workers, most),
+        n_workers=n_workers,
         resources=params.resources,
         max_failures=params.max_failures,
         elastic=place is not None,

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Any
 
 from tests.hosts.bed import REPOSITORY, Host
-from tests.s3 import CODES, REGION, SECRET, USER, Faults, S3Server
+from tests.s3 import CODES, REGION, SECRET, USER, Faults, S3Server, half, hang_up
 
 PORT = 9000
 BUSY, TRUNCATED, UNANSWERED = "busy", "truncated", "unanswered"
@@ -60,9 +60,9 @@ class Requests:
             with self._lock:
                 self.puts.append((time.time(), environ["PATH_INFO"], environ["REMOTE_ADDR"]))
         if fault == UNANSWERED:
-            _hang_up(environ)
+            hang_up(environ)
         start_response(status, headers)
-        return self._half(environ, body) if fault == TRUNCATED and len(body) > 1 else [body]
+        return half(environ, body) if fault == TRUNCATED and len(body) > 1 else [body]
 
     def _fault(self, method: str) -> str:
         with self._lock:
@@ -73,17 +73,6 @@ class Requests:
                     self.counts[name] = self.counts.get(name, 0) + 1
                     return name
         return ""
-
-    def _half(self, environ: dict[str, Any], body: bytes) -> Iterator[bytes]:
-        yield body[: len(body) // 2]
-        _hang_up(environ)
-
-
-def _hang_up(environ: dict[str, Any]) -> None:
-    """Close the connection below the server, and leave the request."""
-    with suppress(OSError):
-        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-    raise ConnectionResetError
 
 
 def main(address: str, port: int, outside: int) -> None:

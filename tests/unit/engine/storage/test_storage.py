@@ -24,7 +24,7 @@ from connectors.storage import (
 )
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of
-from tests.s3 import SECRET, USER, S3Server
+from tests.s3 import BROKEN, SECRET, USER, S3Server
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -194,6 +194,27 @@ def test_a_store_that_is_busy_is_asked_again(key: ObjectPath, s3: S3Server) -> N
         key.create(b"1")
     assert methods == ["PUT"] * 3
     assert key.read_bytes() == b"1"
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(key: ObjectPath, s3: S3Server) -> None:
+    content = b"0123456789" * 1000
+    key.write_bytes(content)
+    asked = 0
+
+    def break_two_of_three(method: str, path: str) -> int | None:
+        nonlocal asked
+        asked += method == "GET"
+        return BROKEN if method == "GET" and asked % 3 else None
+
+    with s3.faults.answering(break_two_of_three):
+        assert key.read_bytes() == content
+        assert key.read_range(5, 1000) == content[5:1005]
+        assert key.open().read() == content
+        assert [path.key for path in key.parent.below()] == [key.key]
+        assert set(key.parent.listing()) == {key.name}
+    assert asked >= 15
+    with s3.faults.answering(lambda method, path: BROKEN), pytest.raises(OSError, match="refuses"):
+        key.read_bytes()
 
 
 def test_a_right_that_is_missing_is_named(key: ObjectPath, s3: S3Server) -> None:
