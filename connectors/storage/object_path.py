@@ -322,7 +322,7 @@ class ObjectPath:
 
 def broke_off(error: Exception) -> bool:
     """Return whether an error of obstore says that the answer to a request ended too early."""
-    text = str(error)
+    text = str(error).partition("\n\n")[0]  # its details follow, with the number of repetitions
     return "HTTP error" in text and "status code" not in text and "retries" not in text
 
 

@@ -212,7 +212,9 @@ def test_an_answer_that_breaks_off_is_asked_for_again(key: ObjectPath, s3: S3Ser
         assert key.open().read() == content
         assert [path.key for path in key.parent.below()] == [key.key]
         assert set(key.parent.listing()) == {key.name}
-    assert asked >= 15
+        with pytest.raises(FileNotFoundError):
+            (key.parent / "absent").read_bytes()
+    assert asked >= 18
     with s3.faults.answering(lambda method, path: BROKEN), pytest.raises(OSError, match="refuses"):
         key.read_bytes()
 
