@@ -153,7 +153,12 @@ def test_trained_by_workers_on_both_hosts_and_one_dies(
 
     before = len(many.storage.puts())
     broken = many.rowsieve(*words, "s3://one/broken")
-    until(lambda: len(trainers(many, "/one/broken/", before)) == 2, RUN_SECONDS, "both workers train")
+
+    def training() -> bool:
+        assert broken.process.poll() is None, broken.output
+        return len(trainers(many, "/one/broken/", before)) == 2
+
+    until(training, RUN_SECONDS, "both workers train")
     many.hosts[WORKERS[1]].kill()
     broken.finish(RUN_SECONDS)
     many.replace_worker(WORKERS[1])
