@@ -22,6 +22,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "groups": "operators.groups.operator:Groups",
         "outliers": "operators.outliers.adaptor:Outliers",
         "neighbours": "operators.neighbours.adaptor:Neighbours",
+        "duplicates": "operators.duplicates.adaptor:DuplicatesOperator",
         "dckm": "operators.dckm.adaptor:Dckm",
         "decorrelation": "operators.dckm.adaptor:Decorrelation",
         "cues": "operators.cues.adaptor:Cues",

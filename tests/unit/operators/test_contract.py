@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "outliers": ({"rule": "any"},),
     "cues": ({}, {"robustness": "bold"}),
     "neighbours": ({"n_neighbors": 3}, {"eps": 0.2, "per_class": False, "space": "x"}),
+    "duplicates": ({"columns": ["word"], "shingle": 3, "weight": 1.0}, {"distance": 0.01}),
     "dckm": ({"n_clusters": 2, "max_iter": 3},),
     "decorrelation": ({"max_iter": 3},),
     "eos": ({"model": "gaussian"},),

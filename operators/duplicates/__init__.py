@@ -1,0 +1,1 @@
+"""Near duplicates of texts by MinHash, or of vectors by FAISS: within the source and against older rows."""

@@ -1,0 +1,191 @@
+"""The operator ``duplicates``: every row's older near duplicate, within the source and against older rows.
+
+Row ids are given in the order of the source, and rows of later increments come after all others. So the
+older of two near duplicates is the one with the smaller row id, old rows never change when new ones arrive,
+and an increment compares its new rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    FACTOR,
+    FEATURES,
+    LABEL,
+    ROW_ID,
+    Apply,
+    CannotPredictError,
+    Context,
+    DatasetDelta,
+    Executor,
+    Operator,
+    OperatorParams,
+    ReportContext,
+    ShardReader,
+    copy_state,
+)
+from operators.duplicates.params import DuplicatesParams
+from operators.report import ReportSection
+
+if TYPE_CHECKING:
+    from operators.duplicates.minhash import Duplicates
+
+NAME = "duplicates"
+DUPLICATE_OF = "duplicate_of"
+SIMILARITY = "duplicate_similarity"
+WEIGHT_COLUMN = NAME + FACTOR
+
+
+class DuplicatesOperator(Operator[DuplicatesParams]):
+    """Adds ``duplicate_of``, the row id of the oldest near duplicate among older rows, and the similarity
+    (0 without one).
+
+    A row whose texts are empty, or that ``ingest`` rejects, is no duplicate and has none. Memory: a worker
+    holds one shard, or the signatures of some 250,000 rows; the vectors are mapped.
+    """
+
+    name = NAME
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = DuplicatesParams
+    uses = ("ingest",)
+    fits_on_all_rows = True
+    state_needs_row_ids = True
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The vectors; where texts are compared, only which rows are valid."""
+        return (LABEL,) if self.params.columns else (FEATURES,)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The texts that are compared."""
+        return self.params.columns
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The older row, the similarity, and a factor of the weight unless rows are only marked."""
+        found = (pa.field(DUPLICATE_OF, pa.int64()), pa.field(SIMILARITY, pa.float32()))
+        return found if self.params.weight == 1 else (*found, pa.field(WEIGHT_COLUMN, pa.float32()))
+
+    @property
+    def publishes(self) -> tuple[pa.Field, ...]:
+        """Publish ``duplicate_of``."""
+        return (pa.field(DUPLICATE_OF, pa.int64()),)
+
+    @property
+    def can_predict(self) -> bool:
+        """Return True: new rows are compared with all rows, and old rows stay what they are."""
+        return True
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Store what rows are compared by, and find the pairs.
+
+        Returns
+        -------
+        ``compared``, the number of rows that have a text or vector, and ``duplicates``.
+
+        Raises
+        ------
+        OperatorError
+            A package is missing, or vectors have different lengths.
+
+        """
+        return self._find(context, executor, range(len(context.shards.shards)), {})
+
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
+        """Compare the rows of new shards with all rows. Raises CannotPredictError where rows are gone."""
+        if delta.rows_removed:
+            raise CannotPredictError("rows are gone, so that the row ids of the state are others now")
+        copy_state(delta.state, context.state)
+        return self._find(context, executor, delta.new_shards, delta.metrics)
+
+    def open(self, context: Context) -> Apply:
+        """Open what ``fit`` has found."""
+        find = _open(context.state, self.params)
+
+        def apply(table: pa.Table) -> pa.Table:
+            found = find(table)
+            is_one = found.of >= 0
+            columns = {
+                DUPLICATE_OF: pa.array(found.of, mask=~is_one),
+                SIMILARITY: pa.array(found.similarity),
+            }
+            if self.params.weight < 1:
+                columns[WEIGHT_COLUMN] = pa.array(
+                    np.where(is_one, self.params.weight, 1.0).astype(np.float32)
+                )
+            return pa.table(columns)
+
+        return apply
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Report how many rows are near duplicates, some of them, and how many lie in different splits."""
+        from operators.duplicates.report import duplicates_section
+
+        return duplicates_section(context, self.params, DUPLICATE_OF, SIMILARITY)
+
+    def _find(
+        self, context: Context, executor: Executor, shards: Sequence[int], before: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Store the rows of some shards and compare them; add what was counted to the counts before."""
+        if not shards:
+            return dict(before)
+        reader, state, resources = context.shards, context.state, self.params.resources
+        if self.params.columns:
+            compared = self._search_texts(context, executor, shards, before)
+        else:
+            from operators.duplicates.vectors import index_params, store_vectors
+
+            params = index_params(self.params.distance, resources)
+            store = partial(store_vectors, reader, state)
+            (compared,) = executor.map(store, [params], resources=resources)
+        count = partial(_count, reader, state, self.params, self.requires)
+        found = sum(executor.map(count, shards, resources=resources))
+        return {"compared": float(compared), "duplicates": before.get("duplicates", 0.0) + found}
+
+    def _search_texts(
+        self, context: Context, executor: Executor, shards: Sequence[int], before: Mapping[str, float]
+    ) -> float:
+        """Sign the texts of some shards and search all bands for them; return how many texts there are."""
+        from operators.duplicates.stored import search, search_tasks, sign_shard
+
+        state, resources = context.state, self.params.resources
+        sign = partial(sign_shard, context.shards, state, self.params)
+        compared = before.get("compared", 0.0) + sum(executor.map(sign, shards, resources=resources))
+        first = min(info.first_row for info in context.shards.shards if info.index in shards)
+        tasks = search_tasks(int(compared), self.params.threshold)
+        for _ in executor.map(
+            partial(search, state, self.params.threshold, first), tasks, resources=resources
+        ):
+            pass
+        return compared
+
+
+def _open(state: Path, params: DuplicatesParams) -> Callable[[pa.Table], Duplicates]:
+    """Return a function from a shard's rows to their older near duplicates."""
+    if params.columns:
+        from operators.duplicates.stored import StoredPairs
+
+        pairs = StoredPairs(state)
+        return lambda table: pairs.of_rows(table.column(ROW_ID).to_numpy())
+    from operators.duplicates.vectors import index_params, older_neighbours
+    from operators.neighbours.class_index import PartIndex
+    from operators.neighbours.params import EVERY_CLASS
+
+    index = PartIndex(state, EVERY_CLASS, index_params(params.distance, params.resources))
+    return lambda table: older_neighbours(index, table)
+
+
+def _count(
+    reader: ShardReader, state: Path, params: DuplicatesParams, columns: tuple[str, ...], shard: int
+) -> int:
+    """Return how many rows of a shard are duplicates."""
+    table = reader.read(shard, columns)
+    return int((_open(state, params)(table).of >= 0).sum()) if table.num_rows else 0

@@ -1,0 +1,39 @@
+"""Parameters of the ``duplicates`` operator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from operators.base import OperatorParams, Resources
+
+
+class DuplicatesParams(OperatorParams):
+    """Parameters of ``duplicates``: which rows are near duplicates, and what becomes of them."""
+
+    columns: tuple[str, ...] = ()
+    """Source columns of texts that are compared, together. Without any, the feature vectors are compared:
+    give that a meaning with `embed`."""
+    threshold: Annotated[float, Field(ge=0.3, le=1.0)] = 0.8
+    """Jaccard similarity of two texts' shingles from which on they are near duplicates. It is estimated from
+    128 hashes, with a standard error of at most 0.044. Unused for vectors."""
+    shingle: Annotated[int, Field(ge=1, le=100)] = 8
+    """Characters of a shingle, spaces included. A text with fewer is one shingle. Unused for vectors."""
+    distance: Annotated[float, Field(ge=0, le=2)] = 0.001
+    """Distance (1 - cos) of two vectors up to which they are near duplicates; 0.001 is an angle of 2.6
+    degrees. Unused for texts."""
+    weight: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Factor of the sample weight of a row that duplicates an older one: 0 keeps one row of each, 1 marks
+    rows alone."""
+    resources: Resources = Resources()
+    """Resources of each worker."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> DuplicatesParams:
+        given = self.model_fields_set
+        for name in ("threshold", "shingle") if not self.columns else ("distance",):
+            if name in given:
+                kind = "vectors are" if not self.columns else "texts (columns) are"
+                raise ValueError(f"{name} has no meaning where {kind} compared; leave it out")
+        return self
