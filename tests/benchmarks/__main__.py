@@ -14,6 +14,7 @@ from collections.abc import Sequence
 NAMES = (
     "dbscan",
     "dckm",
+    "duplicates",
     "embed",
     "encode",
     "eos",
