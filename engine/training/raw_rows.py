@@ -2,11 +2,13 @@
 
 A registered model reads the source's columns. Requests come from JSON, pandas and files of other formats, so
 that a number may arrive as text or an integer as a float. Every column is converted to the type that it had
-in training; where one value cannot be converted, the others still are.
+in training; where one value cannot be converted, the others still are. A column of whole numbers becomes one of
+floats where a row has a fraction or a number beyond 64 bits: features are made of floats anyway.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +34,6 @@ WHOLE = r"^([+-]?[0-9]+)\.0*$"
 """A whole number as pandas writes those of a column with gaps."""
 TYPE_FAULTS = {
     "number": "is no number",
-    "whole": "is no whole number, as all were in training",
     "date": "is no date",
     "truth": "is neither true nor false",
 }
@@ -106,9 +107,8 @@ def conform(table: pa.Table, schema: pa.Schema, missing: Sequence[str] = ()) -> 
         try:
             arrays[field.name] = _cast(column, field.type, missing)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            arrays[field.name] = _from_values(
-                [python_value(value) for value in column], field, faults, missing
-            )
+            values = [python_value(value) for value in column]
+            arrays[field.name] = _from_values(values, field, faults, missing)
     return _table(arrays, table.num_rows), faults
 
 
@@ -171,6 +171,8 @@ def _none_if_missing(value: Any) -> Any:
 
 def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Sequence[str]) -> pa.Array:
     """Convert values of any types; those that cannot be converted are null, and faults of their rows."""
+    if pa.types.is_integer(field.type) and any(_needs_float(value, field.type) for value in values):
+        field = field.with_type(pa.float64())
     levels = 1 if pa.types.is_nested(field.type) else 0
     if not any(_is_deeper(value, levels) for value in values):
         try:
@@ -187,7 +189,7 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
             converted.append(pa.scalar(None, field.type))
             text = SHORT.repr(value) if isinstance(value, CONTAINERS) else repr(value)
             shown = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-            faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type, value)} (value: {shown})")
+            faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type)} (value: {shown})")
     return pa.array([one.as_py() for one in converted], field.type)
 
 
@@ -210,6 +212,8 @@ def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scal
         value = None if not value or value in missing else value
         if value and pa.types.is_integer(kind):
             value = re.sub(WHOLE, r"\1", value)
+    if isinstance(value, int) and pa.types.is_floating(kind):
+        value = float(value)  # Arrow casts no whole number above 2^53
     try:
         return pa.array([value]).cast(kind)[0]
     except pa.ArrowInvalid:
@@ -222,19 +226,25 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _is_fraction(value: Any) -> bool:
-    """Return whether a value of any type is a finite number that is not whole."""
-    try:
-        return not isinstance(value, CONTAINERS) and float(value) % 1 > 0
-    except (TypeError, ValueError, OverflowError):
+def _needs_float(value: Any, kind: pa.DataType) -> bool:
+    """Return whether a value of any type is a finite number that a type of whole numbers cannot hold."""
+    if isinstance(value, CONTAINERS):
         return False
+    try:
+        number = float(value)
+        if not math.isfinite(number):
+            return False
+        pa.scalar(int(number), kind)
+    except (pa.ArrowInvalid, OverflowError):
+        return True
+    except (TypeError, ValueError):
+        return False
+    return number % 1 > 0
 
 
-def _type_fault(kind: pa.DataType, value: Any) -> str:
+def _type_fault(kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
         return TYPE_FAULTS["truth"]
-    if pa.types.is_integer(kind) and _is_fraction(value):
-        return TYPE_FAULTS["whole"]
     if _is_number(kind):
         return TYPE_FAULTS["number"]
     if pa.types.is_temporal(kind):
