@@ -24,9 +24,10 @@ from operators.suggestions import nearest
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
 COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")
 """A slice of an entry of a vector."""
-MAIN_ROLES = (("value", "part"), ("category", "missing", "infrequent"), ("target",))
+MAIN_ROLES = (("value", "part"), ("target",), ("category", "missing", "infrequent"))
 """Roles of the features that are balanced where a recipe names a column: the value (of a date, or a part of
-it), else the levels, else the class shares."""
+it), else the class shares of its values, which a column of many infrequent values has, else the levels. The
+levels of such a column hold all infrequent values as one."""
 WORDS = (" =", " >", " <", " is ", " in ", " on ", " between ", " before ", " among ", " not ", " contains ")
 """Words that may follow the name of a column in the text of a slice."""
 

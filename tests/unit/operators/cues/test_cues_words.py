@@ -90,6 +90,21 @@ def test_slices_in_words_are_features_with_their_cuts(columns):
         columns.positions("time between 21:00 and 05:00")
 
 
+def test_a_named_column_of_many_values_means_their_class_shares():
+    """Its infrequent values are one level, which is all rows where no value is frequent."""
+    rare = Output("branch", "categorical", "branch is infrequent", "infrequent")
+    levels = [Output("branch", "categorical", f"branch = {name}", "category") for name in "ab"]
+    shares = [Output("branch", "categorical", f"branch: share of {name}", "target") for name in "xyz"]
+    for outputs, named in (
+        ([rare, shares[0]], (1,)),
+        ([*levels, rare, shares[0]], (3,)),
+        ([rare, *shares], (1, 2, 3)),
+        ([*levels, rare], (0, 1, 2)),
+    ):
+        known = FeatureColumns(("branch",), (len(outputs),), tuple(outputs), {})
+        assert known.named("branch").columns == named
+
+
 def test_the_plan_knows_the_column_of_a_slice_in_words():
     known = ("time", "age", "v")
     assert columns_of("time in Nov-Feb or is missing", known)[0][0] == "time"
