@@ -12,7 +12,14 @@ from engine.core.errors import InputError
 
 
 def export(
-    version: Annotated[str, typer.Argument(help="A version's name or its folder")],
+    version: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUTPUT@VERSION",
+            help="A version of an output folder; OUTPUT: the current one; also its folder or, with --output, "
+            "its name",
+        ),
+    ],
     to: Annotated[
         str,
         typer.Option(metavar="FORMAT:PATH", help="delta:, hf:, iceberg:, lance: or parquet:, and the table"),

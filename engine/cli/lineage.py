@@ -12,7 +12,14 @@ from engine.core.errors import InputError
 
 
 def lineage(
-    version: Annotated[str | None, typer.Argument(help="A version's name or its folder")] = None,
+    version: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OUTPUT@VERSION",
+            help="A version of an output folder; OUTPUT: the current one; also its folder or, with --output, "
+            "its name",
+        ),
+    ] = None,
     output: Annotated[str | None, typer.Option(help="Output of the recipe; default: search")] = None,
     sync: Annotated[
         bool, typer.Option(help="First deliver records that MLflow and events that OpenLineage lack")
@@ -31,7 +38,9 @@ def lineage(
         if version is None and sync:
             return
         if version is None:
-            raise InputError("rowsieve lineage: name a version, such as v8332abe5d7e9, or its folder.")
+            raise InputError(
+                "rowsieve lineage: name a version: OUTPUT@VERSION, or OUTPUT for the current one."
+            )
         found = trace(version, output_of(output) if output else None)
         if as_json:
             show_json(found)

@@ -40,6 +40,22 @@ def output_of(path: str | Place) -> Place:
         raise InputError(f"output.path: {error}") from None
 
 
+def split_version(text: str) -> tuple[str, str]:
+    """Return place and version of ``PLACE@VERSION``; a URI may have an "@" before its host too.
+
+    Examples
+    --------
+    >>> split_version("demo/out@v8332abe5d7e9")
+    ('demo/out', 'v8332abe5d7e9')
+    >>> split_version("s3://user@host/out")
+    ('s3://user@host/out', '')
+
+    """
+    place, mark, name = text.rpartition("@")
+    inside = "/" in name or ("://" in text and "/" not in place.partition("://")[2])
+    return (text, "") if inside or not mark else (place, name)
+
+
 def version_folder(output: Place, version: str) -> Place:
     """Return the folder of a published version."""
     return output / "versions" / version

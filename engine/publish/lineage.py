@@ -8,13 +8,14 @@ from typing import Any
 from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.legacy import tag_names, tag_value
-from engine.core.output_layout import check_real_folders, output_of, version_folder
+from engine.core.output_layout import check_real_folders, output_of, split_version, version_folder
 from engine.core.redaction import redact
 from engine.core.suggestions import nearest
 from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
 from engine.storage.manifest import is_published, read_manifest
+from engine.storage.withdrawals import current_version
 
 
 def trace(version: str, output: Place | None) -> dict[str, Any]:
@@ -87,9 +88,16 @@ def _recorded(version: str, output: Place) -> dict[str, Any]:
 
 
 def _locate(version: str, output: Place | None) -> tuple[Place, str]:
-    folder = output_of(version).resolve()
-    if (folder / "manifest.json").exists():
+    """Return output and name of a version: its folder, its name, ``OUTPUT@VERSION``, or ``OUTPUT``."""
+    place, name = split_version(version)
+    folder = output_of(place)
+    if not name and (folder / "manifest.json").exists():
+        folder = folder.resolve()
         return folder.parent.parent, folder.name
+    if name:
+        output, version = folder, name
+    elif output is None and (current := current_version(folder)):
+        return folder, current
     output = output or _output_of(version)
     if not is_published(output, version):
         known = [entry.name for entry in (output / "versions").glob("v*")]
@@ -104,11 +112,11 @@ def _output_of(version: str) -> Place:
     if tracking_uri(here).startswith("sqlite:///") and not (here / "mlflow.db").exists():
         raise InputError(
             f"No folder {version!r} with a manifest.json, and no MLflow server is named to search it on. "
-            f"Give the version's folder, or its name with --output FOLDER, or set MLFLOW_TRACKING_URI."
+            f"Give OUTPUT@VERSION, the version's folder, or set MLFLOW_TRACKING_URI."
         )
     runs = _recorded(version, here)["runs"]
     if not runs:
-        raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give --output FOLDER.")
+        raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give OUTPUT@VERSION.")
     return output_of(runs[0]["output"])
 
 

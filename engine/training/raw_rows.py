@@ -2,8 +2,8 @@
 
 A registered model reads the source's columns. Requests come from JSON, pandas and files of other formats, so
 that a number may arrive as text or an integer as a float. Every column is converted to the type that it had
-in training; where one value cannot be converted, the others still are. A column of whole numbers becomes one of
-floats where a row has a fraction or a number beyond 64 bits: features are made of floats anyway.
+in training; where one value cannot be converted, the others still are. A column of whole numbers becomes one
+of floats where a row has a fraction or a number beyond 64 bits: features are made of floats anyway.
 """
 
 from __future__ import annotations

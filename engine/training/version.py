@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
-from engine.core.output_layout import POINTER, output_of, version_folder
+from engine.core.output_layout import POINTER, output_of, split_version, version_folder
 from engine.core.suggestions import nearest
 from engine.storage.manifest import is_published, pointed_version, read_manifest
 from engine.storage.stores import store_of
@@ -76,7 +76,7 @@ def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
     ----------
     warn : say so where the version was withdrawn; without it a damaged record of that is no error.
     """
-    place, name = (dataset, "") if isinstance(dataset, ObjectPath) else _split(str(dataset))
+    place, name = (dataset, "") if isinstance(dataset, ObjectPath) else split_version(str(dataset))
     folder = output_of(place)
     place = place if isinstance(folder, Path) else folder  # without the keys of the URI
     if (folder / "manifest.json").exists() and not name:
@@ -104,13 +104,6 @@ def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
 def _warn_if_withdrawn(output: Place, name: str) -> None:
     if withdrawn := withdrawal_of(output, name):
         _log.warning("The version %s was withdrawn: %s", name, withdrawn.why)
-
-
-def _split(text: str) -> tuple[str, str]:
-    """Return place and version of ``PLACE@VERSION``; a URI may have an "@" before its host too."""
-    place, mark, name = text.rpartition("@")
-    inside = "/" in name or ("://" in text and "/" not in place.partition("://")[2])
-    return (text, "") if inside or not mark else (place, name)
 
 
 @dataclass(frozen=True)

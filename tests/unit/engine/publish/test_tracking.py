@@ -80,6 +80,17 @@ def test_lineage_walks_back_to_the_source(tracked: tuple[Path, RunResult]) -> No
     assert "s0.parquet" in joined
 
 
+def test_lineage_takes_the_same_names_as_the_other_commands(tracked: tuple[Path, RunResult]) -> None:
+    folder, result = tracked
+    found = trace(result.version, folder / "out")
+    assert trace(f"{folder / 'out'}@{result.version}", None) == found
+    assert trace(str(folder / "out"), None) == found
+    with pytest.raises(InputError, match=f"Did you mean '{result.version}'"):
+        trace(f"{folder / 'out'}@{result.version[:-1]}x", None)
+    with pytest.raises(InputError, match="Give OUTPUT@VERSION"):
+        trace(str(folder / "nothing"), None)
+
+
 def test_an_unknown_version_names_the_nearest(tracked: tuple[Path, RunResult]) -> None:
     folder, result = tracked
     with pytest.raises(InputError, match=f"Did you mean '{result.version}'"):
