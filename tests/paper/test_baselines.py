@@ -13,6 +13,8 @@ from tests.paper.baselines.methods import CB, ERM, LINEAR, ORACLE, OURS, TREES
 from tests.paper.baselines.problems import PROBLEMS, Problem, load
 from tests.paper.cells import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def problem() -> Problem:

@@ -113,6 +113,7 @@ def test_the_budget_of_false_alarms_is_shared_out_over_nights_and_figures() -> N
     assert DriftSection.model_validate({"nights": 7}).runs == 7  # the key of earlier recipes
 
 
+@pytest.mark.slow
 def test_a_hundred_nights_without_drift_raise_no_alarm() -> None:
     """Before, 30 nights of 20 to 80 rows raised a false alarm with probability .75 to .96."""
     found = [column_shift(table(1000, 2 * seed), table(80, 2 * seed + 1)) for seed in range(100)]

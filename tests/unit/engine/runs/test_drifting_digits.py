@@ -47,6 +47,7 @@ def test_without_a_change_of_light_the_digits_are_the_demo_s() -> None:
     assert make_digits(seed=0).take(places).equals(calm.combine_chunks())
 
 
+@pytest.mark.slow
 def test_a_rare_group_is_found_and_its_share_drifts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first night against the third, without training."""
     monkeypatch.chdir(tmp_path)

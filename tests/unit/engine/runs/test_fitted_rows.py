@@ -129,6 +129,7 @@ def test_states_that_have_learnt_from_all_rows_are_not_kept(tmp_path: Path) -> N
     assert set(fitted.values()) == {"operators of the base have learnt from other rows"}
 
 
+@pytest.mark.slow
 def test_small_classes_and_classes_of_one_key_are_learnt(tmp_path: Path) -> None:
     table = numbered(300)
     label = table["label"].to_pylist()

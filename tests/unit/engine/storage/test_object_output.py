@@ -112,6 +112,7 @@ def test_a_version_there_is_withdrawn_and_stands_again(s3: S3Server, on_disk: Ru
     assert files(output) == before
 
 
+@pytest.mark.slow
 def test_a_right_that_is_taken_away_midway_stops_it_and_it_goes_on_later(
     s3: S3Server, on_disk: RunResult
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_model_is_trained_on_a_version_there(s3: S3Server, on_disk: RunResult)
     assert (output_of(uri) / "models" / here.folder.name / "ensemble.json").exists()
 
 
+@pytest.mark.slow
 def test_a_model_trained_on_a_version_there_is_registered(
     s3: S3Server, on_disk: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,11 @@ def test_an_answer_that_breaks_off_is_asked_for_again(key: ObjectPath, s3: S3Ser
         with pytest.raises(FileNotFoundError):
             (key.parent / "absent").read_bytes()
     assert asked >= 18
+
+
+@pytest.mark.slow
+def test_an_answer_that_always_breaks_off_is_an_error(key: ObjectPath, s3: S3Server) -> None:
+    key.write_bytes(b"1")
     with s3.faults.answering(lambda method, path: BROKEN), pytest.raises(OSError, match="refuses"):
         key.read_bytes()
 

@@ -138,6 +138,7 @@ def test_the_recipe_of_the_page_registers_trees_of_xgboost(
     check_registered(tmp_path / "out", data, section["register_as"], "xgboost", tmp_path / "checked")
 
 
+@pytest.mark.slow
 def test_trees_of_lightgbm_are_registered(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

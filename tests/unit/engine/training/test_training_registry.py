@@ -109,6 +109,7 @@ def test_names_that_mlflow_refuses_are_refused_before_training(
     assert f"such as {remedy}." in " ".join(done.output.split())
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_mixed_anew_and_samples_by_request(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

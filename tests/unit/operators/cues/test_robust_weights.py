@@ -298,7 +298,7 @@ def test_where_nothing_can_be_learnt_weights_are_class_balanced(rows, reason):
         assert np.allclose(weights(state, X, y, ids), class_balance(y, 101))
 
 
-@pytest.mark.parametrize("columns", [1, 3, 300])
+@pytest.mark.parametrize("columns", [1, 3, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spurious", [(), (Named((0,)),)])
 def test_classes_of_one_row_and_huge_values(columns, spurious):
     rng = np.random.default_rng(4)

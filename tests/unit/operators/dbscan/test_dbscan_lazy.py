@@ -79,7 +79,9 @@ def gaps_between(distances: Any, shares: list[float]) -> list[float]:
     return radii
 
 
-@pytest.mark.parametrize("seed", range(42))
+@pytest.mark.parametrize(
+    "seed", [*range(14), *(pytest.param(k, marks=pytest.mark.slow) for k in range(14, 42))]
+)
 def test_labels_equal_scikit_learn(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     for module, values in TINY[seed % len(TINY)].items():
@@ -112,7 +114,9 @@ def test_labels_equal_scikit_learn(seed: int, monkeypatch: pytest.MonkeyPatch) -
             np.testing.assert_array_equal(ours.core_sample_indices_, theirs.core_sample_indices_)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(k, marks=pytest.mark.slow) for k in range(4, 12))]
+)
 def test_ties_and_weights_of_whole_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     for module, values in TINY[seed % len(TINY)].items():

@@ -52,6 +52,7 @@ class Reader:
         return pa.table({columns[0]: pa.array([None, *rows[1:]])})
 
 
+@pytest.mark.slow
 def test_the_sample_does_not_depend_on_the_shards() -> None:
     def drawn(size: int) -> list[str]:
         reader = cast(ShardReader, Reader(size))

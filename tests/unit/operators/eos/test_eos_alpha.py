@@ -33,7 +33,7 @@ def test_the_papers_likelihood_has_no_finite_maximum() -> None:
     assert sums[-1] == pytest.approx(-500 * np.log(500))
 
 
-@pytest.mark.parametrize("d", [3, 10, 40])
+@pytest.mark.parametrize("d", [3, 10, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("share", [0.05, 0.3])
 def test_auto_finds_the_papers_outliers(d: int, share: float) -> None:
     X, is_outlier = contaminated(1000, d, share, seed=100)
@@ -42,7 +42,7 @@ def test_auto_finds_the_papers_outliers(d: int, share: float) -> None:
     assert (found & is_outlier).sum() >= (0.8 if d == 3 else 0.99) * is_outlier.sum()
 
 
-@pytest.mark.parametrize("d", [3, 10, 40])
+@pytest.mark.parametrize("d", [3, 10, pytest.param(40, marks=pytest.mark.slow)])
 def test_auto_leaves_clean_rows_alone(d: int) -> None:
     X, _ = contaminated(1000, d, 0.0, seed=101)
     model = EntropicOutlierSparsification(random_state=0).fit(X)

@@ -79,6 +79,7 @@ def test_a_gain_of_5_points_on_a_group_of_200_rows_is_found(differ: float) -> No
     assert found == pytest.approx(power(200, 0.05, differ), abs=0.08)
 
 
+@pytest.mark.slow
 def test_what_200_rows_can_show() -> None:
     """Beyond 7.5 % of differing rows no exact test finds five points in 200 rows four times out of five."""
     assert power(200, 0.05, 0.07) >= 0.8
