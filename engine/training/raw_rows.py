@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import time
 from pathlib import Path
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,8 @@ def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scal
         value = None if not value or value in missing else value
         if value and pa.types.is_integer(kind):
             value = re.sub(WHOLE, r"\1", value)
+        if value and pa.types.is_time(kind):
+            value = time.fromisoformat(value)  # Arrow casts no text to a time of day
     if isinstance(value, int) and pa.types.is_floating(kind):
         value = float(value)  # Arrow casts no whole number above 2^53
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import re
@@ -251,6 +252,15 @@ def test_values_are_read_as_the_columns_of_training() -> None:
     assert other.column_names == ["x"]
     assert other["x"].to_pylist() == [1.0, None, None, None]
     assert list(same) == [3]
+
+
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time64("us")])
+def test_times_of_day_are_read_from_texts(kind: pa.DataType) -> None:
+    schema = pa.schema([("t", kind)])
+    table, faults = conform(pa.table({"t": ["14:56:16", "", " 09:30 ", "noon"]}), schema)
+    assert table.schema.field("t").type == kind
+    assert table["t"].to_pylist() == [datetime.time(14, 56, 16), None, datetime.time(9, 30), None]
+    assert faults == {3: "column 't' is no date (value: 'noon')"}
 
 
 def test_whole_numbers_with_a_decimal_point_are_whole_numbers() -> None:
