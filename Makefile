@@ -48,8 +48,8 @@ test-cluster: $(VENV)/.dev
 test-unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
 
-test-all: $(VENV)/.dev  ## Run every test, including the slow ones and `make faults`
-	$(BIN)/python -m pytest -m "" --hypothesis-profile full tests
+test-all: $(VENV)/.dev  ## Run every test, including the slow ones and `make faults`; those of `make hosts` apart
+	$(BIN)/python -m pytest -m "not hosts" --hypothesis-profile full tests
 
 faults: $(VENV)/.dev  ## Run the fault-injection tests
 	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py
