@@ -46,6 +46,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Give it back, so that libraries find no leaks at the end."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_flush_to_disk() -> Iterator[None]:
     """No flush to disk in the tests' own process: no test cuts the power, and it took much of their time."""
