@@ -8,10 +8,8 @@ takes sample weights. Installed packages add estimators of other libraries by an
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
@@ -19,6 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from engine.core.suggestions import nearest
+from engine.recipe.training_plugins import find_plugin
 from operators.attribute_docs import DescribedModel
 
 LIBRARIES = ("sklearn", "xgboost", "lightgbm")
@@ -26,7 +25,6 @@ LIBRARIES = ("sklearn", "xgboost", "lightgbm")
 EXTRAS = frozenset({"xgboost", "lightgbm"})
 """Libraries that an extra of the same name installs."""
 ENTRY_POINTS = "rowsieve.estimators"
-_log = logging.getLogger("rowsieve")
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -192,16 +190,7 @@ def plugin_of(model: str) -> EstimatorPlugin | None:
     library, colon, _ = model.partition(":")
     if not colon or library in LIBRARIES:
         return None
-    for point in entry_points(group=ENTRY_POINTS, name=library):
-        try:
-            found = point.load()
-        except Exception as error:  # a plugin may raise anything
-            _log.warning("The estimators %s (%s) do not load: %s", point.name, point.value, error)
-            continue
-        if isinstance(found, EstimatorPlugin):
-            return found
-        _log.warning("%s (%s) is no EstimatorPlugin; it is skipped", point.name, point.value)
-    return None
+    return find_plugin(ENTRY_POINTS, library, EstimatorPlugin)
 
 
 def known_estimators(model: str) -> dict[str, type[EstimatorParams]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
 from engine.recipe.estimators import ESTIMATORS, LIBRARIES, check_estimator, is_estimator, known_estimators
+from engine.recipe.training_plugins import RULES, RulePlugin, find_plugin, plugin_names
 from operators.base import OperatorParams, Resources
 from operators.models.spec import Widths, check_model_name
 
@@ -59,6 +60,15 @@ def check_trained_model(name: str) -> str:
 TrainedModel = Annotated[str, AfterValidator(check_trained_model)]
 
 
+class Mixture(NamedTuple):
+    """How the base models of a training are mixed."""
+
+    kind: Literal["cvar", "average"]
+    """Model weights of least CVaR on the validation rows, or all equal."""
+    alpha: float
+    """Tail of the CVaR."""
+
+
 class TrainParams(OperatorParams):
     """Parameters that all trainers have. :func:`parse_params` chooses the class of a trainer."""
 
@@ -74,6 +84,16 @@ class TrainParams(OperatorParams):
     def mixture_only(self) -> frozenset[str]:
         """Parameters of the mixture alone. A change of one of them requires no training of base models."""
         return frozenset()
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """How base models are mixed; None for a trainer that leaves one model."""
+        return None
+
+    @property
+    def balances_classes(self) -> bool:
+        """Return whether rows have the weight of their class, in place of published weights."""
+        return False
 
     model: TrainedModel = "logistic"
     """``logistic``, ``mlp``, ``package.module:factory``, called as ``factory(n_features, n_classes)``, or an
@@ -246,6 +266,11 @@ class BaselineParams(TrainParams):
     """Every epoch takes each row once."""
 
     @property
+    def balances_classes(self) -> bool:
+        """Return whether rows have the weight of their class, in place of published weights."""
+        return self.trainer == "erm_class_balanced"
+
+    @property
     def uses_lbfgs(self) -> bool:
         """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return _is_logistic_erm(self)
@@ -257,10 +282,14 @@ def _is_logistic_erm(params: TrainParams) -> bool:
     return plain and params.optimizer in ("auto", "lbfgs")
 
 
-class GdroParams(TrainParams):
-    """Group DRO (Sagawa et al. 2020, Algorithm 1)."""
+class StepwiseParams(TrainParams):
+    """Base of the trainers that weigh the rows of every gradient step by their losses, by a rule."""
 
     refuses_estimators: ClassVar[str | None] = STEPWISE
+
+
+class GdroParams(StepwiseParams):
+    """Group DRO (Sagawa et al. 2020, Algorithm 1)."""
 
     trainer: Literal["gdro"] = "gdro"
     sampling: Literal["shuffle", "group_balanced", "weight"] = "group_balanced"
@@ -273,10 +302,8 @@ class GdroParams(TrainParams):
     """C: adds C/sqrt(n_g) to a group's loss, against the overfitting of small groups."""
 
 
-class DoroParams(TrainParams):
+class DoroParams(StepwiseParams):
     """DORO (Zhai et al. 2021, ICML): the tail of a batch without its worst rows, which may be outliers."""
-
-    refuses_estimators: ClassVar[str | None] = STEPWISE
 
     trainer: Literal["cvar_doro", "chi2_dro"]
     alpha: float = Field(default=0.2, gt=0, le=1)
@@ -359,6 +386,11 @@ class BoostedParams(TrainParams):
         unused = {"ada": {"alpha", "beta"}, "lp": {"eta", "beta"}, "regularized_lp": {"eta"}}
         return frozenset({"mixing", *unused[self.boosting]})
 
+    @property
+    def mixture(self) -> Mixture:
+        """How base models are mixed."""
+        return Mixture(self.mixing, self.alpha)
+
 
 LATER_KEYS: Mapping[str, Any] = MappingProxyType(
     {"model_params": {}, "schedule": "constant", "warmup": 0.0, "clip": None, "patience": None}
@@ -413,22 +445,43 @@ def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams
     Raises InputError with a line for each fault: the key, the value and the nearest match.
     """
     values = {"trainer": DEFAULT_TRAINER, **values}
-    name = values["trainer"]
-    if name not in TRAINERS:
-        hint = nearest(str(name), TRAINERS) or f" Known trainers: {', '.join(TRAINERS)}."
+    name = str(values["trainer"])
+    kind = params_class(name)
+    if kind is None:
+        names = [*TRAINERS, *plugin_names(RULES)]
+        hint = nearest(name, names) or f" Known trainers: {', '.join(names)}."
         raise InputError(f"{place}.trainer: there is no trainer {name!r}.{hint}")
-    known = TRAINERS[name].model_fields
+    known = kind.model_fields
     for key in values:
-        others = [other for other, kind in TRAINERS.items() if key in kind.model_fields]
+        others = [other for other, built_in in TRAINERS.items() if key in built_in.model_fields]
         if key not in known and others:
             raise InputError(
                 f"{place}: {key}: trainer {name} has no such key; it belongs to {', '.join(others)}. "
                 f"Name the trainer, or remove the key."
             )
     try:
-        return TRAINERS[name].model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
-        raise InputError(explain(error, TRAINERS[name], place)) from None
+        raise InputError(explain(error, kind, place)) from None
+
+
+def params_class(name: str) -> type[TrainParams] | None:
+    """Return the class of a trainer's parameters: a built-in one, or that of an installed rule; else None.
+
+    Raises InputError for a rule whose parameters are no trainer's.
+    """
+    if name in TRAINERS:
+        return TRAINERS[name]
+    plugin = find_plugin(RULES, name, RulePlugin)
+    if plugin is None:
+        return None
+    kind: type[TrainParams] = plugin.params
+    if not issubclass(kind, StepwiseParams) or "trainer" not in kind.model_fields:
+        raise InputError(
+            f"train.trainer {name}: the parameters of this installed rule, {kind.__name__}, must derive from "
+            f'engine.recipe.trainers.StepwiseParams and have the key `trainer: Literal["{name}"] = "{name}"`.'
+        )
+    return kind
 
 
 def trainer_of(params: TrainParams) -> str:

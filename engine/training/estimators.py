@@ -18,9 +18,15 @@ from torch import Tensor, nn
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries import FittedEstimator, library_of
 from engine.training.libraries.base import WeightedRows, check_library
-from operators.arrays import Float64
+from engine.training.rows import GroupedRows, join
+from engine.training.rules import Erm
+from engine.training.sampling import Draw
+from engine.training.session import Phase, Session
+from operators.arrays import Float64, Mask
 from operators.base import OperatorError
+from operators.hashing import folds_of
 from operators.models import ModelSpec
+from operators.probe.scoring import predict
 
 KEY = "estimator"
 MIN_PROBABILITY = 1e-12
@@ -52,7 +58,7 @@ class EstimatorModule(nn.Module):
 
 
 class EstimatorLearner:
-    """Fits an estimator where :class:`engine.training.learner.Learner` takes steps on a network."""
+    """An estimator of a library as the base model; implements :class:`engine.training.session.Estimator`."""
 
     device = torch.device("cpu")
 
@@ -99,6 +105,28 @@ class EstimatorLearner:
         rows = WeightedRows(X[kept], y[kept], scaled, self._spec.n_classes)
         return self._library.fit(self._params, self._seed, rows)
 
+    def fit_phase(self, phase: Phase, session: Session) -> None:
+        """Fit an estimator in place of a phase's epochs, to the rows with the weights that a draw expects."""
+        if not phase.epochs:
+            return
+        rows, weight = _weighted_rows(phase, session)
+        self.fit(rows.X, rows.y, weight)
+        loss = predict(self.model, rows.X, rows.y)[1].astype(np.float64)
+        mean = float(weight @ loss / weight.sum())
+        session.note_epoch({"phase": session.progress.phase, "epoch": 1, "loss": mean})
+        session.save()
+
+    def first_errors(self, session: Session) -> dict[int, Mask]:
+        """Return slot -> (n,) which train rows are wrong for estimators that were fitted without them.
+
+        An estimator that fits its rows exactly makes no errors on them. A hash of the rows' ids draws folds.
+        """
+        rows, weight = _weighted_rows(Phase(Erm(), Draw(), 1), session)
+        folds = folds_of(rows.row_id, FOLDS, session.seed, "train/first errors")
+        wrong = self.held_out_errors(rows.X, rows.y, weight, folds)
+        ids = session.of_rows("train", lambda own: own.row_id)
+        return {slot: wrong[np.searchsorted(rows.row_id, own)] for slot, own in ids.items()}
+
     def state(self) -> dict[str, Tensor]:
         """Return the estimator as a named tensor of bytes; empty before the first fit."""
         return {} if self._module is None else {f"model.{KEY}": self._module.estimator.clone()}
@@ -126,3 +154,18 @@ def check_model(params: TrainParams, n_rows: int) -> None:
         f"train.max_rows is {params.max_rows:,}. Raise max_rows if the worker has about 16 bytes for each "
         f"row and feature, or set model to logistic or mlp, which read rows in parts."
     )
+
+
+def _weighted_rows(phase: Phase, session: Session) -> tuple[GroupedRows, Float64]:
+    """Return all train rows by row id, and how much each counts: loss weight times expected draws."""
+    shards, draw = session.weighed_rows(phase.weighted)[0], phase.draw
+    rows, drawn = [], []
+    for slot in session.slots.mine:
+        rows += [shards[i] for i in session.slots.shards(slot)]
+        times = draw.times if draw.weights is None else draw.weights
+        n = sum(len(shards[i]) for i in session.slots.shards(slot))
+        drawn.append(np.ones(n) if times is None else times[slot].astype(np.float64))
+    every = join(rows)
+    order = np.argsort(every.row_id, kind="stable")
+    every = every.take(order)
+    return every, every.weight * np.concatenate(drawn)[order]

@@ -13,7 +13,7 @@ from connectors.storage import ObjectPath, remove_file
 from engine.core.digests import digest
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.suggestions import explain
-from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
+from engine.recipe.trainers import LATER_KEYS, TrainParams, trainer_of
 from engine.storage.object_run_store import private_copy
 from engine.storage.state_sync import snapshot, upload
 from engine.training.callbacks import installed_callbacks
@@ -215,6 +215,7 @@ def mix(
 
 def remix(model: Ensemble, params: TrainParams) -> Ensemble:
     """Return the same base models with the mixture that the parameters ask for."""
-    if not isinstance(params, BoostedParams):
+    mixture = params.mixture
+    if mixture is None:
         return model
-    return model.average() if params.mixing == "average" else model.reweight(params.alpha)
+    return model.average() if mixture.kind == "average" else model.reweight(mixture.alpha)

@@ -14,13 +14,14 @@ from torch import Tensor
 from connectors.storage import ObjectPath
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
-from engine.training.callbacks import Callback, EpochEnd, PhaseEnd
+from engine.training.callbacks import Callback, PhaseEnd
 from engine.training.checkpoint import Checkpoints, ModelStore
+from engine.training.epochs import Network
 from engine.training.estimators import EstimatorLearner, check_model
-from engine.training.learner import Learner, model_state
+from engine.training.learner import model_state
 from engine.training.methods import method_of
-from engine.training.rows import Dataset
-from engine.training.session import Counts, Session, count_rows
+from engine.training.rows import Counts, Dataset
+from engine.training.session import Estimator, Session, count_rows
 from operators.arrays import Float64, Int64
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
@@ -123,13 +124,13 @@ def fit(
 
 def _new_learner(
     spec: ModelSpec, data: Dataset, params: TrainParams, slots: Slots, seed: int, device: torch.device | str
-) -> Learner | EstimatorLearner:
+) -> Estimator:
     if params.is_estimator:
         return EstimatorLearner(params, seed, spec)
     model = build(spec, seed).to(device)
     if params.standardize:
         take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
-    return Learner(model, params)
+    return Network(model, params)
 
 
 def _solve(session: Session, spec: ModelSpec) -> int:
@@ -144,8 +145,7 @@ def _solve(session: Session, spec: ModelSpec) -> int:
         device=session.learner.device,
     )
     session.learner.restore({f"model.{name}": value for name, value in trained.model.state_dict().items()})
-    session.progress.notes["curve"] = [{"phase": 0, "epoch": 1, "loss": trained.train_loss}]
-    session.callbacks.on_epoch(EpochEnd(1, 1, trained.train_loss))
+    session.note_epoch({"phase": 0, "epoch": 1, "loss": trained.train_loss})
     session.callbacks.on_phase_end(PhaseEnd(1, 1))
     session.model_store.put(0, model_state(session.learner.state()))
     return 1

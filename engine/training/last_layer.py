@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.recipe.trainers import DfrParams
-from engine.training.learner import Learner, model_state
+from engine.training.learner import model_state
 from engine.training.rows import GroupedRows, Shards
 from engine.training.rules import Erm
 from engine.training.sampling import Draw, balance
@@ -55,8 +55,6 @@ class Dfr:
     def finish(self, session: Session) -> int:
         """Fit the last layer, then store the model."""
         learner = session.learner
-        if not isinstance(learner, Learner):
-            raise OperatorError("train.trainer dfr: only a network has a last layer.")
         layer = last_linear(learner.model, session.data.n_features, session.data.n_classes)
         rows = _HeldOutActivations(
             session.data.train,

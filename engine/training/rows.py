@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Int64
+from operators.arrays import Float64, Int64
 from operators.probe.rows import Rows
 
 Noise = Literal["own_group", "erm", "drop"]
@@ -78,6 +78,23 @@ class Dataset:
     def validation(self) -> Shards:
         """Rows that selection and early stopping use."""
         return self.splits["validation"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of the train rows, equal on every worker."""
+
+    slot_rows: tuple[int, ...]
+    total_weight: float
+    group_rows: npt.NDArray[np.int64]
+    """(G,)"""
+    group_weight: Float64
+    """(G,) sums of weights."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of train rows."""
+        return sum(self.slot_rows)
 
 
 def group_names(groups: Sequence[int], n_classes: int, noise: Noise) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from engine.core.errors import InfeasibleError, InputError
 from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import check_real_folders, output_of
 from engine.core.suggestions import nearest
-from engine.recipe.trainers import BoostedParams, TrainParams
+from engine.recipe.trainers import TrainParams
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
@@ -144,7 +144,7 @@ def _mixed(spec: TrainSpec, job: TrainingJob) -> Ensemble:
 def _check_mix(spec: TrainSpec) -> None:
     if spec.mix_alpha is None:
         return
-    if not isinstance(spec.params, BoostedParams):
+    if spec.params.mixture is None:
         raise InputError(
             "--alpha mixes the base models of boosted_cvar anew; other trainers leave one model. "
             "The tail of cvar_doro and chi2_dro is --set alpha=..."

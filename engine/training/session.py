@@ -9,39 +9,19 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 
-from engine.recipe.trainers import BaselineParams, TrainParams
-from engine.training.callbacks import Callback, Callbacks, EpochEnd, PhaseEnd, StepEnd
+from engine.recipe.trainers import TrainParams
+from engine.training.callbacks import Callback, Callbacks, EpochEnd, PhaseEnd
 from engine.training.checkpoint import Checkpoints, ModelStore, Progress
-from engine.training.estimators import FOLDS, EstimatorLearner
-from engine.training.learner import Learner, model_state
-from engine.training.loop import run_epoch
-from engine.training.rows import Dataset, GroupedRows, Shards, join
-from engine.training.rules import Erm, Rule
-from engine.training.sampling import Draw, balance, plan_epoch
+from engine.training.rows import Counts, Dataset, GroupedRows, Shards
+from engine.training.rules import Rule
+from engine.training.sampling import Draw, balance
 from operators.arrays import Float64, Mask
 from operators.base import OperatorError
-from operators.hashing import folds_of
 from operators.metrics.group_scores import compare_groups, worst_of
 from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts of the train rows, equal on every worker."""
-
-    slot_rows: tuple[int, ...]
-    total_weight: float
-    group_rows: npt.NDArray[np.int64]
-    """(G,)"""
-    group_weight: Float64
-    """(G,) sums of weights."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of train rows."""
-        return sum(self.slot_rows)
 
 
 @dataclass(frozen=True)
@@ -108,6 +88,36 @@ class Method(Protocol):
         ...
 
 
+class Estimator(Protocol):
+    """The base model that a training fits, phase by phase: a network, or an estimator of a library."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device that it computes on."""
+        ...
+
+    @property
+    def model(self) -> nn.Module:
+        """The model as a module from rows to outputs."""
+        ...
+
+    def fit_phase(self, phase: Phase, session: Session) -> None:
+        """Fit the model for a phase, from where the session's progress says; it notes every epoch there."""
+        ...
+
+    def first_errors(self, session: Session) -> dict[int, Mask]:
+        """Return slot -> (n,) whether a first model is wrong on each train row of this worker's slots."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that a checkpoint needs as named tensors on the CPU; ``model.`` begins the model's."""
+        ...
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Restore a result of :meth:`state`."""
+        ...
+
+
 class Session:
     """One worker's view of a training."""
 
@@ -116,7 +126,7 @@ class Session:
         data: Dataset,
         params: TrainParams,
         slots: Slots,
-        learner: Learner | EstimatorLearner,
+        learner: Estimator,
         counts: Counts,
         seed: int,
         checkpoints: Checkpoints,
@@ -136,7 +146,7 @@ class Session:
             if not self.progress.epoch and not self.progress.notes.get("begun"):
                 method.prepare(self.progress.phase, self)
                 self.progress.notes["begun"] = True
-            self._run_phase(method.phase(self.progress.phase, self))
+            self.learner.fit_phase(method.phase(self.progress.phase, self), self)
             self._next_phase()
             self.callbacks.on_phase_end(PhaseEnd(self.progress.phase, method.n_phases))
         n_models = method.finish(self)
@@ -150,91 +160,10 @@ class Session:
         self._drop("best.")
         self.progress.notes.pop("best", None)
 
-    def _run_phase(self, phase: Phase) -> None:
-        if isinstance(self.learner, EstimatorLearner):
-            self._fit_estimator(self.learner, phase)
-            return
-        self._run_epochs(self.learner, phase)
-
-    def _fit_estimator(self, learner: EstimatorLearner, phase: Phase) -> None:
-        """Fit an estimator in place of a phase's epochs, to the rows with the weights that a draw expects."""
-        if not phase.epochs:
-            return
-        rows, weight = self._weighted_rows(phase)
-        learner.fit(rows.X, rows.y, weight)
-        loss = predict(learner.model, rows.X, rows.y)[1].astype(np.float64)
-        note = {"phase": self.progress.phase, "epoch": 1, "loss": float(weight @ loss / weight.sum())}
+    def note_epoch(self, note: dict[str, Any]) -> None:
+        """Add an entry to the curve of the training, and tell the callbacks."""
         self.progress.notes["curve"].append(note)
-        self._tell_epoch(note)
-        self._save()
-
-    def _weighted_rows(self, phase: Phase) -> tuple[GroupedRows, Float64]:
-        """Return all train rows by row id, and how much each counts: loss weight times expected draws."""
-        shards, draw = self.weighed_rows(phase.weighted)[0], phase.draw
-        rows, drawn = [], []
-        for slot in self.slots.mine:
-            rows += [shards[i] for i in self.slots.shards(slot)]
-            times = draw.times if draw.weights is None else draw.weights
-            n = sum(len(shards[i]) for i in self.slots.shards(slot))
-            drawn.append(np.ones(n) if times is None else times[slot].astype(np.float64))
-        every = join(rows)
-        order = np.argsort(every.row_id, kind="stable")
-        every = every.take(order)
-        return every, every.weight * np.concatenate(drawn)[order]
-
-    def first_errors(self) -> dict[int, Mask]:
-        """Return slot -> (n,) whether the first model is wrong on each train row of this worker's slots.
-
-        An estimator that fits its rows exactly makes no errors on them, so its errors are those of models
-        that were fitted without the row, in five folds that a hash of the row's id draws.
-        """
-        if not isinstance(self.learner, EstimatorLearner):
-            return self.errors("train")
-        rows, weight = self._weighted_rows(Phase(Erm(), Draw(), 1))
-        folds = folds_of(rows.row_id, FOLDS, self.seed, "train/first errors")
-        wrong = self.learner.held_out_errors(rows.X, rows.y, weight, folds)
-        ids = self.of_rows("train", lambda own: own.row_id)
-        return {slot: wrong[np.searchsorted(rows.row_id, own)] for slot, own in ids.items()}
-
-    def _run_epochs(self, learner: Learner, phase: Phase) -> None:
-        progress = self.progress
-        restored = self._tensors("rule.")
-        phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
-        shards, mean_weight = self.weighed_rows(phase.weighted)
-        while progress.epoch < phase.epochs and not self._has_stopped(phase):
-            learner.set_epoch(progress.epoch, phase.epochs)
-            place = (self.seed, progress.phase, progress.epoch)
-            epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.step_rows, place)
-            loss = run_epoch(learner, phase.rule, shards, self.slots, epoch, mean_weight, self._tell_step)
-            progress.epoch += 1
-            note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
-            note |= self._consider_best(progress.epoch) if phase.selects else {}
-            progress.notes["curve"].append(note)
-            self._tell_epoch(note)
-            done = progress.notes.get("since_checkpoint", 0) + 1
-            progress.notes["since_checkpoint"] = done % self.params.checkpoint_every
-            self._put("rule.", {k: torch.from_numpy(np.array(v)) for k, v in phase.rule.state.items()})
-            if done == self.params.checkpoint_every:
-                self._save()
-        best = self._tensors("best.")
-        if best:
-            self.learner.restore(best)
-            progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
-
-    def _tell_step(self, step: int, rows: int, loss: float) -> None:
-        place = self.progress.phase + 1, self.progress.epoch + 1
-        self.callbacks.on_step(StepEnd(*place, step, rows, loss))
-
-    def _tell_epoch(self, note: Mapping[str, Any]) -> None:
-        """Tell the callbacks of an entry of the curve."""
         self.callbacks.on_epoch(EpochEnd(**{**note, "phase": note["phase"] + 1}))
-
-    def _has_stopped(self, phase: Phase) -> bool:
-        """Return whether the last ``patience`` epochs have not improved the score."""
-        best, patience = self.progress.notes.get("best"), self.params.patience
-        if best is None or patience is None or not phase.selects:
-            return False
-        return bool(self.progress.epoch - best["epoch"] >= patience)
 
     def weighed_rows(self, weighted: bool | None = None) -> tuple[Shards, float]:
         """Return the train shards with the weights that losses are multiplied by, and the mean of those.
@@ -242,7 +171,7 @@ class Session:
         ``weighted``: see :class:`Phase`.
         """
         params, counts = self.params, self.counts
-        if isinstance(params, BaselineParams) and params.trainer == "erm_class_balanced":
+        if params.balances_classes:
             return ClassWeighted(self.data.train, self._class_weights()), 1.0
         weighted = params.sampling == "shuffle" if weighted is None else weighted
         if params.weights and weighted:
@@ -259,22 +188,8 @@ class Session:
 
         return balance(self.slots.total(count).numpy())[:-1]
 
-    def _consider_best(self, epoch: int) -> dict[str, Any]:
-        """Keep the model if the worst group, then the average accuracy, is better than in earlier epochs."""
-        if self.params.keep != "best":
-            return {}
-        worst, average = self.scores("validation")
-        best = self.progress.notes.get("best")
-        if best is None or (worst, average) > (best["worst_group_accuracy"], best["accuracy"]):
-            self.progress.notes["best"] = {
-                "epoch": epoch,
-                "worst_group_accuracy": worst,
-                "accuracy": average,
-            }
-            self._put("best.", model_state(self.learner.state()))
-        return {"worst_group_accuracy": worst, "accuracy": average}
-
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write a checkpoint."""
         self._drop("learner.")
         self._put("learner.", self.learner.state())
         self._checkpoints.save(self.progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ class Batch:
     """Rows of the whole step."""
 
 
+@runtime_checkable
 class Rule(Protocol):
     """Called once a step, on every worker alike; it must not be random.
 

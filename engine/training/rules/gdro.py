@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import numpy.typing as npt
 
+from engine.recipe.trainers import GdroParams
+from engine.training.rows import Counts
 from engine.training.rules.base import Batch, RuleState
 from operators.arrays import Float64
+from operators.base import OperatorError
+
+_log = logging.getLogger("rowsieve")
 
 
 class GroupDro:
@@ -55,3 +62,33 @@ class GroupDro:
         alone = (1.0 - grouped) * outside / max(float(total), 1e-300)
         counts: Float64 = grouped * self.state["q"][place] * share + alone
         return counts
+
+
+def group_dro(params: GdroParams, counts: Counts) -> GroupDro:
+    """Return the rule of a training. Raises OperatorError where no train row is in a group."""
+    sizes = counts.group_rows
+    _warn_of_absent_groups(params, sizes)
+    if not sizes.any():
+        raise OperatorError(
+            "train.trainer gdro: no train row is in a group, all are noise. Set train.noise to "
+            "own_group, or train erm."
+        )
+    return GroupDro(sizes, params.step_size, params.adjustment)
+
+
+def _warn_of_absent_groups(params: GdroParams, sizes: npt.NDArray[np.int64]) -> None:
+    """Warn where a group is expected in fewer than one row of a step: its weight q then hardly grows."""
+    if params.sampling == "group_balanced":
+        return
+    present = sizes[sizes > 0]
+    expected = params.step_rows * float(present.min()) / float(present.sum())
+    if expected < 1:
+        _log.warning(
+            "train.sampling is %r: a step of %d rows holds %.2f rows of the smallest group (%d rows) on "
+            "average, so that group DRO hardly learns from it. Set sampling to group_balanced, or raise "
+            "batch_size.",
+            params.sampling,
+            params.step_rows,
+            expected,
+            int(present.min()),
+        )

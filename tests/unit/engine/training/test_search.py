@@ -119,9 +119,9 @@ def test_an_early_stop_survives_an_interruption(tmp_path: Path, monkeypatch: pyt
     values = {"trainer": "erm", "model": "mlp", "keep": "best", "patience": 3, "checkpoint_every": 1}
     params = parse_params({**values, "hidden": [6], "batch_size": 32, "lr": 0.1, "epochs": 30})
     whole = fit(data(), params, seed=1)
-    from engine.training import session
+    from engine.training import epochs
 
-    true_epoch, calls = session.run_epoch, [0]
+    true_epoch, calls = epochs.run_epoch, [0]
 
     def failing(*arguments: Any) -> float:
         calls[0] += 1
@@ -129,7 +129,7 @@ def test_an_early_stop_survives_an_interruption(tmp_path: Path, monkeypatch: pyt
             raise KeyboardInterrupt
         return true_epoch(*arguments)
 
-    monkeypatch.setattr(session, "run_epoch", failing)
+    monkeypatch.setattr(epochs, "run_epoch", failing)
     with pytest.raises(KeyboardInterrupt):
         fit(data(), params, seed=1, folder=tmp_path, content="rows")
     monkeypatch.undo()

@@ -72,7 +72,7 @@ def test_rows_that_are_trusted_little_do_not_take_the_draws(boosting: str) -> No
         return plan_epoch(draw, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.training.session.plan_epoch", watch)
+        patch.setattr("engine.training.epochs.plan_epoch", watch)
         fit(rows, options)
     assert len(shares) == 8
     assert max(shares) < 0.1

@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from engine.core.errors import InputError
-from engine.recipe import estimators
+from engine.recipe import estimators, training_plugins
 from engine.recipe.estimators import EstimatorParams, EstimatorPlugin
 from engine.recipe.trainers import TrainParams, parse_params
 from engine.training.ensemble import Ensemble
@@ -83,7 +83,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(*, group: str, name: str) -> list[EntryPoint]:
         return [point for point in points if point.group == group and point.name == name]
 
-    monkeypatch.setattr(estimators, "entry_points", found)
+    monkeypatch.setattr(training_plugins, "entry_points", found)
 
 
 def rows() -> tuple[Any, Any, Any]:
