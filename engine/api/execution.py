@@ -74,7 +74,19 @@ def run(recipe: RecipeLike, *, overrides: Sequence[str] = (), verbose: bool = Fa
         return run_recipe(loaded, listener=listener, verbose=True)
 
 
-def submit(recipe: RecipeLike, address: str, *, overrides: Sequence[str] = (), **options: Any) -> Submission:
+def submit(
+    recipe: RecipeLike,
+    address: str,
+    *,
+    overrides: Sequence[str] = (),
+    key: str | None = None,
+    code: str | Path = "source",
+    working_dir: Path | None = None,
+    excludes: Sequence[str] = (),
+    shared_files: bool = False,
+    env: Mapping[str, str] | None = None,
+    again: bool = False,
+) -> Submission:
     """Run a recipe as a job of a Ray cluster. Submitting the same run twice gives the same job.
 
     Parameters
@@ -86,9 +98,20 @@ def submit(recipe: RecipeLike, address: str, *, overrides: Sequence[str] = (), *
         ``RAY_AUTH_TOKEN_PATH``.
     overrides
         Changes such as ``"output.path=s3://data/out"``, as with ``rowsieve submit --set``.
-    **options
-        ``key``, ``code``, ``working_dir``, ``excludes``, ``shared_files``, ``env`` and ``again`` as in
-        ``engine.jobs.submission.submit``.
+    key
+        Name of the run, such as a date, if its source cannot be listed from here. By default the name of the
+        version that the run will publish.
+    code
+        ``"source"``: send the packages of this installation. ``"installed"``: send no code, since the cluster
+        has Rowsieve. Or the path of a wheel of Rowsieve.
+    working_dir, excludes
+        Folder to send with the job, and patterns of its files to leave out.
+    shared_files
+        Whether the cluster sees this machine's files under the same paths.
+    env
+        Environment variables of the job. Everyone who may list the cluster's jobs can read them.
+    again
+        Repeat a run that has succeeded.
 
     Returns
     -------
@@ -115,7 +138,17 @@ def submit(recipe: RecipeLike, address: str, *, overrides: Sequence[str] = (), *
     """
     from engine.jobs.submission import submit as submit_recipe
 
-    return submit_recipe(load(recipe, overrides), address, **options)
+    return submit_recipe(
+        load(recipe, overrides),
+        address,
+        key=key,
+        code=code,
+        working_dir=working_dir,
+        excludes=excludes,
+        shared_files=shared_files,
+        env=env,
+        again=again,
+    )
 
 
 def load(recipe: RecipeLike, overrides: Sequence[str] = ()) -> Recipe:

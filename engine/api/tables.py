@@ -31,7 +31,7 @@ def as_arrow(data: Any) -> pa.Table:
     Raises
     ------
     InputError
-        ``data`` is no table, or a column holds values that Arrow cannot represent.
+        ``data`` is not a table, or a column holds values that Arrow cannot represent.
 
     """
     pandas = sys.modules.get("pandas")
@@ -76,7 +76,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return what Arrow says; for a pandas column of several types, its name and a remedy."""
+    """Return Arrow's message; for a pandas column of several types, its name and a remedy."""
     reason = " ".join("; ".join(map(str, error.args)).split())
     column = re.search(r"Conversion failed for column (.+) with type object$", reason)
     if column is None:

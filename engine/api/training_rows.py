@@ -156,7 +156,7 @@ def _read_part(batch: Mapping[str, npt.NDArray[np.int64]], shipped: _Shipped) ->
 
 
 class SplitReaders:
-    """Readers of a version's splits. What they need beside its parts lies in a folder that goes with this."""
+    """Readers of a version's splits. Their other files are in a temporary folder of this object."""
 
     def __init__(self, version: Version) -> None:
         self._version = version

@@ -20,7 +20,8 @@ def column_lines(columns: Sequence[SourceColumn], note: str = "") -> Iterator[st
 
     Parameters
     ----------
-    note : which rows were read, if not all.
+    note
+        Which rows were read, if not all.
     """
     rows = [("column", "type", "use", "values, or why not")]
     rows += [(one_line(_cut(c.name)), type_text(c.type), c.kind, one_line(c.about)) for c in columns]

@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, print_errors
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, plain_table
 
 if TYPE_CHECKING:
     from engine.runs.compare.comparison import Comparison
@@ -22,13 +21,8 @@ def show_comparison(found: Comparison) -> None:
     """Print one line for each method, the floor first."""
     from engine.cli.output import short_path
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("method")
     numbers = ("ARI", "minority recall", "outlier precision", "outlier recall", "groups")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    table.add_column("sizes", overflow="fold")
-    table.add_column("seconds", justify="right")
+    table = plain_table("method", *numbers, "sizes", "seconds", right=(*numbers, "seconds"))
     for entry in found.entries:
         scores = entry.scores
         figures = (scores.ari, scores.minority_recall, scores.outlier_precision, scores.outlier_recall)

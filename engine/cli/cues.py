@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, print_errors
-from engine.cli.safe_output import SafeConsole, bold
+from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def cues(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """List suspected shortcuts: features on which a model leans, what balancing them wins and costs."""
+    """List suspected shortcuts: features that a model relies on, with gain and cost of balancing them."""
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.training.version import open_version
@@ -39,7 +39,7 @@ def cues(
 
 
 def read_cues(version: Version) -> dict[str, Any]:
-    """Read what the operator ``cues`` has found for a version.
+    """Read the suspects and the curve that the operator ``cues`` has found for a version.
 
     Returns
     -------
@@ -129,10 +129,7 @@ def _show_curve(record: Mapping[str, Any]) -> None:
     """Print the trade-off over the strength of weighting."""
     from operators.cues.curve_report import COLUMNS, RULE, summary_sentence, table_rows
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in COLUMNS:
-        left = name == COLUMNS[-1]
-        table.add_column(name, justify="left" if left else "right", no_wrap=not left, overflow="fold")
+    table = plain_table(*COLUMNS, right=COLUMNS[:-1])
     for row in table_rows(record):
         table.add_row(*row)
     console.print(summary_sentence(record), soft_wrap=True)

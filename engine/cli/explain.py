@@ -1,4 +1,4 @@
-"""``rowsieve explain``: what every operator said of one row."""
+"""``rowsieve explain``: the facts that every operator recorded about one row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Say what every operator made of a row: group, scores behind the outlier mark, factors of the weight."""
+    """Show what each operator found about a row: group, scores of the outlier mark, factors of the weight."""
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.explain import explain as explain_row

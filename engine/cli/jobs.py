@@ -172,7 +172,10 @@ def variables(given: Sequence[str], named: Sequence[str]) -> dict[str, str]:
         found[name] = value
     for name in named:
         if name not in os.environ:
-            raise InputError(f"--env-from {name}: there is no such environment variable here.")
+            raise InputError(
+                f"--env-from {name}: there is no such environment variable here. Set it, or give --env "
+                f"{name}=VALUE."
+            )
         found[name] = os.environ[name]
     return found
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from engine.cli.safe_output import SafeConsole, bold
+from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.redaction import redact
 from engine.core.terminal import json_text, when
 
@@ -211,41 +211,12 @@ def show_lineage(found: dict[str, Any]) -> None:
 
 
 def show_result(result: RunResult, *, as_json: bool) -> None:
-    """Print the outcome of a run: what was computed, published, exported and trained."""
-    groups = result.manifest["summary"]["groups"]
-    summary = {
-        "event": "published",
-        "version": result.version,
-        "path": short_path(result.path),
-        "already_published": result.reused,
-        "rows": result.manifest["rows"],
-        "groups": len([group for group in groups if group != "-1"]),
-        "outliers": result.manifest["summary"]["outliers"],
-        "quarantined": result.manifest["summary"]["quarantined"],
-        "oracle": any("oracle" in operator.metrics for operator in result.operators),
-        "report": short_path(result.report) if result.report else None,
-        "mlflow_run_id": result.mlflow_run_id,
-        "incremental": result.manifest.get("incremental"),
-        "unread": result.manifest["source"].get("unread", {}),
-        "training": result.training,
-        "exports": [asdict(export) for export in result.exports],
-        "parts_taken_over": result.parts_taken_over,
-        "likely_leaks": [asdict(leak) for leak in result.leaks],
-        "seconds": round(result.seconds, 1),
-    }
+    """Print the outcome of a run: the version, and what was computed, exported and trained."""
+    summary = result_record(result)
     if as_json:
         print(json.dumps(summary), flush=True)
         return
-    computed = sum(operator.computed for operator in result.operators)
-    reused = sum(operator.reused for operator in result.operators)
-    how = (
-        "already published: every shard reused, nothing computed"
-        if computed == 0 and result.reused
-        else (f"{computed} operator shards computed, {reused} reused")
-    )
-    if result.parts_taken_over:
-        how += f", {result.parts_taken_over} of {len(result.manifest['parts'])} parts as they were"
-    shown = Text.assemble((result.version, "bold green"), f" {how}, {result.seconds:.1f} s")
+    shown = Text.assemble((result.version, "bold green"), f" {_work_text(result)}, {result.seconds:.1f} s")
     console.print(shown, soft_wrap=True)
     groups_word = "groups (oracle: the truth, not inferred)" if summary["oracle"] else "groups"
     console.print(
@@ -270,6 +241,43 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
 
 
+def result_record(result: RunResult) -> dict[str, Any]:
+    """Return the outcome of a run as JSON-able values."""
+    groups = result.manifest["summary"]["groups"]
+    return {
+        "event": "published",
+        "version": result.version,
+        "path": short_path(result.path),
+        "already_published": result.reused,
+        "rows": result.manifest["rows"],
+        "groups": len([group for group in groups if group != "-1"]),
+        "outliers": result.manifest["summary"]["outliers"],
+        "quarantined": result.manifest["summary"]["quarantined"],
+        "oracle": any("oracle" in operator.metrics for operator in result.operators),
+        "report": short_path(result.report) if result.report else None,
+        "mlflow_run_id": result.mlflow_run_id,
+        "incremental": result.manifest.get("incremental"),
+        "unread": result.manifest["source"].get("unread", {}),
+        "training": result.training,
+        "exports": [asdict(export) for export in result.exports],
+        "parts_taken_over": result.parts_taken_over,
+        "likely_leaks": [asdict(leak) for leak in result.leaks],
+        "seconds": round(result.seconds, 1),
+    }
+
+
+def _work_text(result: RunResult) -> str:
+    """Return how much of the work was computed and how much was reused."""
+    computed = sum(operator.computed for operator in result.operators)
+    reused = sum(operator.reused for operator in result.operators)
+    text = f"{computed} operator shards computed, {reused} reused"
+    if computed == 0 and result.reused:
+        text = "already published: every shard reused, nothing computed"
+    if result.parts_taken_over:
+        text += f", {result.parts_taken_over} of {len(result.manifest['parts'])} parts as they were"
+    return text
+
+
 def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
     """Return a warning for each source column that the version lacks because the plan did not see it."""
     files: dict[str, list[str]] = {}
@@ -289,11 +297,3 @@ def short_path(path: Place) -> str:
     """Return a path below the working directory relative to it, and any other path as it is."""
     is_below = isinstance(path, Path) and path.is_relative_to(Path.cwd())
     return str(path).removeprefix(f"{Path.cwd()}/") if is_below else str(path)
-
-
-def plain_table(*columns: str) -> Table:
-    """Return an empty table with these columns."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

@@ -1,4 +1,4 @@
-"""``rowsieve policy``: what recipes may reach on this installation."""
+"""``rowsieve policy``: the limits of recipes on this installation."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _show(found: PredictionResult, source: str, output: str, *, as_json: bool) -
 
 
 def _options(given: list[str] | None) -> dict[str, Any] | None:
-    """Return options of the format; None where none is given. Raises InputError."""
+    """Return options of the format; None if none is given. Raises InputError."""
     if not given:
         return None
     found = {}

@@ -23,7 +23,7 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
     from engine.core.suggestions import nearest
     from engine.execution.quarantine import read_quarantine
     from engine.plan.planner import make_plan
-    from engine.runs.replay import export, replay
+    from engine.runs.replay import export_rows, replay
 
     if action == "list":
         show_quarantine(read_quarantine(make_plan(recipe), limit))
@@ -33,7 +33,7 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
                 "rowsieve quarantine RECIPE export: say where to, for example --to faulty.jsonl."
             )
         table = read_quarantine(make_plan(recipe))
-        export(table, to)
+        export_rows(table, to)
         echo(f"{table.num_rows} rows written to {to}.")
     elif action == "replay":
         found = replay(recipe, verbose=verbose)

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
-from engine.cli.safe_output import SafeConsole, bold
+from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def show_retrained(found: RetrainResult) -> None:
             console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
             console.print(group_table(table))
             if any(group.pooled for group in table.groups):
-                console.print("  few rows: such groups are compared as one, not each by itself")
+                console.print("  few rows: such groups are compared as one group")
         if len(result.model.models) > 1:
             console.print(_tails(evaluation))
     if warning := loss_warning(found):
@@ -173,10 +173,8 @@ def _show_importance(found: Mapping[str, Any] | None) -> None:
 
 def group_table(table: GroupTable) -> Table:
     """Return the accuracy of each group; the worst is marked, and so are those with too few rows to be it."""
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    shown.add_column("group")
-    for name in ("rows", "accuracy", "95 % interval", "train rows"):
-        shown.add_column(name, justify="right")
+    numbers = ("rows", "accuracy", "95 % interval", "train rows")
+    shown = plain_table("group", *numbers, right=numbers)
     for group in table.groups[:MAX_GROUPS]:
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
         label = group.group + (" (worst)" if group.group == table.worst_group else "")
@@ -187,10 +185,9 @@ def group_table(table: GroupTable) -> Table:
 
 
 def _tails(evaluation: Evaluation) -> Table:
-    """Return a table with the CVaR of a mixture beside that of a single model with the same error."""
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("CVaR of alpha", "mixture", "mixed for this alpha", "single model of this error"):
-        shown.add_column(name, justify="right")
+    """Return a table with the CVaR of a mixture and that of a single model with the same error."""
+    names = ("CVaR of alpha", "mixture", "mixed for this alpha", "single model of this error")
+    shown = plain_table(*names, right=names)
     for point in evaluation.cvar:
         values = (point.value, point.reweighted, point.deterministic)
         shown.add_row(f"{point.alpha:g}", *map(_number, values))
@@ -235,7 +232,7 @@ def retrain(
     promote_if: Annotated[
         str | None, typer.Option(help='Such as "worst_group_accuracy > champion with confidence 0.95"')
     ] = None,
-    truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores alone")] = None,
+    truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores only")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     executor: Annotated[
         str, typer.Option(help="ray, local, or auto: local for small data without a grid or a cluster")

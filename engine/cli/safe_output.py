@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from engine.core.terminal import printable
@@ -41,6 +42,14 @@ class SafeConsole(Console):
 def bold(text: object) -> Text:
     """Return a text in bold, to which plain text can be added with ``+``."""
     return Text.assemble((str(text), "bold"))
+
+
+def plain_table(*columns: str, right: Collection[str] = ()) -> Table:
+    """Return an empty table without lines; the columns named by ``right`` are aligned at their right."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column in right else "left")
+    return table
 
 
 def echo(text: str, **settings: Any) -> None:

@@ -45,7 +45,8 @@ def _record(found: Any) -> dict[str, Any]:
 
 
 def _show_all(found: list[Any]) -> None:
-    from engine.cli.output import console, plain_table
+    from engine.cli.output import console
+    from engine.cli.safe_output import plain_table
     from engine.recipe.reference import default_text
 
     table = plain_table("format", "what it reads", "recognised by", "options (defaults)")
@@ -61,8 +62,8 @@ def _show_all(found: list[Any]) -> None:
 
 
 def _show_one(found: Any) -> None:
-    from engine.cli.output import console, plain_table
-    from engine.cli.safe_output import bold
+    from engine.cli.output import console
+    from engine.cli.safe_output import bold, plain_table
     from engine.recipe.reference import default_text, type_text
 
     console.print(bold(found.name) + f": {found.summary}", soft_wrap=True)

@@ -15,11 +15,11 @@ def validate(
         keep_pandas_out()
         from engine.cli.columns import column_lines, label_lines
         from engine.plan.planner import make_plan
-        from engine.plan.preview import check, preview
+        from engine.plan.preview import check_label, preview
 
         plan = make_plan(load(recipe, overrides))
         found = preview(plan)
-        check(found)
+        check_label(found)
         if as_json:
             from engine.cli.output import show_json
 

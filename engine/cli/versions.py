@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from engine.cli.common import AsJson, Verbose, print_errors
-from engine.cli.safe_output import SafeConsole, bold
+from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def diff(
 def _show_versions(entries: list[dict[str, Any]]) -> None:
     from engine.core.terminal import when
 
-    table = _table("version", "published", "rows", "groups", "base", "outcome", "models")
+    table = plain_table("version", "published", "rows", "groups", "base", "outcome", "models")
     for entry in entries:
         name = bold(entry["version"]) + " (current)" if entry["current"] else Text(entry["version"])
         outcome = entry["outcome"] + (f": {entry['why']}" if entry["why"] else "")
@@ -108,7 +107,7 @@ def _show_diff(found: dict[str, Any]) -> None:
         f"rows, {rows['common']:,} in common, {rows['gone']:,} gone, {rows['new']:,} new",
         soft_wrap=True,
     )
-    groups = _table("group", "before", "after", "rows before", "rows after", "in common", "nearest")
+    groups = plain_table("group", "before", "after", "rows before", "rows after", "in common", "nearest")
     for entry in found["groups"]:
         then, now, nearest = (
             "" if entry[key] is None else str(entry[key]) for key in ("before", "after", "nearest")
@@ -116,7 +115,7 @@ def _show_diff(found: dict[str, Any]) -> None:
         counts = [f"{entry[key]:,}" for key in ("rows_before", "rows_after", "common")]
         groups.add_row(entry["change"], then, now, *counts, nearest)
     console.print(groups)
-    changed = _table("rows with another", "rows", "for example")
+    changed = plain_table("rows with another", "rows", "for example")
     for kind, entry in found["changed"].items():
         changed.add_row(kind, f"{entry['rows']:,}", "; ".join(map(_example, entry["examples"][:2])))
     console.print(changed)
@@ -131,10 +130,3 @@ def _example(entry: dict[str, Any]) -> str:
 
     place = entry["file"].rsplit("/", 1)[-1]
     return f"{place} row {entry['row']}: {text(entry['before'])} -> {text(entry['after'])}"
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in names:
-        table.add_column(name)
-    return table

@@ -61,3 +61,11 @@ def system_error(error: OSError) -> InputError:
         f"The {who} refuses: {reason}. Free space, correct the permissions, or choose another "
         f"output.path. Committed work is kept; the same command continues from there."
     )
+
+
+def one_line(error: Exception, most: int = 300) -> str:
+    """Return the text of an error on one line of at most ``most`` characters, without a full stop at its end.
+
+    Secrets are removed before it is cut. An error without a text is named by its class.
+    """
+    return redact(" ".join(str(error).split()))[:most].rstrip(". ") or type(error).__name__

@@ -16,13 +16,20 @@ class Event:
 
     Attributes
     ----------
-    rows, shards : processed so far, of ``total_rows`` and ``total_shards``.
-    seconds : since the operator started.
-    worked_rows : those of ``rows`` that were computed in this run.
-    worked_seconds : the time that the workers spent on them in sum, from reading a shard to its new columns.
-    fit_pass : the number of the pass over the data in which a fit is, from 1; 0 before the first.
-    pieces : finished pieces of work of this pass, of ``total_pieces``.
-    quarantined : rows that this operator has quarantined.
+    rows, shards
+        Processed so far, of ``total_rows`` and ``total_shards``.
+    seconds
+        Since the operator started.
+    worked_rows
+        Those of ``rows`` that were computed in this run.
+    worked_seconds
+        The time that the workers spent on them in sum, from reading a shard to its new columns.
+    fit_pass
+        The number of the pass over the data in which a fit is, from 1; 0 before the first.
+    pieces
+        Finished pieces of work of this pass, of ``total_pieces``.
+    quarantined
+        Rows that this operator has quarantined.
 
     """
 
@@ -85,7 +92,7 @@ class Meter:
         worked = (self.worked_rows, self.worked_seconds)
         return Event(kind, self._operator, *totals, self.seconds, *worked, quarantined=self.quarantined)
 
-    def fitting(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
+    def fit_progress(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
         """Send the progress of a fit, but not for each of the thousands of small pieces that it may have."""
         if self.seconds - self._last_event_seconds >= FIT_EVERY_SECONDS:
             self._last_event_seconds = self.seconds

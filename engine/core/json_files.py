@@ -26,7 +26,8 @@ def read_json(path: Place, *, root: Place | None = None) -> Any:
 
     Parameters
     ----------
-    root : a folder above it, beneath which no link is followed, such as the output; default: its folder.
+    root
+        A folder above it, beneath which no link is followed, such as the output; default: its folder.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def read_json(path: Place, *, root: Place | None = None) -> Any:
 def read_key(path: Place, key: str, kind: type[T]) -> T:
     """Return the value of one key of a JSON file, which has the type ``kind`` (such as ``list``).
 
-    Raises DamagedFileError as of :func:`read_json`, also where the key is missing or has another type, and
+    Raises DamagedFileError as :func:`read_json` does, also if the key is missing or has another type, and
     OSError.
     """
     found = read_json(path)
@@ -71,8 +72,10 @@ def write_json(path: Place, value: Any, *, durable: bool = True, root: Place | N
 
     Parameters
     ----------
-    durable : flush it to disk; a note on progress, which the next one replaces, needs no flush.
-    root : a folder above it, beneath which no link is followed, such as the output.
+    durable
+        Flush it to disk; a note on progress, which the next one replaces, needs no flush.
+    root
+        A folder above it, beneath which no link is followed, such as the output.
     """
     write_whole(path, to_json(value).encode(), durable=durable, root=root)
 

@@ -29,7 +29,7 @@ FOLDERS = (
 )
 """Folders of an output below which files are written and removed."""
 FOLDERS_OF_FOLDERS = ("store", "versions", "models")
-"""Those of them in which whole folders are replaced and removed."""
+"""The folders of ``FOLDERS`` in which whole folders are replaced and removed."""
 
 
 def output_of(path: str | Place) -> Place:

@@ -1,4 +1,4 @@
-"""The operator's policy: what an untrusted recipe may reach. Recipes and stored files cannot change it.
+"""The operator's policy: the limits of untrusted recipes. Recipes and stored files cannot change it.
 
 Whoever starts runs sets it, by environment variables or by a TOML file that ``ROWSIEVE_POLICY`` names:
 
@@ -59,7 +59,7 @@ MAX_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of what recipes may use. None is no limit beside those of the connectors."""
+    """Limits of what recipes may use. None: no limit in addition to those of the connectors."""
 
     schemes: tuple[str, ...] | None = None
     """Schemes of URIs under ``path``; ``file`` stands for local paths. None: those that connectors open."""
@@ -86,11 +86,11 @@ class Policy:
     max_model_files: int = 10_000
     """Number of these files."""
     strict: bool = False
-    """Whether the strict defaults hold for what is not given: schemes of files and object stores alone, and
+    """Whether the strict defaults hold for what is not given: only schemes of files and object stores, and
     limits of rows, bytes and time. ``rowsieve submit`` and its jobs set it."""
 
     def check_path(self, key: str, path: str) -> None:
-        """Raise InputError where a path of a recipe has a scheme or a host that is not listed."""
+        """Raise InputError if a path of a recipe has a scheme or a host that is not listed."""
         scheme, mark, _ = path.partition("://")
         scheme = scheme.lower() if mark else "file"
         if self.schemes is not None and scheme not in self.schemes:
@@ -113,7 +113,7 @@ class Policy:
             )
 
     def check_address(self, place: str, address: str) -> None:
-        """Raise InputError where a recipe itself names a Ray cluster that is not listed."""
+        """Raise InputError if a recipe itself names a Ray cluster that is not listed."""
         if address not in self.addresses:
             raise InputError(
                 f"{place}: run.address: a recipe may not choose the Ray cluster, since that gets the "
@@ -122,7 +122,7 @@ class Policy:
             )
 
     def check_size(self, place: str, rows: int, n_bytes: int) -> None:
-        """Raise InputError where a source has more rows or bytes than are allowed."""
+        """Raise InputError if a source has more rows or bytes than are allowed."""
         for key, found, most in (("max_rows", rows, self.max_rows), ("max_bytes", n_bytes, self.max_bytes)):
             if most is not None and found > most:
                 raise InputError(
@@ -132,7 +132,7 @@ class Policy:
 
 
 def current_policy(*, strict: bool = False) -> Policy:
-    """Return the policy of this process; with ``strict`` that is the default where nothing else is said.
+    """Return the policy of this process; with ``strict`` that is the default if nothing else is said.
 
     Raises InputError for a value or a file that has a fault.
     """
@@ -177,7 +177,7 @@ def policy_source(key: str) -> str:
 
 
 def effective(policy: Policy) -> dict[str, Any]:
-    """Return what holds, key by key, the connectors' own defaults included; None: no limit."""
+    """Return the limits in force by key, with the connectors' own defaults; None: no limit."""
     schemes = sorted(SCHEMES) if policy.schemes is None else list(policy.schemes)
     lists = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(policy).items()}
     return lists | {"schemes": schemes}
@@ -196,14 +196,14 @@ def _from_file(path: str) -> dict[str, Any]:
     place = f"{FILE}={path}"
     try:
         if Path(path).stat().st_size > MAX_BYTES:
-            raise InputError(f"{place}: the file is larger than {MAX_BYTES >> 20} MiB.")
+            raise InputError(f"{place}: the file is larger than {MAX_BYTES >> 20} MiB. Name a policy file.")
         found: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{place}: the file cannot be read: {error}. Correct its path or permissions."
         ) from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{place}: this is not valid TOML: {error}.") from None
+        raise InputError(f"{place}: this is not valid TOML: {error}. Correct the line.") from None
     known = [field.name for field in fields(Policy)]
     kept: dict[str, Any] = {}
     for key, entries in found.items():

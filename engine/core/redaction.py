@@ -62,7 +62,7 @@ def _as_html(text: str) -> str:
 
 
 def _redact(text: str, secrets: list[str]) -> str:
-    for secret in secrets:  # first, as what hides a setting may hide a part of one
+    for secret in secrets:  # first, since redacting a setting may remove a part of a secret
         text = text.replace(secret, HIDDEN)
     return redact_uris(text)
 

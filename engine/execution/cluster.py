@@ -16,7 +16,7 @@ from engine.execution.job import ShardExecutor
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.recipe import RunSection
 
-# Set before Ray is imported, so that its own processes inherit them; what the user set wins.
+# Set before Ray is imported, so that its processes inherit them. Values that the user has set stay.
 QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -29,7 +29,7 @@ DEFAULTS = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
 }
 MIN_CPUS = 4
-"""Fewest CPUs that Ray is told of. Ray Data and Ray Train each reserve one, so fewer would block a run."""
+"""Minimum number of CPUs that Ray is started with. Ray Data and Ray Train each reserve one."""
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
     _quieten(verbose)
     from engine.execution.ray_executor import RayExecutor
 
-    # On one machine Ray is told of more CPUs than there are (see MIN_CPUS): work keeps to the real ones.
+    # Ray may have been started with more CPUs than the machine has (see MIN_CPUS). Work uses the real number.
     real = None if address else os.cpu_count()
     try:
         yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds)
@@ -100,7 +100,7 @@ def _start(spec: RunSection, address: str | None, verbose: bool) -> None:
 
 
 class SafePaths(list[str]):
-    """Folders from which Ray's workers import: those alone from which this process imports itself.
+    """Folders from which Ray's workers import: only those from which this process imports.
 
     Ray adds the working directory, which may be a folder of untrusted data with a ``json.py`` in it.
     """
@@ -133,7 +133,7 @@ def _quieten(verbose: bool) -> None:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Hide what Ray's native code writes to standard error while it starts, unless the start fails."""
+    """Hide the output of Ray's native code on standard error during the start, unless the start fails."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as scratch:

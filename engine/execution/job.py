@@ -43,7 +43,7 @@ class Job:
     lease: Lease
     """Checked before every commit."""
     allowed: int = 0
-    """Most rows that may be quarantined because the operator raises on them."""
+    """Maximum number of rows that may be quarantined because the operator raises on them."""
     new_rows: bool = False
     """Whether the operator's state has not seen these rows."""
 

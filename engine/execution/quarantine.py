@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from connectors.base import ConnectorError
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, read_columns
-from engine.core.errors import BudgetError, InputError
+from engine.core.errors import BudgetError, InputError, one_line
 from engine.core.redaction import redact
 from engine.execution.job import Job
 from engine.plan.model import Plan
@@ -52,8 +52,10 @@ def write_records(
 
     Parameters
     ----------
-    faults : the reasons, by the position of the row in the shard (0-based).
-    read : reads columns of the raw rows; None if they cannot be read.
+    faults
+        The reasons, by the position of the row in the shard (0-based).
+    read
+        Reads columns of the raw rows; None if they cannot be read.
 
     """
     info, rows = job.reader.shards[shard], sorted(faults)
@@ -128,7 +130,7 @@ def read_records(place: Place) -> pa.Table:
         if not found.schema.equals(SCHEMA):
             raise ConnectorError("its columns are others")
     except (ConnectorError, pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())[:300].rstrip(". ")
+        reason = one_line(error)
         raise InputError(
             f"{place} holds no quarantined rows of a run: {reason}. It is damaged or forged: remove "
             f"the folder {place.parent}, and run the recipe again."

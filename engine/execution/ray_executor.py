@@ -18,7 +18,7 @@ import ray
 import ray.data
 
 from connectors.base import ConnectorError
-from engine.core.errors import InfeasibleError, InputError, system_error
+from engine.core.errors import InfeasibleError, InputError, one_line, system_error
 from engine.execution.job import Failure, Job
 from engine.execution.watchdog import StallGuard, stalled
 from engine.execution.worker import ShardWorker
@@ -43,8 +43,10 @@ class RayExecutor:
 
         Parameters
         ----------
-        limit : most shards at the same time; default: as many as the cluster has room for.
-        no_progress_seconds : a longer time without progress is an error; 0 for no limit.
+        limit
+            Most shards at the same time; default: as many as the cluster has room for.
+        no_progress_seconds
+            A longer time without progress is an error; 0 for no limit.
 
         """
         self._limit, self._patience = limit, no_progress_seconds
@@ -121,7 +123,7 @@ def dying_workers(operator: str) -> Iterator[None]:
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = one_line(error)
         raise InfeasibleError(
             f"operators.{operator}: its workers keep dying, mostly for want of memory "
             f"({type(error).__name__}: {reason}). Lower source.shard_bytes or run.shards_in_flight. What was "
@@ -152,8 +154,8 @@ class _ShardActor:
         return _record(self._worker, batch)
 
 
-class _Opened:
-    """What this process has opened last. Tasks of one call of ``apply`` share it."""
+class _KeptWorker:
+    """The worker that this process used last. Tasks of one call of ``apply`` share it."""
 
     token = ""
     worker: ShardWorker | None = None
@@ -162,14 +164,14 @@ class _Opened:
     def of(cls, job: Job, token: str) -> ShardWorker:
         """Return the worker of a job, which may have opened its operator for an earlier shard."""
         if cls.worker is None or cls.token != token:
-            cls.worker = None  # frees the former one first
+            cls.worker = None  # frees the memory of the former worker first
             cls.token, cls.worker = token, ShardWorker(job, repeats=True)
         return cls.worker
 
 
 def _process(batch: Batch, job: Job, token: str) -> dict[str, list[str]]:
     """Process one shard without an actor."""
-    return _record(_Opened.of(job, token), batch)
+    return _record(_KeptWorker.of(job, token), batch)
 
 
 def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
@@ -179,7 +181,7 @@ def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
 
 def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:
     """Call ``fn`` and return expected errors as text, since Ray wraps exceptions in a class of its own."""
-    _Opened.worker = None  # another operator has the process
+    _KeptWorker.worker = None  # frees its memory: this task is of another operator
     try:
         return fn(item), None
     except (OperatorError, ConnectorError, InputError) as error:

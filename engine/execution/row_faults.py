@@ -23,9 +23,12 @@ def apply_without_faulty(apply: Apply, table: pa.Table, allowed: int) -> tuple[p
 
     Parameters
     ----------
-    apply : the function that an operator's ``open`` returned.
-    table : its input.
-    allowed : most faulty rows; with 0 there is no search.
+    apply
+        The function that an operator's ``open`` returned.
+    table
+        Its input.
+    allowed
+        Most faulty rows; with 0 there is no search.
 
     Returns
     -------
@@ -68,5 +71,5 @@ def _search(
         except Exception as error:
             if len(half) == 1:
                 faults[int(half[0])] = f"{type(error).__name__}: {error}"
-            elif len(half):  # what fails without any row is no fault of a row
+            elif len(half):  # an error without any row is not the fault of a row
                 _search(apply, table, half, allowed, faults)

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import Enum
 
 from engine.core.errors import InfeasibleError
 
 
-class Verdict(Enum):
-    """Judgement of the watchdog on work in progress."""
-
-    WORKING = "working"
-    STALLED = "stalled"
-
-
-def assess(now: float, last: float, limit: float) -> Verdict:
-    """Decide whether work is stalled.
+def is_stalled(now: float, last: float, limit: float) -> bool:
+    """Return whether work is stalled.
 
     Parameters
     ----------
-    now, last : the present time and the time of the last progress, in seconds of the same clock.
-    limit : the longest time without progress in seconds; 0 for no limit.
+    now, last
+        The present time and the time of the last progress, in seconds of the same clock.
+    limit
+        Longest time without progress in seconds; 0: no limit.
 
     """
-    return Verdict.STALLED if 0 < limit <= now - last else Verdict.WORKING
+    return 0 < limit <= now - last
 
 
 class StallGuard:
     """Remembers when an operator last made progress."""
 
     def __init__(self, operator: str, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """``limit`` is in seconds; with 0 the guard waits without limit."""
+        """Start the clock. ``limit`` is in seconds; 0: no limit."""
         self._operator, self._limit, self._clock = operator, limit, clock
         self._last, self._done = clock(), 0
 
@@ -43,7 +37,7 @@ class StallGuard:
 
     def check(self) -> None:
         """Raise InfeasibleError if there was no progress for longer than the limit."""
-        if assess(self._clock(), self._last, self._limit) is Verdict.STALLED:
+        if is_stalled(self._clock(), self._last, self._limit):
             raise stalled(self._operator, self._limit, self._done)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.core.errors import InfeasibleError, InputError, RowsieveError
+from engine.core.errors import InfeasibleError, InputError, RowsieveError, one_line
 
 DEFAULT_PORT = 8265
 CONNECT_SECONDS = 10.0
@@ -108,15 +107,15 @@ def clear_errors(url: str) -> Iterator[None]:
         raise InputError(_refused(url, str(error))) from None
     except (ConnectionError, requests.exceptions.RequestException) as error:
         raise InfeasibleError(
-            f"No Ray cluster answers at {url}: {_short(error)}. Is this the address of the head's dashboard "
-            f"(port {DEFAULT_PORT} by default), and is it on (ray[default] on the head)?"
+            f"No Ray cluster answers at {url}: {one_line(error)}. Give the address of the head's dashboard "
+            f"(port {DEFAULT_PORT} by default), and check that it runs (ray[default] on the head)."
         ) from None
     except RuntimeError as error:
         if isinstance(error, RowsieveError):
             raise
         if "ray[default]" in str(error):
             raise _missing_client(error) from None
-        raise RowsieveError(f"The cluster at {url} says: {_short(error)}") from None
+        raise RowsieveError(f"The cluster at {url} says: {one_line(error)}") from None
 
 
 def _refused(url: str, said: str) -> str:
@@ -150,9 +149,5 @@ def _check_reachable(url: str) -> None:
 
 def _missing_client(error: Exception) -> InputError:
     return InputError(
-        f"Submitting needs Ray's jobs client ({_short(error)}): pip install 'rowsieve[deploy]'."
+        f"Submitting needs Ray's jobs client ({one_line(error)}): pip install 'rowsieve[deploy]'."
     )
-
-
-def _short(error: object) -> str:
-    return re.sub(r"\s+", " ", str(error))[:400].rstrip(".")

@@ -23,7 +23,7 @@ FIELD = re.compile(r"[\w*,/?#-]+", re.ASCII)
 def check_fields(expression: str, option: str) -> None:
     """Raise InputError unless an expression has five fields with steps that fit them.
 
-    cron itself takes ``*/999`` for the first value alone, and some kinds of cron a sixth field of seconds.
+    cron itself reads ``*/999`` as the first value only, and some kinds of cron accept a sixth field, seconds.
     """
     fields, wrong = expression.split(), ""
     if len(fields) != len(FIELDS) or not all(FIELD.fullmatch(field) for field in fields):
@@ -34,7 +34,7 @@ def check_fields(expression: str, option: str) -> None:
                 wrong = wrong or f"the step {step} of the {name} is not between 1 and {values}"
     if wrong:
         raise InputError(
-            f"{option} {expression!r} is no cron expression: {wrong}. Write five fields "
+            f"{option} {expression!r} is not a cron expression: {wrong}. Write five fields "
             f"({', '.join(FIELDS)}), "
             'such as "0 2 * * *" for every night at two.'
         )
@@ -68,7 +68,7 @@ class Cron:
             CronSim(expression, datetime.now(UTC))
         except CronSimError as error:
             raise InputError(
-                f"--cron {expression!r} is no cron expression: {error}. Write five fields (minute, hour, "
+                f"--cron {expression!r} is not a cron expression: {error}. Write five fields (minute, hour, "
                 f'day, month, weekday), such as "0 2 * * *" for every night at two.'
             ) from None
         return cls(expression, timezone)

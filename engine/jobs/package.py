@@ -92,7 +92,7 @@ def collect(
 
 def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]:
     if not folder.is_dir():
-        raise InputError(f"--working-dir {folder}: there is no such folder.")
+        raise InputError(f"--working-dir {folder}: there is no such folder. Name one that exists.")
     for here, names, files in os.walk(folder):
         below = PurePosixPath(Path(here).relative_to(folder).as_posix())
         top = here == str(folder)
@@ -134,7 +134,9 @@ def _wheel(path: Path) -> dict[str, Path | bytes]:
         with zipfile.ZipFile(path) as archive:
             sizes = sum(info.file_size for info in archive.infolist())
             if sizes > MAX_BYTES:
-                raise InputError(f"--wheel {path}: {sizes >> 20} MiB unpacked; {MAX_BYTES >> 20} at most.")
+                raise InputError(
+                    f"--wheel {path}: {sizes >> 20} MiB unpacked, {MAX_BYTES >> 20} allowed. Ship no data."
+                )
             found: dict[str, Path | bytes] = {
                 info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()
             }
@@ -144,7 +146,7 @@ def _wheel(path: Path) -> dict[str, Path | bytes]:
         ) from None
     if "engine/__init__.py" not in found:
         raise InputError(
-            f"--wheel {path}: this is no wheel of Rowsieve. Make one with: pip wheel --no-deps ."
+            f"--wheel {path}: this is not a wheel of Rowsieve. Make one with: pip wheel --no-deps ."
         )
     return found
 

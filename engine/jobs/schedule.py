@@ -148,7 +148,7 @@ def read_last(file: Place, cron: Cron) -> datetime | None:
 
 
 def write_last(file: Place, cron: Cron, moment: datetime) -> None:
-    """Store the last handled time of this cron, beside those of other crons over the same output."""
+    """Store the last handled time of this cron; those of other crons of the same output are kept."""
     try:
         known = read_json(file)
     except (OSError, ValueError):

@@ -97,7 +97,7 @@ def submit(
 
 
 def check_strictly(recipe: Recipe) -> None:
-    """Raise InputError where the recipe needs more than the strict defaults and this machine's policy allow.
+    """Raise InputError if the recipe needs more than the strict defaults and this machine's policy allow.
 
     They hold for every submission, unless ``ROWSIEVE_STRICT`` or the policy file says otherwise.
     """

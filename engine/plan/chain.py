@@ -31,7 +31,7 @@ CONTRACT: tuple[pa.Field, ...] = (
     pa.field(WEIGHT, pa.float32(), nullable=False),
     pa.field(SPLIT, CATEGORY, nullable=False),
 )
-"""The columns that every published row has beside those of the source."""
+"""The columns that every published row has in addition to those of the source."""
 
 DESCRIPTIONS = {
     ROW_ID: "Dense, stable position of the row among all rows of the source; the key for joins.",

@@ -25,7 +25,7 @@ SHARD_COUNTS = {"old": "shards taken over", "new": "new", "gone": "gone"}
 
 
 class DecisionProbe(Protocol):
-    """Computes what a decision depends on. The runner implements it; it holds the output's lease."""
+    """Computes the inputs of a decision. The runner implements it; it holds the output's lease."""
 
     def place_new_rows(self, plan: Plan, operators: Sequence[PlannedOperator]) -> None:
         """Run operators of a plan whose increment is undecided.

@@ -18,8 +18,8 @@ SHARD_ROWS = 50_000
 """Rows of a shard in the measurement: memory is bounded by a shard, not by the rows."""
 TEXTS_PER_SECOND = 46.7
 """Free texts that the network ``minilm`` reads in a CPU second without bfloat16: the table "embed" there."""
-MIN_SHARE = 0.25
-"""Share of the cost that does not shrink with fewer features."""
+FIXED_SHARE = 0.3
+"""Share of the cost that does not depend on the number of features."""
 CLASSES = 2
 """Classes of the rows that the costs were measured on."""
 CLASS_GROWTH = 0.08
@@ -80,16 +80,23 @@ def estimate(
 
     Parameters
     ----------
-    costs : what each operator declares, by name; without networks, which are counted below.
-    n_rows : rows of the source.
-    n_features : features of a row, once encoded.
-    shard_rows : rows of each shard.
-    networks : columns of images.
-    texts : columns of free text.
-    n_classes : distinct labels.
+    costs
+        What each operator declares, by name; without networks, which are counted below.
+    n_rows
+        Rows of the source.
+    n_features
+        Features of a row, once encoded.
+    shard_rows
+        Rows of each shard.
+    networks
+        Columns of images.
+    texts
+        Columns of free text.
+    n_classes
+        Distinct labels.
     """
     steps = {**costs, **STEPS}
-    wide = max(MIN_SHARE, n_features / FEATURES)
+    wide = width_factor(n_features)
     many = 1 + CLASS_GROWTH * log2(max(n_classes, CLASSES) / CLASSES)
     seconds = {name: cost.per_million(n_rows) * n_rows / 1e6 * wide * many for name, cost in steps.items()}
     largest = max(shard_rows, default=n_rows) / SHARD_ROWS
@@ -97,6 +104,11 @@ def estimate(
     slowest = max(seconds, key=lambda name: seconds[name])
     total, text_seconds = START_SECONDS + sum(seconds.values()), texts * n_rows / TEXTS_PER_SECOND
     return Estimate(total, BASE_MIB + peak, slowest, networks, text_seconds)
+
+
+def width_factor(n_features: int) -> float:
+    """Return the cost of rows with this number of features, relative to rows with ``FEATURES`` features."""
+    return FIXED_SHARE + (1 - FIXED_SHARE) * n_features / FEATURES
 
 
 def _duration(seconds: float) -> str:

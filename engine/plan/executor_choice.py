@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from engine.plan.estimate import width_factor
 from engine.plan.model import Plan
 from engine.recipe.recipe import RunSection
 from operators.base import Operator
@@ -25,10 +26,8 @@ RAY_START_SECONDS = 15.0
 RAY_CPU_SECONDS = 120.0
 """CPU seconds that Ray and its processes take beside the work, mostly for imports, shared by the cores: a
 million rows of 32 features took 202 CPU s on Ray and 79 in one process, 2 cores, 23 November 2026."""
-REFERENCE_FEATURES = 64
-"""Number of features at which operators declare their costs (the scale table of ``tests/benchmarks``)."""
 UNKNOWN_WIDTH = 64
-"""Number of features that a vector column counts for where the schema does not tell its length."""
+"""Number of features that a vector column counts for if the schema does not state its length."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ def choose_executor(plan: Plan) -> ExecutorChoice:
 
     Parameters
     ----------
-    plan : the plan; operators whose results are committed for all shards count nothing.
+    plan
+        The plan; operators whose results are committed for all shards count nothing.
 
     Returns
     -------
@@ -75,14 +75,13 @@ def resolved_section(plan: Plan) -> RunSection:
 
 def pending_cpu_seconds(plan: Plan) -> float:
     """Estimate the CPU seconds that the plan's operators still need, from their measured costs."""
-    width = n_columns(plan.listing.schema, plan.features) / REFERENCE_FEATURES
-    per_width = 0.3 + 0.7 * width
+    factor = width_factor(n_columns(plan.listing.schema, plan.features))
     rows = {shard.index: shard.n_rows for shard in plan.shards}
     n_rows, total = sum(rows.values()), 0.0
     for planned in plan.operators:
-        done = plan.store.committed(planned.fingerprint)
-        missing = sum(n for index, n in rows.items() if index not in done)
-        total += missing / 1e6 * planned.operator.cost.per_million(n_rows) * per_width
+        committed = plan.store.committed(planned.fingerprint)
+        missing = sum(n for index, n in rows.items() if index not in committed)
+        total += missing / 1e6 * planned.operator.cost.per_million(n_rows) * factor
     return total
 
 

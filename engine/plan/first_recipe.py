@@ -1,8 +1,8 @@
-"""The first recipe of a dataset, from what its files show.
+"""Drafts the first recipe of a dataset from its files, for ``rowsieve init``.
 
-``draft`` looks at the source and returns the values of a recipe that plans and runs, each with its reason.
-:mod:`engine.plan.source_keys` finds how the source has to be read, and :mod:`engine.plan.recipe_text` writes
-the recipe as YAML.
+``draft`` reads a sample of the source and returns a recipe that can be planned and run, with a reason for
+each value. :mod:`engine.plan.source_keys` finds how the source has to be read, and
+:mod:`engine.plan.recipe_text` writes the recipe as YAML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.core.suggestions import nearest
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
 from engine.plan.planner import TakenNameError, make_plan
-from engine.plan.preview import Preview, check, preview
+from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
@@ -38,9 +38,9 @@ from operators.leaks import Leak
 MAX_CANDIDATES, MAX_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
 MAX_UNLABELLED_SHARE = 0.5
-"""Share of rows without a value from which a column is no label that is offered."""
+"""A column with at least this share of missing values is not offered as a label."""
 WORDS = 64
-"""Components of the words of free text beside the vectors of the network."""
+"""Components of the words of free text, in addition to the vectors of the network."""
 MAX_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
 MAX_REJECTED_SHARE = 0.1
@@ -51,7 +51,7 @@ PREFIX = "rowsieve_"
 
 @dataclass(frozen=True)
 class Draft:
-    """A recipe with what was seen of its source.
+    """A drafted recipe, with the findings about its source.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class Draft:
     source
         Keys of the section ``source`` that are not at their defaults.
     operators
-        Operators that the source needs beside the standard ones, with their parameters.
+        Operators that the source needs in addition to the standard ones, with their parameters.
     format
         Format of the source.
     plan, preview
-        The plan of the recipe, and what can be told before it runs.
+        The plan of the recipe, and what is known before it runs.
     leaks
         Columns that predict the label on their own.
     excluded
@@ -98,11 +98,16 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
 
     Parameters
     ----------
-    path : file, folder, glob or URI, as in ``source.path``.
-    label : the label column; it is never guessed.
-    output : folder of the versions.
-    format : name of the format; "auto" to recognise it.
-    shards : most shards to look at.
+    path
+        File, folder, glob or URI, as in ``source.path``.
+    label
+        The label column; it is never guessed.
+    output
+        Folder of the versions.
+    format
+        Name of the format; "auto" to recognise it.
+    shards
+        Most shards to look at.
 
     Raises
     ------
@@ -119,7 +124,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     name = recipe_name(path)
     operators = _image_network(source) or _text_network(source, label)
     made = _planned(name, path, label, keys, output, operators)
-    check(made.preview)
+    check_label(made.preview)
     leaks = made.preview.leaks
     reasons = {
         leak.name: f"alone right on {share_text(leak.score)} of unseen rows, classes balanced"
@@ -128,7 +133,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     if leaks:
         why = (
             "Likely leaks, each of which tells the label on its own. Keep one only if it is known first, and "
-            "name it under cues: legitimate, or spurious if it goes with the label in these rows alone."
+            "name it under cues: legitimate, or spurious if it goes with the label in these rows only."
         )
         keys["exclude"] = Choice([leak.name for leak in leaks], why)
         made = _planned(name, path, label, keys, output, operators)
@@ -142,20 +147,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     if rates or crowded:
         keys |= rates
         made = _planned(name, path, label, keys, output, operators)
-    rows = [shard.n_rows for shard in made.plan.listing.shards]
-    kinds = [column.use.kind for column in made.preview.columns]
-    images, texts = kinds.count(Kind.IMAGE), kinds.count(Kind.TEXT)
-    costs = {of.operator.name: of.operator.cost for of in made.plan.operators if of.operator.name != "embed"}
-    cost = estimate(
-        costs,
-        sum(rows),
-        _n_features(made.preview),
-        rows,
-        networks=images,
-        texts=texts,
-        n_classes=len(made.preview.label.counts),
-    )
-    return Draft(name, keys, operators, source.format, made.plan, made.preview, leaks, reasons, cost)
+    return Draft(name, keys, operators, source.format, made.plan, made.preview, leaks, reasons, _cost(made))
 
 
 def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
@@ -164,7 +156,7 @@ def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candida
     Rows without a label are left out by the drafted recipe, so that some may be missing; whole numbers with
     gaps are often stored as fractions.
 
-    Raises InputError where the source cannot be read.
+    Raises InputError if the source cannot be read.
     """
     source = inspect_source(path, format, shards)
     found = []
@@ -225,6 +217,21 @@ def _planned(
         recipe["output"]["prefix"] = PREFIX
         plan = make_plan(Recipe.parse(recipe, place=place))
     return _Planned(plan, preview(plan))
+
+
+def _cost(made: _Planned) -> Estimate:
+    """Return the expected time and memory of a planned recipe."""
+    rows = [shard.n_rows for shard in made.plan.listing.shards]
+    kinds = [column.use.kind for column in made.preview.columns]
+    return estimate(
+        {one.name: one.operator.cost for one in made.plan.operators if one.name != "embed"},
+        sum(rows),
+        _n_features(made.preview),
+        rows,
+        networks=kinds.count(Kind.IMAGE),
+        texts=kinds.count(Kind.TEXT),
+        n_classes=len(made.preview.label.counts),
+    )
 
 
 def _label_keys(source: InspectedSource, label: str) -> dict[str, Choice]:

@@ -30,9 +30,12 @@ def row_parts(
 
     Parameters
     ----------
-    recipe : the checked recipe.
-    chain : the operators, each adapted to the others.
-    features : source columns that identify a row.
+    recipe
+        The checked recipe.
+    chain
+        The operators, each adapted to the others.
+    features
+        Source columns that identify a row.
 
     Raises
     ------
@@ -57,7 +60,7 @@ def row_parts(
 
 
 def check_keys(recipe: Recipe, chain: Sequence[Operator[Any]], schema: pa.Schema) -> None:
-    """Raise InputError for a key that is no column, or that is kept for scoring."""
+    """Raise InputError for a key that is not a column, or that is kept for scoring."""
     keys = {f"operators.{operator.name}.key": getattr(operator.params, "key", None) for operator in chain}
     keys["source.holdout.key"] = recipe.source.holdout.key if recipe.source.holdout else None
     for place, key in keys.items():

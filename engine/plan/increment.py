@@ -1,4 +1,4 @@
-"""Decision which operators of an incremental run keep the base version's state and which are fitted again.
+"""Decides which operators of an incremental run keep the base version's state and which are fitted again.
 
 An operator that keeps its state reuses the base's sidecars for the old shards and computes only the rows of
 new shards. Every other operator is fitted again, on all rows. Nothing here reads a row: the functions compare
@@ -37,7 +37,7 @@ class PlannedOperator:
     kept: str = ""
     """Fingerprint of the base version's operator whose state and sidecars this one reuses; empty: none."""
     files: tuple[str, ...] = ()
-    """Identities of the files that the operator reads beside the source."""
+    """Identities of the files that the operator reads in addition to the source."""
 
     @property
     def name(self) -> str:
@@ -146,7 +146,7 @@ def is_up_to_date(
     recipe: Recipe,
     store: RunStore,
 ) -> bool:
-    """Return whether the base version is exactly what this recipe makes of this input."""
+    """Return whether this recipe would make exactly the base version from this input."""
     if matching.new or matching.gone or not _same_recipe(manifest, recipe):
         return False
     entries = {entry["name"]: entry for entry in manifest["operators"]}
@@ -172,9 +172,11 @@ def actions_of(
 ) -> dict[str, Action]:
     """Return the action of each operator by name. ``operators`` are in the order of the chain."""
     entries = {entry["name"]: entry for entry in manifest["operators"]}
-    replays, draws = store.replays(), any(planned.name == PARTS for planned in operators)
+    draws = any(planned.name == PARTS for planned in operators)
     everything = _reason_for_all(manifest, recipe, outcome)
     other_rows = "" if draws == (PARTS in entries) else "operators of the base have learnt from other rows"
+    base = _Base(store, store.replays(), matching)
+    learn = () if outcome != "refit" else set(entries) - {*recipe.incremental.keep, PARTS}
     adder: dict[str, str] = {}
     found: dict[str, Action] = {}
     for planned in operators:
@@ -183,27 +185,54 @@ def actions_of(
         drawn = {PARTS} if draws and operator.learns_from_rows else set()
         inputs = sorted({adder[column] for column in operator.requires} | set(operator.uses) | drawn)
         changed = [name for name in inputs if not found[name].kept]
-        fingerprint = str(entry.get("fingerprint", ""))
         reason = everything or (other_rows if operator.learns_from_rows else "")
-        if reason:
-            pass
-        elif not entry or not _same(entry, planned):
-            reason = "it is new in the recipe" if not entry else "its parameters or its inputs have changed"
-        elif not operator.can_predict:
-            reason = "it cannot place new rows"
-        elif changed:
-            reason = f"{changed[0]} is fitted again"
-        elif outcome == "refit" and operator.name not in (*recipe.incremental.keep, PARTS):
-            reason = "it learns from all rows"
-        elif matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):
-            reason = "rows are gone"
-        elif fingerprint in replays:
-            reason = "rows that were set aside are tried again"
-        elif not _is_complete(store, fingerprint, matching.old):
-            reason = "the store no longer has what it left"
-        found[operator.name] = Action("" if reason else fingerprint, reason)
+        reason = reason or base.reason_to_fit(planned, entry, changed, learns=operator.name in learn)
+        found[operator.name] = Action("" if reason else str(entry["fingerprint"]), reason)
         adder.update((field.name, operator.name) for field in operator.adds)
     return found
+
+
+@dataclass(frozen=True)
+class _Base:
+    """What of the base version decides whether its states can be kept."""
+
+    store: RunStore
+    replays: Mapping[str, int]
+    matching: Matching
+
+    def reason_to_fit(
+        self, planned: PlannedOperator, entry: Mapping[str, Any], changed: Sequence[str], *, learns: bool
+    ) -> str:
+        """Return why an operator is fitted again, or an empty text.
+
+        Parameters
+        ----------
+        entry
+            The operator's entry in the base's manifest; empty if the base has no such operator.
+        changed
+            Operators that are fitted again and that this one reads from.
+        learns
+            Whether the decision is that this operator learns from all rows.
+
+        """
+        operator = planned.operator
+        if not entry:
+            return "it is new in the recipe"
+        if not _same(entry, planned):
+            return "its parameters or its inputs have changed"
+        if not operator.can_predict:
+            return "it cannot place new rows"
+        if changed:
+            return f"{changed[0]} is fitted again"
+        if learns:
+            return "it learns from all rows"
+        if self.matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):
+            return "rows are gone"
+        if entry["fingerprint"] in self.replays:
+            return "rows that were set aside are tried again"
+        if not _is_complete(self.store, str(entry["fingerprint"]), self.matching.old):
+            return "the store no longer has what it left"
+        return ""
 
 
 def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcome) -> str:

@@ -26,8 +26,10 @@ def likely_leaks(plan: Plan, sample: SourceSample | None = None) -> tuple[Leak, 
 
     Parameters
     ----------
-    plan : the plan.
-    sample : rows of its source; default: drawn here.
+    plan
+        The plan.
+    sample
+        Rows of its source; default: drawn here.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def likely_leaks(plan: Plan, sample: SourceSample | None = None) -> tuple[Leak, 
 
 
 def leak_text(leak: Leak) -> str:
-    """Return a leak as a sentence, with what to do about it."""
+    """Return a sentence about a leak, with the remedies."""
     column = inline_yaml([leak.name])
     return (
         f"likely leak: {leak.name!r} alone is right on {leak.score:.1%} of unseen rows (classes balanced; "

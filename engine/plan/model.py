@@ -39,7 +39,7 @@ class Plan:
     learnt_from: str = ""
     """Sentence that says which rows operators learn from."""
     increment: Increment | None = None
-    """Continuation from a base version; None if the plan depends on its input alone."""
+    """Continuation from a base version; None if the plan depends on its input only."""
 
     @cached_property
     def shards(self) -> tuple[ShardInfo, ...]:
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def extra_columns(self) -> tuple[pa.Field, ...]:
-        """Columns that operators publish beside the contract's, such as ``fold``."""
+        """Columns that operators publish in addition to the contract's, such as ``fold``."""
         return tuple(field for planned in self.operators for field in planned.operator.publishes)
 
     @cached_property
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def outputs(self) -> list[dict[str, str]]:
-        """The columns that are published beside the source's: name, type, operator and description."""
+        """The published columns that are not the source's: name, type, operator and description."""
         adder = {field.name: planned.name for planned in self.operators for field in planned.operator.adds}
         prefix = self.recipe.output.prefix
         return [
@@ -158,6 +158,6 @@ class Plan:
 
 
 def _description(field: pa.Field) -> str:
-    """Return what a published column holds; empty where its operator does not say."""
+    """Return the description of a published column; empty if its operator gives none."""
     own = (field.metadata or {}).get(b"description", b"").decode()
     return own or DESCRIPTIONS.get(field.name, "")

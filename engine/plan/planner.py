@@ -52,9 +52,11 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
 
     Parameters
     ----------
-    recipe : the checked recipe.
-    probe : computes what the decision of an incremental run depends on. Without it nothing is computed, and
-        an increment that no earlier run has decided stays undecided.
+    recipe
+        The checked recipe.
+    probe
+        Computes what the decision of an incremental run depends on. Without it nothing is computed,
+        and an increment that no earlier run has decided stays undecided.
 
     Raises
     ------
@@ -145,7 +147,7 @@ def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        The recipe sets what `source` decides, or tells something of a column that is no feature.
+        The recipe sets what `source` decides, or sets options of a column that is not a feature.
 
     """
     given, source = recipe.operators.get(ENCODE, {}), recipe.source
@@ -162,16 +164,16 @@ def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
     for name in columns if isinstance(columns, dict) else ():
         if name not in features:
             hint = nearest(name, features) or f" The features are: {', '.join(features[:30])}."
-            raise InputError(f"operators.encode.columns: {name!r} is no feature of this recipe.{hint}")
+            raise InputError(f"operators.encode.columns: {name!r} is not a feature of this recipe.{hint}")
     return {**given, **filled}
 
 
 class TakenNameError(InputError):
-    """A source column has the name of a column that is published beside it."""
+    """A source column has the name of a column that Rowsieve adds."""
 
 
 def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:
-    """Raise TakenNameError if a source column has the name of a column that is published beside it."""
+    """Raise TakenNameError if a source column has the name of a column that Rowsieve adds."""
     prefix = recipe.output.prefix
     ours = [*CONTRACT, *(field for operator in chain for field in operator.publishes)]
     taken = [prefix + field.name for field in ours if prefix + field.name in schema.names]

@@ -187,7 +187,7 @@ def _unmapped(plan: Plan) -> list[LabelFinding]:
     ]
 
 
-def check(found: Preview) -> None:
+def check_label(found: Preview) -> None:
     """Raise InputError for a label that cannot be used."""
     for finding in found.findings:
         if finding.fatal:

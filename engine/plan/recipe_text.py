@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from textwrap import TextWrapper
 from typing import Any
 
 from engine.plan.first_recipe import Draft
@@ -12,7 +13,7 @@ from operators.yaml_text import inline_yaml
 COMMENT_AT = 34
 """Column at which comments begin, where the value before is shorter."""
 LONGEST = 100
-"""Characters of a comment beside a value; a longer one stands above it."""
+"""Longest comment, in characters, on the line of a value; a longer one is put above the value."""
 OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("probe", {}, "a linear classifier: shows which rows are hard"),
     ("cues", {}, "shortcuts that a model would lean on; `rowsieve cues OUTPUT` lists them afterwards"),
@@ -20,7 +21,7 @@ OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("weights", {}, "follow a shortcut where the evidence agrees, else balance the classes"),
     ("split", {"validation": 0.2}, "share of rows for validation"),
 )
-"""The standard chain, with what each operator is for."""
+"""The standard chain, with the purpose of each operator."""
 
 
 def recipe_yaml(draft: Draft, command: str, file: str) -> str:
@@ -28,9 +29,12 @@ def recipe_yaml(draft: Draft, command: str, file: str) -> str:
 
     Parameters
     ----------
-    draft : what was found.
-    command : the command that drafted it, named in the first line.
-    file : name of the recipe's file, for the commands to run next.
+    draft
+        What was found.
+    command
+        The command that drafted it, named in the first line.
+    file
+        Name of the recipe's file, for the commands to run next.
     """
     return (
         "\n".join([*_head(draft, command, file), *_source(draft), *_operators(draft), *_tail(draft)]) + "\n"
@@ -81,7 +85,7 @@ def _source(draft: Draft) -> Iterator[str]:
 def _operators(draft: Draft) -> Iterator[str]:
     yield from _wrapped(
         "How each column is used, as `rowsieve validate` lists it"
-        + (f", told from {draft.preview.note}" if draft.preview.note else "")
+        + (f", judged by {draft.preview.note}" if draft.preview.note else "")
         + ". Another kind, or `exclude`, for a column: `encode: {columns: {NAME: categorical}}` below."
     )
     widths = [
@@ -123,14 +127,9 @@ def _with(text: str, comment: str) -> str:
 
 
 def _wrapped(text: str, indent: str = "", width: int = 110) -> Iterator[str]:
-    """Return a comment over several lines."""
-    line = f"{indent}#"
-    for word in _one_line(text).split(" "):
-        if len(line) + len(word) + 1 > width:
-            yield line
-            line = f"{indent}#"
-        line += f" {word}"
-    yield line
+    """Yield the lines of a comment."""
+    wrap = TextWrapper(width, f"{indent}# ", f"{indent}# ", break_long_words=False, break_on_hyphens=False)
+    yield from wrap.wrap(_one_line(text))
 
 
 def _one_line(text: str) -> str:

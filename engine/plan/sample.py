@@ -1,4 +1,4 @@
-"""Bounded samples of a source, from which people are told kinds of columns and labels before a run."""
+"""Bounded samples of a source, from which kinds of columns and counts of labels are shown before a run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from operators.ingest.label_checks import LabelCounts
 from operators.ingest.labels import count_labels
 
 ROWS, SHARDS = 50_000, 8
-"""Most rows of a sample, and most shards that they come from."""
+"""Maximum number of rows of a sample, and of shards that they come from."""
 MAX_SHARDS = 64
-"""Most shards of a source that has no more rows than a sample."""
+"""Maximum number of shards if the source has no more rows than a sample."""
 WIDE_ROWS = 64
 """Rows of which vectors, images and other wide values are read."""
 COUNTED_BYTES = 128 * 2**20

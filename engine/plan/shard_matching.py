@@ -15,7 +15,7 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Matching:
-    """Shards of a listing compared with those of a version: the same, new, and gone."""
+    """Shards of a listing compared with those of a version: the same, new, and missing ones."""
 
     order: tuple[int, ...]
     """Indices into the listing: first the shards that the version has, in its order, then the new ones."""

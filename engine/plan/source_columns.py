@@ -41,9 +41,9 @@ class SourceColumn:
     use
         Its kind, or why it is not used.
     summary
-        Figures of its values in the rows that were looked at; None where they were not.
+        Figures of its values in the rows that were looked at; None if they were not.
     read_by
-        Operators that read it though it is no feature.
+        Operators that read it although it is not a feature.
 
     """
 
@@ -113,7 +113,7 @@ def describe_values(summary: ColumnSummary, *, free_text: bool = False) -> list[
 
 
 def faults(summary: ColumnSummary) -> list[str]:
-    """Return phrases about the values that are faults of their rows: how many, and what is wrong."""
+    """Return phrases about values that make their rows faulty: their number and the fault."""
     beyond = summary.unusable - summary.infinite
     counts = {
         "infinite": summary.infinite,
@@ -165,7 +165,9 @@ def account_for_columns(plan: Plan, sample: SourceSample) -> tuple[SourceColumn,
     for name in plan.recipe.source.features or ():
         if not uses[name].used:
             raise InputError(
-                f"source.features: {name!r} cannot be used, {uses[name].reason}: {uses[name].note}."
+                f"source.features: {name!r} cannot be used, {uses[name].reason}: {uses[name].note}. Remove "
+                "it "
+                f"from source.features."
             )
     return tuple(
         SourceColumn(field.name, str(field.type), uses[field.name], summaries[field.name], readers)
@@ -216,7 +218,10 @@ def _check_used(uses: Mapping[str, ColumnUse], encoded: bool) -> None:
         if use.reason not in (Unused.LABEL, Unused.TRUTH)
     ]
     more = f" and {len(why) - 5} more" if len(why) > 5 else ""
-    raise InputError(f"No column of the source can be used as a feature: {'; '.join(why[:5])}{more}.")
+    raise InputError(
+        f"No column of the source can be used as a feature: {'; '.join(why[:5])}{more}. Name other "
+        "columns under source.features, or a kind for one of these under operators.encode.columns."
+    )
 
 
 def summarise_sample(sample: SourceSample, rules: TextRules | None = None) -> dict[str, ColumnSummary]:
@@ -257,7 +262,7 @@ def use_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | N
         return unused(Unused.LABEL, "")
     if name in truth.columns:
         key = "group" if name == truth.group else "outlier"
-        return unused(Unused.TRUTH, f"truth.{key}, for scores alone")
+        return unused(Unused.TRUTH, f"truth.{key}, for scores only")
     if name in source.exclude:
         return unused(Unused.EXCLUDED, "by source.exclude")
     if name not in published_columns(recipe, schema).names:
@@ -275,7 +280,7 @@ def _made(maker: Operator[Any], name: str, form: Form) -> ColumnUse:
     """Return the use of a column where another operator than ``encode`` makes the features."""
     if name not in maker.source_columns:
         columns = ", ".join(maker.source_columns)
-        return unused(Unused.EXCLUDED, f"operators.{maker.name} makes the features from {columns} alone")
+        return unused(Unused.EXCLUDED, f"operators.{maker.name} makes the features from {columns} only")
     images = form == Form.IMAGE or getattr(maker.params, "model", "") in IMAGE_MODELS
     kind = Kind.IMAGE if images else Kind.TEXT
     return ColumnUse(kind, note=f"through operators.{maker.name}")
@@ -288,7 +293,7 @@ def _as_it_is(kind: pa.DataType) -> ColumnUse:
         return ColumnUse(Kind.NUMERIC)
     if form in (Form.BOOLEAN, Form.VECTOR):
         return ColumnUse(Kind.BOOLEAN if form == Form.BOOLEAN else Kind.VECTOR)
-    return unused(Unused.TYPE, f"the type {kind} is no number; the operator `encode` uses it")
+    return unused(Unused.TYPE, f"the type {kind} is not a number; the operator `encode` uses it")
 
 
 def _short(text: str) -> str:

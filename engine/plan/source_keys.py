@@ -1,6 +1,6 @@
 """The keys of ``source`` with which a dataset can be read, each with its reason, from its first rows.
 
-``look_at`` opens a source, lists and samples it, and adds the keys that its bytes or an error ask for:
+``inspect_source`` opens a source, lists and samples it, and adds the keys that its bytes or an error require:
 options of CSV, spaces, words for missing values, columns of text, structs. :mod:`engine.plan.first_recipe`
 makes a recipe of them.
 """
@@ -127,7 +127,7 @@ def _inspect_typed(
 
 
 def _text_columns(keys: Mapping[str, Choice], error: str) -> dict[str, Choice]:
-    """Return the key ``text_columns`` with the column that the error names; empty where it names none."""
+    """Return the key ``text_columns`` with the column that the error names; empty if it names none."""
     found = OTHER_VALUE.search(error)
     known = list(_value(keys, "text_columns", ()))
     name = str(ast.literal_eval(found["name"])) if found else ""

@@ -40,7 +40,7 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """Return the keys of the recipe that decide, beside the bytes, which values are read."""
+    """Return the keys of the recipe that decide, together with the bytes, which values are read."""
     fields = {"options", "encoding", "text_columns", "rename", "filter", "columns", "flatten", "strip"}
     found: dict[str, Any] = recipe.source.model_dump(
         mode="json", include=fields | {"missing"}, exclude_defaults=True
@@ -93,7 +93,8 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
 
     Parameters
     ----------
-    maker : the operator that makes the features, if there is one; then no column is returned.
+    maker
+        The operator that makes the features, if there is one; then no column is returned.
 
     Raises
     ------
@@ -122,7 +123,7 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
         features = tuple(field.name for field in kept if field.name not in left_out and is_usable(field.type))
         if not features:
             raise InputError(
-                f"source.features: no column that can be a feature is left beside the label {spec.label!r}. "
+                f"source.features: there is no column that can be a feature except the label {spec.label!r}. "
                 f"The columns are: {', '.join(kept.names)}. Images become features by `embed`."
             )
         return features
@@ -135,7 +136,8 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
         kind = schema.field(name).type
         if not is_usable(kind):
             raise InputError(
-                f"source.features: {name!r} cannot be a feature: {unsupported_type(name, kind)}."
+                f"source.features: {name!r} cannot be a feature: {unsupported_type(name, kind)}. Remove it "
+                f"from source.features."
             )
     return spec.features
 
@@ -156,11 +158,15 @@ def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema:
         check_columns(key, names, schema)
         for name in operator.text_columns:
             if name == recipe.source.label:
-                raise InputError(f"{key}: {name!r} is the label. Name a column of texts beside it.")
+                raise InputError(f"{key}: {name!r} is the label. Name another column of texts.")
             check_holds_texts(key, name, schema.field(name).type)
         hidden = sorted(set(recipe.truth.columns).intersection(names))
         if hidden:
-            raise InputError(f"{key}: {hidden[0]!r} is named under `truth`, for scoring only.")
+            raise InputError(
+                f"{key}: {hidden[0]!r} is named under `truth`, for scoring only. Name another column, or "
+                "remove "
+                f"it from `truth`."
+            )
 
 
 def check_holds_texts(key: str, name: str, kind: pa.DataType) -> None:

@@ -30,9 +30,11 @@ def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
 
     Parameters
     ----------
-    draft : the plan without fingerprints and version.
-    probe : computes what the decision of an increment depends on. Without it, an increment that no earlier
-        run has decided stays undecided, and the plan assumes the most likely outcome.
+    draft
+        The plan without fingerprints and version.
+    probe
+        Computes what the decision of an increment depends on. Without it, an increment that no
+        earlier run has decided stays undecided, and the plan assumes the most likely outcome.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def resolve_increment(plan: Plan, decision: Mapping[str, Any]) -> Plan:
 
 
 def with_file_identities(recipe: Recipe, chain: list[Operator[Any]]) -> tuple[PlannedOperator, ...]:
-    """Return the operators with the identities of the files that they read beside the source.
+    """Return the operators with the identities of the files that they read in addition to the source.
 
     The operators have no fingerprints yet. Raises InputError if a file cannot be used.
     """

@@ -16,7 +16,7 @@ from urllib.parse import quote
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 PARQUET = "application/x-parquet"
 MAX_SOURCE_FILES = 100
-"""Most files of the source that are named; the manifest names all of them."""
+"""Maximum number of source files that are named; the manifest names all of them."""
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -100,8 +100,10 @@ def describe_version(manifest: Mapping[str, Any], *, withdrawn: str = "") -> dic
 
     Parameters
     ----------
-    manifest : the manifest of a version; paths in it carry no secrets.
-    withdrawn : why the version was withdrawn; empty if it stands.
+    manifest
+        The manifest of a version; paths in it carry no secrets.
+    withdrawn
+        Why the version was withdrawn; empty if it stands.
     """
     return {
         "@context": CONTEXT,
@@ -124,7 +126,7 @@ def describe_version(manifest: Mapping[str, Any], *, withdrawn: str = "") -> dic
 
 
 def _sources(source: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the files of the source with their digests; the source alone if there are too many."""
+    """Return the files of the source with their digests; only the source's path if there are too many."""
     files = source["files"]
     if not files or len(files) > MAX_SOURCE_FILES:
         return [{"@id": _iri(source["path"])}]
@@ -209,7 +211,8 @@ def data_type(kind: str) -> dict[str, Any] | None:
 
     Parameters
     ----------
-    kind : a type as Arrow prints it.
+    kind
+        A type as Arrow prints it.
 
     Examples
     --------

@@ -12,9 +12,9 @@ import yaml
 from engine.core.errors import InputError
 
 MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
-"""What Markdown reads as a mark, or makes addresses into links by."""
+"""Characters that Markdown reads as marks, or by which it recognises links."""
 MAX_ROWS = 50
-"""Most groups and columns of the source that the card lists."""
+"""Maximum number of groups, and of source columns, that the card lists."""
 SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
 """The hub's classes of size, from 1,000 rows upwards by powers of ten."""
 
@@ -26,10 +26,13 @@ def write_card(
 
     Parameters
     ----------
-    manifest : the manifest of a version.
-    files : a pattern of data files for each split of the hub; by default the parts of the version, which hold
-        the rows of all splits, as one split named ``all``.
-    withdrawn : why the version was withdrawn; empty if it stands.
+    manifest
+        The manifest of a version.
+    files
+        A pattern of data files for each split of the hub; by default the parts of the version, which
+        hold the rows of all splits, as one split named ``all``.
+    withdrawn
+        Why the version was withdrawn; empty if it stands.
     """
     found = {"all": "data/*.parquet"} if files is None else dict(files)
     front = {
@@ -64,7 +67,7 @@ def size_category(rows: int) -> str:
 def column_of(manifest: Mapping[str, Any], operator: str) -> str:
     """Return the name of the first column that an operator adds to a version: ``split``, with any prefix.
 
-    Raises InputError where there is none, as in the manifest of an earlier release.
+    Raises InputError if there is none, as in the manifest of an earlier release.
     """
     for output in manifest.get("outputs", ()):
         if output["operator"] == operator:
@@ -85,7 +88,8 @@ def _introduction(manifest: Mapping[str, Any]) -> str:
         f"for every row, without group labels. {summary['quarantined']:,} further rows could not be read and "
         "are in quarantine.\n\n"
         f"Train on the rows whose {split} is `train`, with {weight} as sample weight. Rows that are "
-        f"`dropped` have the weight 0. {group} is a guess from the data: it is no attribute of a person.\n"
+        f"`dropped` have the weight 0. {group} is inferred from the data; it is not "
+        "an attribute of a person.\n"
     )
 
 

@@ -68,8 +68,10 @@ def export(
 
     Parameters
     ----------
-    folder, manifest : folder and manifest of the published version.
-    executor : returns the executor; it is called only if there is something to write.
+    folder, manifest
+        Folder and manifest of the published version.
+    executor
+        Returns the executor; it is called only if there is something to write.
 
     Raises
     ------

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from connectors.storage import Place
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_names, tag_value
 from engine.core.output_layout import check_real_folders, output_of, split_version, version_folder
 from engine.core.redaction import redact
-from engine.core.suggestions import nearest
 from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
-from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
-from engine.storage.manifest import is_published, read_manifest
+from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
+from engine.storage.manifest import check_published, read_manifest
 from engine.storage.withdrawals import current_version
 
 
@@ -59,7 +58,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
         raise
     except Exception as error:
         raise InputError(
-            f"MLflow at {tracking_uri(output)} does not answer: {' '.join(str(error).split())[:300]}. The "
+            f"MLflow at {tracking_uri(output)} does not answer: {one_line(error)}. The "
             f"records still wait in {pending_folder(output)}; check MLFLOW_TRACKING_URI."
         ) from None
     return (
@@ -82,7 +81,7 @@ def _recorded(version: str, output: Place) -> dict[str, Any]:
     except Exception as error:  # of MLflow, SQLAlchemy or the network
         raise InputError(
             f"MLflow at {tracking_uri(output)} does not say which runs and models belong to {version}: "
-            f"{' '.join(str(error).split())[:300]}. Check MLFLOW_TRACKING_URI; `mlflow db upgrade` brings a "
+            f"{one_line(error)}. Check MLFLOW_TRACKING_URI; `mlflow db upgrade` brings a "
             f"database of an older release up to date, and a damaged one can be moved aside."
         ) from None
 
@@ -99,17 +98,14 @@ def _locate(version: str, output: Place | None) -> tuple[Place, str]:
     elif output is None and (current := current_version(folder)):
         return folder, current
     output = output or _output_of(version)
-    if not is_published(output, version):
-        known = [entry.name for entry in (output / "versions").glob("v*")]
-        hint = nearest(version, known) or f" Published are: {', '.join(sorted(known)) or 'none'}."
-        raise InputError(f"There is no published version {version!r} in {output}.{hint}")
+    check_published(output, version)
     return output, version
 
 
 def _output_of(version: str) -> Place:
     """Return the output folder of a version, by the records of the MLflow server in the environment."""
     here = Path()
-    if tracking_uri(here).startswith("sqlite:///") and not (here / "mlflow.db").exists():
+    if not has_records(here):
         raise InputError(
             f"No folder {version!r} with a manifest.json, and no MLflow server is named to search it on. "
             f"Give OUTPUT@VERSION, the version's folder, or set MLFLOW_TRACKING_URI."
@@ -120,15 +116,9 @@ def _output_of(version: str) -> Place:
     return output_of(runs[0]["output"])
 
 
-def _has_records(output: Place) -> bool:
-    """Return whether tracking is enabled and its server, or its database file, exists."""
-    uri = tracking_uri(output)
-    return bool(uri) and (not uri.startswith("sqlite:///") or (output / "mlflow.db").exists())
-
-
 def _models(version: str, output: Place) -> list[dict[str, Any]]:
     """Return the registered models that were trained on a version."""
-    if not _has_records(output):
+    if not has_records(output):
         return []
     found = client(output)
     models = [
@@ -147,7 +137,7 @@ def _models(version: str, output: Place) -> list[dict[str, Any]]:
 
 
 def _runs(version: str, output: Place) -> list[dict[str, Any]]:
-    if not _has_records(output):
+    if not has_records(output):
         return []
     mlflow_client = client(output)
     experiments = [experiment.experiment_id for experiment in mlflow_client.search_experiments()]

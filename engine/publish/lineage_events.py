@@ -55,9 +55,12 @@ class LineageRun:
 
     Parameters
     ----------
-    output : the output in whose outbox the events wait.
-    job : name of the job: the recipe, or ``<recipe>.export.<format>``.
-    kind : RUN, TRAINING or EXPORT.
+    output
+        The output in whose outbox the events wait.
+    job
+        Name of the job: the recipe, or ``<recipe>.export.<format>``.
+    kind
+        RUN, TRAINING or EXPORT.
 
     """
 
@@ -82,7 +85,7 @@ class LineageRun:
         self._datasets = Datasets()
 
     def start(self, datasets: Datasets) -> None:
-        """Report the start, after what earlier runs have left in the outbox."""
+        """Report the start, after the events that earlier runs have left in the outbox."""
         if self._owns_sender:
             abort_killed(self._output)
         self._datasets = datasets
@@ -214,8 +217,9 @@ def recorded_job(
 
     Parameters
     ----------
-    datasets : returns the datasets for the value of the yielded outcome, which is None at the start and after
-        an error.
+    datasets
+        Returns the datasets for the value of the yielded outcome, which is None at the start and
+        after an error.
 
     """
     outcome = JobOutcome()

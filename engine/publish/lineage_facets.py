@@ -23,7 +23,7 @@ DATABASE_PORTS = {"postgres": 5432, "postgresql": 5432}
 BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 CONTAINERS = ("abfs", "abfss", "az", "azure")
 TEXT_LIMIT = 4000
-"""Most characters of an error's message in an event."""
+"""Maximum number of characters of an error's message in an event."""
 
 
 def dataset_name(path: str | Place, table: str = "") -> tuple[str, str]:
@@ -31,9 +31,11 @@ def dataset_name(path: str | Place, table: str = "") -> tuple[str, str]:
 
     Parameters
     ----------
-    path : a local path, or a URI of an object store, of a database or of a hub. User, password and query are
-        left out.
-    table : the table or query of a database, such as ``public.orders``.
+    path
+        A local path, or a URI of an object store, of a database or of a hub. User, password and query
+        are left out.
+    table
+        The table or query of a database, such as ``public.orders``.
 
     Examples
     --------
@@ -200,8 +202,10 @@ def version_lineage(source: tuple[str, str], manifest: Mapping[str, Any], adds: 
 
     Parameters
     ----------
-    source : namespace and name of the source.
-    adds : the operator that adds a column, by the column's name, published or not.
+    source
+        Namespace and name of the source.
+    adds
+        The operator that adds a column, by the column's name, published or not.
 
     """
     ours = {column["name"]: column["operator"] for column in manifest["outputs"]}
@@ -324,7 +328,7 @@ def drift_tests(manifest: Mapping[str, Any]) -> list[Any]:
 
 
 def promotion_tests(promoted: Mapping[str, Any] | None, rule: str) -> list[Any]:
-    """Return the check of a promotion rule; empty where none was asked for."""
+    """Return the check of a promotion rule; empty if none was asked for."""
     from openlineage.client.facet_v2 import test_run
 
     if promoted is None:
@@ -342,7 +346,7 @@ def promotion_tests(promoted: Mapping[str, Any] | None, rule: str) -> list[Any]:
 
 
 def tests_facet(tests: Sequence[Any]) -> dict[str, Any]:
-    """Return the run facet ``test`` with the checks; empty where there are none."""
+    """Return the run facet ``test`` with the checks; empty if there are none."""
     from openlineage.client.facet_v2 import test_run
 
     return {"test": test_run.TestRunFacet(list(tests))} if tests else {}

@@ -4,7 +4,7 @@
 started; a run that was killed leaves it, and is then reported as aborted. A thread delivers, so that an
 endpoint that is away or slow never delays or fails a run.
 
-The endpoint is configured by the client's own means alone: the variables ``OPENLINEAGE_...``, the file that
+The endpoint is configured by the client's own means only: the variables ``OPENLINEAGE_...``, the file that
 ``OPENLINEAGE_CONFIG`` names, or ``~/.openlineage/openlineage.yml``. The client would also read an
 ``openlineage.yml`` in the working directory, which may be a folder of somebody's data; that file is not read.
 
@@ -27,9 +27,9 @@ from typing import Any
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, remove_file
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_json, write_json
-from engine.core.redaction import redact, redact_all
+from engine.core.redaction import redact_all
 from engine.publish.lineage_facets import PRODUCER
 
 _log = logging.getLogger("rowsieve")
@@ -188,7 +188,7 @@ def deliver(client: Any, output: Place, place: Place) -> bool:
         if getattr(getattr(error, "response", None), "status_code", None) not in REFUSALS:
             raise
         aside = place.with_suffix(".refused.json")
-        reason = redact(" ".join(str(error).split())[:300])
+        reason = one_line(error)
         _log.warning("OpenLineage's endpoint refuses an event (%s). It is kept as %s.", reason, aside)
         write_json(aside, event, durable=False, root=output)
         taken = False
@@ -235,14 +235,14 @@ class Sender:
     _thread: threading.Thread | None = None
 
     def notify(self) -> None:
-        """Deliver what waits, soon."""
+        """Wake the thread, which delivers the waiting events."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="openlineage", daemon=True)
             self._thread.start()
         self._queue.put(False)
 
     def close(self) -> None:
-        """Wait for the delivery, at most ``WAIT_SECONDS``. What is not delivered waits in the outbox."""
+        """Wait at most ``WAIT_SECONDS`` for the delivery. Other events stay in the outbox."""
         if self._thread is not None:
             self._queue.put(True)
             self._thread.join(WAIT_SECONDS)
@@ -260,7 +260,7 @@ class Sender:
             _log.warning(
                 "OpenLineage's endpoint does not take events (%s). The run goes on; they wait in %s and are "
                 "delivered by the next run, or by `rowsieve lineage --sync --output %s`.",
-                redact(" ".join(str(error).split())[:300]),
+                one_line(error),
                 lineage_folder(self.output),
                 self.output,
             )
@@ -299,7 +299,7 @@ def sync_events(output: Place) -> str:
     except (InputError, ConnectorError):
         raise
     except Exception as error:
-        reason = redact(" ".join(str(error).split())[:300])
+        reason = one_line(error)
         raise InputError(
             f"OpenLineage's endpoint does not take events: {reason}. They still "
             f"wait in {lineage_folder(output)}; check OPENLINEAGE_URL."

@@ -148,7 +148,8 @@ def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tup
 
     Parameters
     ----------
-    has_lease : the caller has the output's lease, so a record with the status RUNNING is of a killed run.
+    has_lease
+        The caller has the output's lease, so a record with the status RUNNING is of a killed run.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def artifacts_uri(output: Place) -> str | None:
 
 
 def check_database(output: Place) -> None:
-    """Check the output's own database before MLflow opens it. Nothing is checked where it is not in use.
+    """Check the output's own database before MLflow opens it. Nothing is checked if it is not in use.
 
     Raises
     ------
@@ -72,13 +72,16 @@ def check_place(uri: str, what: str, output: Place) -> Path | None:
 
     Parameters
     ----------
-    uri : the place, as MLflow keeps it.
-    what : the experiment or run that names it, for the error.
-    output : the output whose database names it.
+    uri
+        The place, as MLflow keeps it.
+    what
+        The experiment or run that names it, for the error.
+    output
+        The output whose database names it.
 
     Returns
     -------
-    The folder; None where the output's own database is not in use, and nothing is checked.
+    The folder; None if the output's own database is not in use, and nothing is checked.
 
     Raises
     ------
@@ -106,7 +109,7 @@ def check_artifacts(client: MlflowClient, run_id: str, output: Place) -> Path | 
 
     Returns
     -------
-    The folder of the artifacts; None where the output's own database is not in use, and nothing is checked.
+    The folder of the artifacts; None if the output's own database is not in use, and nothing is checked.
 
     Raises
     ------
@@ -133,7 +136,7 @@ def download_artifacts(client: MlflowClient, run_id: str, path: str, scratch: Pa
     """Copy an artifact of a run into a folder of this host; return its path there.
 
     MLflow's own download also asks for models under other places that the database names. From the output's
-    own database, the checked folder alone is therefore copied.
+    own database, only the checked folder is therefore copied.
 
     Raises
     ------

@@ -29,7 +29,7 @@ from operators.base import ROW_ID, Executor
 CARD, CROISSANT = "README.md", "croissant.json"
 PartDigests = Mapping[str, Mapping[int, str]]
 MAX_UNREAD_FILES = 100
-"""Most files that a manifest names for columns that were not read."""
+"""Maximum number of files that a manifest names for columns that were not read."""
 
 
 def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) -> Iterator[dict[str, Any]]:
@@ -40,7 +40,8 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
 
     Parameters
     ----------
-    digests : fingerprint -> shard -> SHA-256 of the part that the operator has committed.
+    digests
+        Fingerprint -> shard -> SHA-256 of the part that the operator has committed.
 
     Yields
     ------
@@ -76,7 +77,7 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
 
 
 def describe_again(output: Place, version: str, withdrawn: str) -> None:
-    """Write a version's card and description anew, with the reason why it was withdrawn, if it was.
+    """Rewrite a version's card and description, with the reason of its withdrawal if it was withdrawn.
 
     A version of an earlier release, which has neither, gets none.
     """
@@ -106,7 +107,7 @@ def _made_from(plan: Plan, reader: StoreReader, shard: int, digests: PartDigests
 
 
 def _reusable_parts(plan: Plan) -> dict[str, ReusablePart]:
-    """Return the parts of the base version by the digest of what they are made from."""
+    """Return the parts of the base version by the digest of their inputs."""
     if plan.increment is None:
         return {}
     base, manifest = version_folder(plan.output, plan.increment.base), plan.increment.manifest

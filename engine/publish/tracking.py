@@ -17,7 +17,7 @@ import yaml
 
 from connectors.storage import Place
 from engine.core.digests import digest
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.redaction import redact, redact_all
 from engine.plan.model import Plan
 from engine.publish.mlflow_outbox import GROUPS_TABLE, RUNNING, Record, deliver, pending_folder, sync
@@ -31,13 +31,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rowsieve")
 VERSION_TAG = "rowsieve.version"
 OUTPUT_TAG = "rowsieve.output"
+SQLITE = "sqlite:///"
 
 
 def tracking_uri(output: Place) -> str:
     """Return MLFLOW_TRACKING_URI, else the URI of a SQLite file in the output; empty for an object store."""
     named = os.environ.get("MLFLOW_TRACKING_URI", "")
-    local = f"sqlite:///{(output / 'mlflow.db').resolve()}" if isinstance(output, Path) else ""
+    local = f"{SQLITE}{(output / 'mlflow.db').resolve()}" if isinstance(output, Path) else ""
     return named or local
+
+
+def has_records(output: Place) -> bool:
+    """Return whether MLflow may know an output: its server is named, or its database file exists."""
+    uri = tracking_uri(output)
+    return bool(uri) and (not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists())
 
 
 def client(output: Place) -> MlflowClient:
@@ -182,9 +189,11 @@ def dataset_of(plan: Plan) -> dict[str, str]:
 
 
 def _unreachable(output: Place, error: Exception) -> str:
-    reason, uri = " ".join(str(error).split()), tracking_uri(output)
-    no_answer = uri and not isinstance(error, InputError)
-    problem = f"MLflow at {uri} does not answer ({reason[:300]})" if no_answer else reason.rstrip(".")
+    uri = tracking_uri(output)
+    if uri and not isinstance(error, InputError):
+        problem = f"MLflow at {uri} does not answer ({one_line(error)})"
+    else:
+        problem = str(error).rstrip(".")
     return (
         f"{problem}. The run goes on; its record waits in "
         f"{pending_folder(output)} and is delivered by the next run, or by `rowsieve lineage --sync --output "

@@ -1,4 +1,4 @@
-"""What MLflow says of a withdrawn version: tags of its runs and models, and aliases of these models."""
+"""The record of a withdrawal on MLflow: tags of runs and models, and aliases of these models."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from connectors.storage import Place
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
-from engine.publish.tracking import VERSION_TAG, client, tracking_uri
+from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
 
 WITHDRAWN_TAG = "rowsieve.withdrawn"
 """Tag of runs and model versions; its value is the reason."""
@@ -18,7 +18,7 @@ WITHDRAWN_TAG = "rowsieve.withdrawn"
 
 @dataclass(frozen=True)
 class WithdrawnTag:
-    """What to do with the tag: the reason to write, or none, which takes it away; or nothing at all."""
+    """The change of a tag: ``why`` is written; None removes the tag; with ``dry_run`` nothing is changed."""
 
     why: str | None
     dry_run: bool = False
@@ -44,7 +44,7 @@ class TrainedModel:
     aliases
         Aliases that point to it.
     moved
-        Alias -> number of the version to which it was moved; None where no older one may have it.
+        Alias -> number of the version to which it was moved; None if no older one may have it.
 
     """
 
@@ -74,8 +74,7 @@ def tag_runs_and_models(
         MLflow does not answer.
 
     """
-    uri = tracking_uri(output)
-    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
+    if not has_records(output):
         return []
     try:
         mlflow = client(output)
@@ -83,7 +82,7 @@ def tag_runs_and_models(
         return list(_models(mlflow, version, tag, standing if move_aliases else None))
     except Exception as error:
         raise InputError(
-            f"MLflow at {uri} was not told: {' '.join(str(error).split())[:300]}. Check MLFLOW_TRACKING_URI "
+            f"MLflow at {tracking_uri(output)} was not told: {one_line(error)}. Check MLFLOW_TRACKING_URI "
             "and give the same command again."
         ) from None
 

@@ -40,7 +40,7 @@ class LogisticRegressionParams(EstimatorParams):
     C: float = Field(default=1.0, gt=0)
     """Inverse strength of the penalty."""
     max_iter: int = Field(default=1000, ge=1, le=100_000)
-    """Most iterations."""
+    """Maximum number of iterations."""
     tol: float = Field(default=1e-4, gt=0)
     """Tolerance of the solver."""
     fit_intercept: bool = True
@@ -53,15 +53,15 @@ class TreeParams(EstimatorParams):
     n_estimators: int = Field(default=100, ge=1, le=10_000)
     """Trees."""
     max_depth: Annotated[int, Field(ge=1)] | None = None
-    """Largest depth of a tree."""
+    """Maximum depth of a tree."""
     min_samples_leaf: int = Field(default=1, ge=1)
-    """Least rows of a leaf."""
+    """Minimum number of rows of a leaf."""
     min_samples_split: int = Field(default=2, ge=2)
-    """Least rows of a node that is split."""
+    """Minimum number of rows of a node that is split."""
     max_features: Literal["sqrt", "log2"] | Share | None = "sqrt"
     """Features that a split chooses from: a rule, or a share; null: all."""
     max_leaf_nodes: Annotated[int, Field(ge=2)] | None = None
-    """Most leaves of a tree."""
+    """Maximum number of leaves of a tree."""
     criterion: Literal["gini", "entropy", "log_loss"] = "gini"
     """Criterion by which a split is chosen."""
     ccp_alpha: float = Field(default=0.0, ge=0)
@@ -76,11 +76,11 @@ class BoostedTreeParams(EstimatorParams):
     max_iter: int = Field(default=100, ge=1, le=10_000)
     """Boosting iterations."""
     max_leaf_nodes: Annotated[int, Field(ge=2)] | None = 31
-    """Most leaves of a tree."""
+    """Maximum number of leaves of a tree."""
     max_depth: Annotated[int, Field(ge=1)] | None = None
-    """Largest depth of a tree."""
+    """Maximum depth of a tree."""
     min_samples_leaf: int = Field(default=20, ge=1)
-    """Least rows of a leaf."""
+    """Minimum number of rows of a leaf."""
     l2_regularization: float = Field(default=0.0, ge=0)
     """Penalty on the leaves' values."""
     max_features: Share = 1.0
@@ -101,15 +101,15 @@ class XGBoostParams(EstimatorParams):
     learning_rate: float = Field(default=0.3, gt=0, le=1)
     """Shrinkage of each tree."""
     max_depth: int = Field(default=6, ge=1, le=32)
-    """Largest depth of a tree."""
+    """Maximum depth of a tree."""
     max_leaves: int = Field(default=0, ge=0, le=2**16)
-    """Most leaves of a tree; 0: any number."""
+    """Maximum number of leaves of a tree; 0: any number."""
     grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
-    """Which node is split next: the one nearest to the root, or the one that gains most."""
+    """The node that is split next: the nearest to the root, or the one whose split gains most."""
     min_child_weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """Least sum of the second derivatives in a child."""
+    """Minimum sum of the second derivatives in a child."""
     gamma: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Least gain of a split."""
+    """Minimum gain of a split."""
     reg_lambda: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """L2 penalty on the leaves' values."""
     reg_alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -130,15 +130,15 @@ class LightGbmParams(EstimatorParams):
     learning_rate: float = Field(default=0.1, gt=0, le=1)
     """Shrinkage of each tree."""
     num_leaves: int = Field(default=31, ge=2, le=2**16)
-    """Most leaves of a tree."""
+    """Maximum number of leaves of a tree."""
     max_depth: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Largest depth of a tree; null: any."""
+    """Maximum depth of a tree; null: any."""
     min_child_samples: int = Field(default=20, ge=1)
-    """Least rows of a leaf."""
+    """Minimum number of rows of a leaf."""
     min_child_weight: float = Field(default=1e-3, ge=0, allow_inf_nan=False)
-    """Least sum of the second derivatives in a leaf."""
+    """Minimum sum of the second derivatives in a leaf."""
     min_split_gain: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Least gain of a split."""
+    """Minimum gain of a split."""
     reg_lambda: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """L2 penalty on the leaves' values."""
     reg_alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -207,7 +207,7 @@ def is_estimator(model: str) -> bool:
 
 
 def missing_library(model: str) -> str:
-    """Return what to install where the library of an estimator is missing here; else an empty text."""
+    """Return an error text with the remedy if the library of an estimator is not installed; else empty."""
     library = model.partition(":")[0]
     if library not in EXTRAS or find_spec(library) is not None:
         return ""

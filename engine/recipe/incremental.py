@@ -24,7 +24,7 @@ class DriftSection(Section):
         ge=0,
         le=1,
         description="Kolmogorov distance of one column of the features, or total variation of few values "
-        "(0 to 1); columns are tested by themselves with a controlled rate of false discoveries",
+        "(0 to 1); each column is tested, with a controlled rate of false discoveries",
     )
     features: float | None = Field(default=0.15, ge=0, description="MMD of standardised features (0 to 1.41)")
     gradients: float | None = Field(default=0.15, ge=0, description="MMD of gradients (0 to 1.41)")

@@ -33,7 +33,7 @@ class CannotCompareError(Exception):
 
 
 @dataclass(frozen=True)
-class Finding:
+class TestResult:
     """Outcome of a comparison that asks for a confidence."""
 
     holds: bool
@@ -44,7 +44,7 @@ class Finding:
 class PairedTest(Protocol):
     """Answers whether the challenger's metric exceeds the champion's by more than ``bound``."""
 
-    def __call__(self, metric: str, bound: float, confidence: float) -> Finding:
+    def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test on rows that both have answered."""
         ...
 

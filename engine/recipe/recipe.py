@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.policy import apply_policy
 from engine.core.redaction import redact
 from engine.core.suggestions import explain, nearest
@@ -32,7 +32,7 @@ PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 
 class HoldoutSection(Section):
-    """Rows that no operator and no trainer learns from. They are placed by what the others have taught."""
+    """Rows that no operator and no trainer learns from. Operators fitted to the other rows place them."""
 
     share: float = Field(default=0.1, gt=0, lt=1, description="Share of rows published as `test`")
     validation: float = Field(
@@ -52,13 +52,14 @@ class HoldoutSection(Section):
     def _leaves_rows(self) -> Self:
         if self.share + self.validation >= 1:
             raise ValueError(
-                f"share ({self.share}) and validation ({self.validation}) leave nothing to learn from"
+                f"share ({self.share}) and validation ({self.validation}) leave nothing to learn from. "
+                "Lower one of them"
             )
         return self
 
 
 class SourceSection(Section):
-    """Where the rows come from and which columns matter."""
+    """The source of the rows, and the roles of its columns."""
 
     path: PathText = Field(description="File, directory or glob; relative to the working directory, or a URI")
     format: str = Field(
@@ -110,8 +111,8 @@ class SourceSection(Section):
     )
     columns: tuple[str, ...] | None = Field(
         default=None,
-        description="Columns to publish beside the label and named features, and to take features from; "
-        "default: all",
+        description="Columns to publish, and to take features from, in addition to the label and the named "
+        "features; default: all",
     )
     classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
     shard_bytes: int = Field(
@@ -337,7 +338,9 @@ def read_yaml(path: Path) -> Any:
     """Load YAML safely. Raises InputError naming the line and column of a fault."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB: that is no recipe.")
+            raise InputError(
+                f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB. Name a recipe, a YAML file."
+            )
         return parse_yaml(path.read_text("utf-8"), str(path))
     except FileNotFoundError:
         raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
@@ -359,22 +362,22 @@ def parse_yaml(text: str, place: str) -> Any:
         if node is None:
             return None
         if _expanded(node, {}) > MAX_NODES:
-            raise InputError(
-                f"{place}: its aliases stand for more than {MAX_NODES} values: that is no recipe."
-            )
+            raise InputError(f"{place}: its aliases stand for more than {MAX_NODES} values. Write them out.")
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         raise InputError(f"{place} is not valid YAML: {_yaml_fault(error)}") from None
     except RecursionError:
-        raise InputError(f"{place} is nested too deeply, or holds itself by an alias.") from None
+        raise InputError(
+            f"{place} is nested too deeply, or an alias stands for itself. Correct it."
+        ) from None
     except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
         raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
 
 
 def _yaml_fault(error: yaml.YAMLError) -> str:
-    """Return what is wrong and where, without the line itself, which may hold a password."""
+    """Return the fault and its place, without the line itself, which may hold a password."""
     if not isinstance(error, yaml.MarkedYAMLError):
-        return " ".join(str(error).split())
+        return one_line(error)
     places = ((error.context, error.context_mark), (error.problem, error.problem_mark))
     parts = [
         f"{text}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(text)

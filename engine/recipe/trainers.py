@@ -44,7 +44,9 @@ GRADIENT_KEYS = frozenset(
 """Keys that only models trained by gradients read."""
 
 
-STEPWISE = "weighs rows anew in every gradient step, and {model} is fitted to rows with fixed weights"
+STEPWISE = (
+    "changes the rows' weights in every gradient step, and {model} is fitted to rows with fixed weights"
+)
 """Why gdro and the DOROs refuse estimators."""
 
 
@@ -76,13 +78,13 @@ class TrainParams(OperatorParams):
         {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources", "max_rows"}
     )
     refuses_estimators: ClassVar[str | None] = None
-    """Why the trainer cannot train the estimators of a library; None where it can."""
+    """Why the trainer cannot train the estimators of a library; None if it can."""
     accepts_factories: ClassVar[str] = "yes"
-    """Which networks of ``package.module:factory`` the trainer accepts."""
+    """The networks of ``package.module:factory`` that the trainer accepts, as the table of models says it."""
 
     @property
     def mixture_only(self) -> frozenset[str]:
-        """Parameters of the mixture alone. A change of one of them requires no training of base models."""
+        """Parameters of the mixture only. Changing one of them requires no training of base models."""
         return frozenset()
 
     @property
@@ -103,7 +105,8 @@ class TrainParams(OperatorParams):
     model_params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``."""
     max_rows: int = Field(default=2_000_000, ge=1)
-    """Most train rows of an estimator: one worker holds all of them, at about 16 bytes a row and feature."""
+    """Maximum number of train rows of an estimator: one worker holds all of them, at about 16 bytes a row and
+    feature."""
     hidden: Widths = (50, 50)
     """Widths of the ReLU layers of ``mlp``."""
     standardize: bool = True
@@ -236,7 +239,7 @@ class ErmParams(TrainParams):
 
     trainer: Literal["erm"] = "erm"
     max_mean_loss: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Choose the strength of weighting anew, from none over class balance to the robust weights of ``cues``
+    """Choose the strength of weighting, from none over class balance to the robust weights of ``cues``
     (or balance of the groups) in full: the largest whose mean accuracy is at most so far below the best, by
     linear models on held-out train rows. Default: the published weights, whose strength follows from the
     evidence for a shortcut, whatever they cost."""
@@ -322,13 +325,13 @@ class ResampleParams(TrainParams):
 
 
 class DfrParams(TrainParams):
-    """Deep feature reweighting (Kirichenko et al. 2023): ERM, whose last layer is fitted anew.
+    """Deep feature reweighting (Kirichenko et al. 2023): ERM, whose last layer is then fitted again.
 
     The last layer is a logistic regression on train rows that the first model has not seen, in which every
     group has the same weight.
     """
 
-    refuses_estimators: ClassVar[str | None] = "fits the last layer of a network anew, and {model} has none"
+    refuses_estimators: ClassVar[str | None] = "fits the last layer of a network again, and {model} has none"
     accepts_factories: ClassVar[str] = "if it ends in a Linear"
 
     trainer: Literal["dfr"] = "dfr"
@@ -382,7 +385,7 @@ class BoostedParams(TrainParams):
 
     @property
     def mixture_only(self) -> frozenset[str]:
-        """Parameters of the mixture alone; which ones these are depends on ``boosting``."""
+        """Parameters of the mixture only; which ones these are depends on ``boosting``."""
         unused = {"ada": {"alpha", "beta"}, "lp": {"eta", "beta"}, "regularized_lp": {"eta"}}
         return frozenset({"mixing", *unused[self.boosting]})
 

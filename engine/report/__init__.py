@@ -34,14 +34,21 @@ def write_report(
 
     Parameters
     ----------
-    plan : the plan, all of whose operators have been committed.
-    manifest : the version's manifest, see ``engine.publish.publisher``.
-    metrics : operator name to metric to value.
-    path : the file to write, below the plan's output; its folder is created if it does not exist. A digest of
-        everything that the page depends on is kept beside it, in ``<name>.digest``.
-    executor : where shards are counted; default: in this process.
-    descriptions : the groups in words, see ``engine.runs.descriptions``; without them the page has none.
-    warnings : sentences about the source, for the head of the page.
+    plan
+        The plan, all of whose operators have been committed.
+    manifest
+        The version's manifest, see ``engine.publish.publisher``.
+    metrics
+        Operator name to metric to value.
+    path
+        The file to write, below the plan's output; its folder is created if it does not exist. A
+        digest of everything that the page depends on is kept in ``<name>.digest`` in the same folder.
+    executor
+        Where shards are counted; default: in this process.
+    descriptions
+        The groups in words, see ``engine.runs.descriptions``; without them the page has none.
+    warnings
+        Sentences about the source, for the head of the page.
 
     Returns
     -------

@@ -151,7 +151,7 @@ def operator_sections(
 
 
 def checked(section: ReportSection, context: ReportContext) -> ReportSection:
-    """Return the section with every figure rendered to PNG. Raises ValueError for what cannot be shown."""
+    """Return the section with every figure rendered to PNG. Raises ValueError for wrong content."""
     n_rows = sum(info.n_rows for info in context.shards.shards)
     content: list[Content] = []
     for item in section.content:

@@ -118,7 +118,7 @@ def worst_group(rows: list[GroupRow]) -> WorstGroup | None:
     """Return the group with the lowest accuracy, the larger one of ties. Noise is not a group.
 
     Groups with fewer than ``MIN_ROWS`` rows are compared as one, since the accuracy of a few rows is mostly
-    chance. None where there is nothing to compare: no predictions, or only small groups.
+    chance. None if there is nothing to compare: no predictions, or only small groups.
     """
     known = {
         (row.y, row.group): row for row in rows if not row.is_noise and not math.isnan(row.stat.accuracy)

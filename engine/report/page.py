@@ -123,7 +123,8 @@ def printable_sections(
 
     Parameters
     ----------
-    albums : the rows of every ``ExampleRows`` in ``sections``, in their order.
+    albums
+        The rows of every ``ExampleRows`` in ``sections``, in their order.
     """
     for operator, section in sections:
         items = [_printable(item, albums) for item in section.content]

@@ -54,7 +54,8 @@ def sprite(images: NDArray[Any]) -> str:
 
     Parameters
     ----------
-    images : (n, height, width) or (n, height, width, 3) in [0, 1].
+    images
+        (n, height, width) or (n, height, width, 3) in [0, 1].
     """
     buffer = io.BytesIO()
     strip = np.concatenate(list(images), axis=1)

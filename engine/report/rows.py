@@ -30,7 +30,7 @@ NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
 LONGEST_SIDE = 96
 """Pixels of a thumbnail; larger images are thinned out."""
 MAX_PIXELS = 2**25
-"""At most this many numbers of images are held in memory; of large images, fewer rows are shown."""
+"""Maximum number of pixel values in memory; fewer rows are shown if the images are large."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ShownRow:
     wrong: bool
     loss: str
     why: str
-    """Reason of its mark, even if it is no outlier by the rule; or "noise"; empty for neither."""
+    """The source of its mark, even if the final rule does not call it an outlier; or "noise"; or empty."""
     fields: list[str]
 
 
@@ -119,7 +119,7 @@ def make_gallery(
 
 
 def group_requests(found: Survey, groups: list[GroupRow]) -> tuple[list[Request], list[str]]:
-    """List the groups and the strongest outliers to show, and notes on what is left out."""
+    """Return the groups and the strongest outliers to show, and notes on those that are left out."""
     inferred = sorted((g for g in groups if not g.is_noise or g.clearly_worse), key=by_accuracy)
     chosen, hidden = inferred[:MAX_GROUPS], inferred[MAX_GROUPS:]
     notes = []
@@ -175,7 +175,7 @@ def read_rows(
 
 
 def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
-    """Choose the source columns to show beside the label; also return notes on missing ones."""
+    """Choose the source columns to show in addition to the label; also return notes on missing ones."""
     schema, report, label = plan.listing.schema, plan.recipe.report, plan.recipe.source.label
     if report.fields is not None:
         missing = [name for name in report.fields if name not in schema.names]

@@ -55,7 +55,7 @@ class Flagging:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores by the truth. Fields stay empty where the recipe names no such column."""
+    """Scores by the truth. Fields stay empty if the recipe names no such column."""
 
     ari: float = math.nan
     """Adjusted Rand index of the inferred groups with the true ones; noise counts as one group."""
@@ -185,7 +185,8 @@ def adjusted_rand_index(table: Mapping[tuple[A, B], int]) -> float:
 
     Parameters
     ----------
-    table : (label of the first, label of the second) to the number of rows.
+    table
+        (label of the first, label of the second) to the number of rows.
 
     Returns
     -------

@@ -247,8 +247,10 @@ def gather(plan: Plan, row_ids: NDArray[np.int64], columns: list[str], source: l
 
     Parameters
     ----------
-    columns : columns that operators add.
-    source : columns of the source; they are returned as ``source.<name>``.
+    columns
+        Columns that operators add.
+    source
+        Columns of the source; they are returned as ``source.<name>``.
     """
     reader = plan.reader()
     wanted = np.unique(row_ids)

@@ -43,7 +43,7 @@ MAX_ROWS = 24_000
 ROWS_PER_GROUP = 2_000
 FEATURE_ROWS_PER_GROUP = 256
 FEATURE_VALUES = 2**24
-"""At most this many numbers of features are held for the central rows (64 MiB)."""
+"""Maximum number of feature values in memory for the central rows (64 MiB)."""
 MIN_SPACES = 3.0
 MAX_SLICES = 10
 MAX_COLUMNS = 256
@@ -71,7 +71,7 @@ def read_descriptions(output: Place, version: str) -> dict[str, Any] | None:
     fault = fault_of(found)
     if fault is not None:
         raise InputError(
-            f"{file}: these are no descriptions of groups as Rowsieve writes them: {fault}. Remove the file "
+            f"{file}: these are not descriptions of groups as Rowsieve writes them: {fault}. Remove the file "
             f"and run the recipe again; nothing else is computed."
         )
     return found
@@ -93,15 +93,17 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
 
     Parameters
     ----------
-    plan : a plan whose version is published.
-    executor : reads shards. Nothing row-sized passes through this process.
+    plan
+        A plan whose version is published.
+    executor
+        Reads shards. Nothing row-sized passes through this process.
 
     Returns
     -------
     JSON-able: ``format``, ``version``, ``recipe``, ``columns`` (the source columns that a description may
     name), ``sampled_rows``, ``groups``, whose entries are those of
     ``operators.descriptions.describe_groups`` with ``share`` of all rows, ``accuracy`` of the classifier on
-    the group and ``class_accuracy`` (None where the chain has no classifier), and ``slices``, the suspected
+    the group and ``class_accuracy`` (None if the chain has no classifier), and ``slices``, the suspected
     shortcuts of `cues` on entries of vectors.
 
     """

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from engine.runs.row_matching import CommonRows, match_rows
+from engine.runs.row_matching import CommonRows, PartReader, match_rows
 from engine.training.version import Version
 from operators.arrays import NOISE
 from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
@@ -45,7 +44,8 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
 
     Parameters
     ----------
-    tolerance : smallest absolute difference above which a weight counts as changed.
+    tolerance
+        Smallest absolute difference above which a weight counts as changed.
 
     Returns
     -------
@@ -53,9 +53,9 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
     another group, weight, split or verdict on outliers, with examples), ``largest_weight_change``.
     """
     counts = ChangeCounts()
-    parts = (_Parts(before), _Parts(after))
+    readers = (PartReader(before), PartReader(after))
     for piece in match_rows(before.manifest, after.manifest):
-        _add(counts, piece, parts, tolerance)
+        _add(counts, piece, readers, tolerance)
     groups = match_groups(counts.groups, *(_sizes(version) for version in (before, after)))
     same = {g["before"]: g["after"] for g in groups if g["before"] is not None} | {NOISE: NOISE}
     moved = {pair: n for pair, n in counts.groups.items() if same.get(pair[0]) != pair[1]}
@@ -87,7 +87,7 @@ def match_groups(
 ) -> list[dict[str, Any]]:
     """Return one entry for each group of either version: matched with its counterpart, new ("born") or gone.
 
-    Two groups correspond if each is the one with which the other has most rows in common. Noise is no group.
+    Two groups correspond if each has most rows in common with the other. Noise is not a group.
     """
     best: tuple[dict[int, int], dict[int, int]] = ({}, {})
     for (a, b), n in sorted(common_rows.items(), key=lambda item: (-item[1], item[0])):
@@ -125,28 +125,12 @@ def _pair(
     return entry | {"common": shared, "nearest": nearest if None in (then, now) else None}
 
 
-class _Parts:
-    """Reads the contract columns of a version, one part at a time."""
-
-    def __init__(self, version: Version) -> None:
-        self._reader, self._prefix = version.reader(), version.prefix
-        self._shard, self._table = -1, pa.table({})
-
-    def columns(self, shard: int, start: int, rows: int) -> dict[str, Column]:
-        """Return row ids, groups, splits, weights and outlier marks of ``rows`` rows of a part."""
-        names = (ROW_ID, GROUP, SPLIT, WEIGHT, IS_OUTLIER)
-        if shard != self._shard:
-            table = self._reader.read_source(shard, [self._prefix + name for name in names])
-            self._shard, self._table = shard, table.rename_columns(list(names))
-        table = self._table.slice(start, rows)
-        found = {name: table.column(name) for name in names}
-        found[SPLIT] = found[SPLIT].cast(pa.string())
-        return {name: column.to_numpy() for name, column in found.items()}
-
-
-def _add(counts: ChangeCounts, piece: CommonRows, parts: tuple[_Parts, _Parts], tolerance: float) -> None:
-    sides = zip(parts, piece.parts, piece.starts, strict=True)
-    then, now = (part.columns(shard, start, piece.rows) for part, shard, start in sides)
+def _add(
+    counts: ChangeCounts, piece: CommonRows, readers: tuple[PartReader, PartReader], tolerance: float
+) -> None:
+    sides = zip(readers, piece.parts, piece.starts, strict=True)
+    tables = (reader.rows(part, start, piece.rows) for reader, part, start in sides)
+    then, now = ({name: table.column(name).to_numpy() for name in table.column_names} for table in tables)
     counts.rows += piece.rows
     for kind, counter, name in (
         ("group", counts.groups, GROUP),
@@ -178,14 +162,8 @@ def _example(
     if len(known) >= EXAMPLES:
         return
     ids = {"row_id_before": int(then[ROW_ID][row]), "row_id_after": int(now[ROW_ID][row])}
-    values = (
-        {"before": then[name][row].item(), "after": now[name][row].item()}
-        if name != SPLIT
-        else {
-            "before": then[name][row],
-            "after": now[name][row],
-        }
-    )
+    before, after = (side[name][row : row + 1].tolist()[0] for side in (then, now))
+    values = {"before": before, "after": after}
     known.append({"file": piece.path, "row": piece.row + row, **ids, **values})
 
 

@@ -33,7 +33,7 @@ DIGITS = 6
 LEARNERS = frozenset({"probe", "gradients", "groups", "embed"})
 """Operators that learn the columns that are compared."""
 NAMED = 5
-"""Most columns that a figure names."""
+"""Maximum number of columns that a figure names."""
 Sides = tuple[Sequence[int], Sequence[int]]
 
 
@@ -103,7 +103,7 @@ def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:
 
 
 def _only_placed(record: Mapping[str, Any]) -> bool:
-    """Return whether a version kept what the operators had learnt whose columns are compared."""
+    """Return whether a version kept the states of all operators whose columns are compared."""
     return bool(record["outcome"] == "predict") and not LEARNERS.intersection(record.get("fitted", ()))
 
 

@@ -72,12 +72,14 @@ class Explanation:
 
 
 def explain(version: Version, row_id: int) -> Explanation:
-    """Collect what every operator said of a row.
+    """Collect the facts that every operator recorded about a row.
 
     Parameters
     ----------
-    version : a published version. What the run store beside it no longer has is left out, and said so.
-    row_id : the row's id.
+    version
+        A published version. Facts whose files the run store no longer has are left out.
+    row_id
+        The row's id.
 
     Raises
     ------
@@ -179,7 +181,7 @@ def _facts(
     fingerprints: Mapping[str, str],
     row: ExplainedRow,
 ) -> OperatorFacts:
-    """Ask an operator; an error becomes a fact, since one operator must not hide what the others say."""
+    """Ask an operator for its facts. An error becomes a fact, so that the facts of the others are shown."""
     states = {name: store.state(fingerprints[name]) for name in operator.uses if name in fingerprints}
     state = store.state(fingerprints[operator.name])
     store.ensure_local([state, *states.values()])

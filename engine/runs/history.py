@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from connectors.storage import Place, remove_file, remove_tree
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.output_layout import check_real_folders, version_folder
-from engine.publish.tracking import VERSION_TAG, client, tracking_uri
+from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
 from engine.runs.descriptions import descriptions_file
 from engine.runs.plugins.training import read_training, training_file
 from engine.storage.lease import hold_lease
-from engine.storage.manifest import NUMBER, is_published, read_manifest
+from engine.storage.manifest import NUMBER, published_versions, read_manifest
 from engine.storage.registrations import recorded_models
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, withdrawal_of
@@ -40,7 +40,7 @@ def history(output: Place) -> list[dict[str, Any]]:
     """Return every published version, latest first. Raises InputError if there is none."""
     current, models = current_version(output), _models(output, strict=False)
     found = []
-    for name in _names(output):
+    for name in published_versions(output):
         folder = version_folder(output, name)
         manifest = read_manifest(folder)
         increment, withdrawn = manifest.get("incremental") or {}, withdrawal_of(output, name)
@@ -98,7 +98,7 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
 
 
 def _chosen(output: Place, keep: int) -> PruneResult:
-    """Return what :func:`prune` removes and keeps."""
+    """Return the versions and folders that :func:`prune` removes, and the versions that it keeps."""
     entries, models = history(output), _models(output, strict=True)
     standing = [entry["version"] for entry in entries if entry["withdrawn"] is None] or [
         entries[0]["version"]
@@ -115,14 +115,6 @@ def _chosen(output: Place, keep: int) -> PruneResult:
     stays |= set(kept_for)
     gone = [entry["version"] for entry in entries if entry["version"] not in stays]
     return PruneResult(tuple(gone), tuple(_unneeded(output, stays)), kept_for)
-
-
-def _names(output: Place) -> list[str]:
-    try:
-        names = [entry.name for entry in (output / "versions").iterdir()]
-    except FileNotFoundError:
-        return []
-    return sorted(name for name in names if is_published(output, name))
 
 
 def _remove(output: Place, name: str) -> None:
@@ -163,13 +155,12 @@ def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
     the registration. With ``strict``, an MLflow server that does not answer is an error, and so is a record
     that cannot be read.
     """
-    uri = tracking_uri(output)
-    records = {name: read_training(output, name) for name in _names(output)}
+    records = {name: read_training(output, name) for name in published_versions(output)}
     noted = {name: record["registered"] for name, record in records.items() if record and record["trained"]}
     found = {name: [f"{m['name']} {m['version']}"] for name, m in noted.items() if m}
     for name, models in recorded_models(output, strict=strict).items():
         found[name] = list(dict.fromkeys([*found.get(name, []), *models]))
-    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
+    if not has_records(output):
         return found
     try:
         for model in client(output).search_model_versions():
@@ -178,7 +169,7 @@ def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
     except Exception as error:
         if strict:
             raise InputError(
-                f"MLflow at {uri} does not say which versions models were trained on, and those must stay: "
-                f"{' '.join(str(error).split())[:300]}. Check MLFLOW_TRACKING_URI."
+                f"MLflow at {tracking_uri(output)} does not say on which versions models were "
+                f"trained, and these versions must stay: {one_line(error)}. Check MLFLOW_TRACKING_URI."
             ) from None
     return found

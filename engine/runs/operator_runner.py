@@ -32,11 +32,16 @@ class OperatorRunner:
 
     Parameters
     ----------
-    section : the recipe's section ``run``, which names the executor.
-    listener : receives the events of every operator.
-    stack : closes the executor.
-    lease : the output's lease, which is checked before every commit.
-    verbose : show Ray's own output.
+    section
+        The recipe's section ``run``, which names the executor.
+    listener
+        Receives the events of every operator.
+    stack
+        Closes the executor.
+    lease
+        The output's lease, which is checked before every commit.
+    verbose
+        Show Ray's own output.
 
     """
 
@@ -65,7 +70,7 @@ class OperatorRunner:
         return "executor" in vars(self)
 
     def run(self, plan: Plan, planned: PlannedOperator) -> OperatorResult:
-        """Fit and apply one operator, except what is committed already.
+        """Fit and apply one operator. Committed work is not repeated.
 
         Raises
         ------
@@ -128,7 +133,9 @@ class OperatorRunner:
         meter.emit("fit")
         with plan.store.fitting(planned.fingerprint, self._lease) as scratch:
             try:
-                metrics = self._learn(plan, planned, scratch, ProgressExecutor(self.executor, meter.fitting))
+                metrics = self._learn(
+                    plan, planned, scratch, ProgressExecutor(self.executor, meter.fit_progress)
+                )
             except CannotPredictError as error:
                 if plan.increment is not None and plan.increment.undecided:
                     raise  # the planner decides about this increment

@@ -31,7 +31,7 @@ _BLANK, _SIGN = r"[\s\x{a0}\x{3000}\x{200b}-\x{200f}\x{feff}]*", r"[=+\-@\x{ff1d
 FORMULA = rf"^(?:{_BLANK}{_SIGN}|[\t\r\n])"
 """Beginning of a text that spreadsheets take for a formula."""
 NUMBER = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
-"""Of those texts, the ones that are plain numbers."""
+"""A text that is a plain number. It is not a formula, whatever sign it begins with."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _sorted(folder: Place) -> list[Place]:
     return sorted(folder.glob("quarantine-*.parquet"), key=lambda path: path.name)
 
 
-def export(table: pa.Table, path: Path) -> None:
+def export_rows(table: pa.Table, path: Path) -> None:
     """Write quarantined rows as Parquet, CSV or JSON lines, according to the suffix of the file.
 
     CSV is made for spreadsheets: see :func:`without_formulas`. The other formats hold the texts as they are.

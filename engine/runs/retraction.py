@@ -30,7 +30,7 @@ from engine.storage.withdrawals import (
 
 @dataclass(frozen=True)
 class Retraction:
-    """What readers get after a version was withdrawn or stands again, and where else it is.
+    """The result of a withdrawal, or of taking it back: what readers get now, and where else the version is.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
 
 
 def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
-    """Return what :func:`retract` would do, and change nothing."""
+    """Return the result that :func:`retract` would have, and change nothing."""
     reason, current = checked_reason(why), current_version(output)
     standing = [name for name in standing_versions(output) if name != version]
     tag = WithdrawnTag(reason, dry_run=True)
@@ -131,7 +131,7 @@ def _is_later(output: Place, version: str, other: str) -> bool:
 
 
 def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = False) -> Retraction:
-    """Tell MLflow and OpenLineage, and return what was done."""
+    """Record the withdrawal on MLflow and for OpenLineage, and return the result."""
     manifest, standing = read_manifest(version_folder(output, version)), standing_versions(output)
     with recorded_job(
         output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest, why)

@@ -18,18 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
-from engine.runs.row_matching import CommonRows, match_rows
+from engine.runs.row_matching import VALUES, CommonRows, PartReader, match_rows, part_places
 from engine.training.version import Version
 from operators.arrays import NOISE
-from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
+from operators.base import GROUP, IS_OUTLIER, SPLIT, WEIGHT
 
-VALUES = {
-    ROW_ID: pa.int64(),
-    GROUP: pa.int32(),
-    SPLIT: pa.string(),
-    IS_OUTLIER: pa.bool_(),
-    WEIGHT: pa.float32(),
-}
 MAKERS = {GROUP: "groups", SPLIT: "split", IS_OUTLIER: "outliers", WEIGHT: "weights"}
 """The operator that makes each value."""
 SCHEMA = pa.schema(
@@ -67,17 +60,20 @@ def write_row_changes(
     """
     same = {one["before"]: one["after"] for one in found["groups"] if one["before"] is not None}
     pieces = match_rows(before.manifest, after.manifest)
-    parts = (_Parts(before), _Parts(after))
+    sides = (before, after)
     reasons = reasons_of(before.manifest, after.manifest)
     staged, rows = file.with_name(f".{file.name}.{os.getpid()}"), 0
     try:
         with pq.ParquetWriter(staged, SCHEMA) as writer:
-            for table in _tables(pieces, parts, same | {NOISE: NOISE}, reasons, tolerance):
+            for table in _tables(pieces, sides, same | {NOISE: NOISE}, reasons, tolerance):
                 writer.write_table(table)
                 rows += table.num_rows
         staged.replace(file)
     except OSError as error:
-        raise InputError(f"--rows {file} cannot be written: {error.strerror or error}.") from None
+        raise InputError(
+            f"--rows {file} cannot be written: {error.strerror or error}. Name a file in a folder that "
+            "exists."
+        ) from None
     finally:
         staged.unlink(missing_ok=True)
     return rows
@@ -105,19 +101,22 @@ def _reason(operator: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> s
 
 def _tables(
     pieces: Sequence[CommonRows],
-    parts: tuple[_Parts, _Parts],
+    versions: tuple[Version, Version],
     same: Mapping[int, int],
     reasons: Mapping[str, str],
     tolerance: float,
 ) -> Iterator[pa.Table]:
     """Yield the changed rows in the order of the parts before, then those that are gone, then new ones."""
+    readers = [PartReader(version) for version in versions]
     for piece in pieces:
-        sides = zip(parts, piece.parts, piece.starts, strict=True)
-        then, now = (part.rows(shard, start, piece.rows) for part, shard, start in sides)
+        sides = zip(readers, piece.parts, piece.starts, strict=True)
+        then, now = (reader.rows(part, start, piece.rows) for reader, part, start in sides)
         yield _changed(piece, then, now, same, reasons, tolerance)
-    for side, change in ((0, "gone"), (1, "new")):
-        for shard, start, rows in _rest(parts[side], pieces, side):
-            yield _alone(parts[side], side, change, shard, start, rows)
+    for side, version in enumerate(versions):
+        places = part_places(version.manifest)
+        for part, start, rows in _rest(version, pieces, side):
+            path, first = places[part]
+            yield _only_here(readers[side].rows(part, start, rows), side, path, first + start)
 
 
 def _changed(
@@ -141,29 +140,30 @@ def _changed(
     )
 
 
-def _rest(part: _Parts, pieces: Sequence[CommonRows], side: int) -> Iterator[tuple[int, int, int]]:
-    """Yield part, first row and number of rows of what no piece covers on one side."""
+def _rest(version: Version, pieces: Sequence[CommonRows], side: int) -> Iterator[tuple[int, int, int]]:
+    """Yield part, first row and number of rows of a version's rows that no piece covers."""
     covered: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for piece in pieces:
         covered[piece.parts[side]].append((piece.starts[side], piece.starts[side] + piece.rows))
-    for shard, n_rows in enumerate(part.sizes):
-        first = 0
-        for start, stop in [*sorted(covered[shard]), (n_rows, n_rows)]:
+    for part, shard in enumerate(version.manifest["source"]["shards"]):
+        first, n_rows = 0, int(shard["rows"])
+        for start, stop in [*sorted(covered[part]), (n_rows, n_rows)]:
             if first < start:
-                yield shard, first, start - first
+                yield part, first, start - first
             first = max(first, stop)
 
 
-def _alone(part: _Parts, side: int, change: str, shard: int, start: int, rows: int) -> pa.Table:
-    found, nothing = (
-        part.rows(shard, start, rows),
-        pa.table({name: pa.nulls(rows, kind) for name, kind in VALUES.items()}),
-    )
+def _only_here(found: pa.Table, side: int, path: str, first: int) -> pa.Table:
+    """Return rows that one version has alone; the first of them is row ``first`` of the file ``path``.
+
+    ``side`` is 0 for the version before, whose rows are gone, and 1 for the one after, whose rows are new.
+    """
+    rows = found.num_rows
+    nothing = pa.table({name: pa.nulls(rows, kind) for name, kind in VALUES.items()})
     then, now = (found, nothing) if side == 0 else (nothing, found)
-    path, first = part.places[shard]
-    where = np.arange(first + start, first + start + rows)
     reason = "not in the source of the other version at this place, or with other bytes in its file"
-    return _table([path] * rows, where, change, then, now, [reason] * rows)
+    change = ("gone", "new")[side]
+    return _table([path] * rows, np.arange(first, first + rows), change, then, now, [reason] * rows)
 
 
 def _table(
@@ -187,34 +187,3 @@ def _list(table: pa.Table, name: str) -> list[Any]:
 
 def _weights(table: pa.Table) -> npt.NDArray[np.float64]:
     return np.asarray(table[WEIGHT].to_numpy(), np.float64)
-
-
-class _Parts:
-    """Reads the values of a version, one part at a time."""
-
-    def __init__(self, version: Version) -> None:
-        shards = version.manifest["source"]["shards"]
-        self._reader, self._prefix = version.reader(), version.prefix
-        self.sizes = [int(shard["rows"]) for shard in shards]
-        self.places = [*_places(shards)]
-        self._shard, self._table = -1, pa.table({})
-
-    def rows(self, shard: int, start: int, rows: int) -> pa.Table:
-        """Return some rows of a part."""
-        if shard != self._shard:
-            found = self._reader.read_source(shard, [self._prefix + name for name in VALUES])
-            found = found.rename_columns([*VALUES])
-            self._shard, self._table = shard, found.cast(pa.schema([*VALUES.items()]))
-        return self._table.slice(start, rows)
-
-
-def _places(shards: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Yield the file of each part, and the row of the file with which it begins."""
-    order = sorted(
-        range(len(shards)), key=lambda i: (shards[i]["path"], int(shards[i].get("range", (0, 0))[0]))
-    )
-    firsts, passed = dict[int, int](), defaultdict[str, int](int)
-    for index in order:
-        firsts[index] = passed[shards[index]["path"]]
-        passed[shards[index]["path"]] += int(shards[index]["rows"])
-    yield from ((shard["path"], firsts[index]) for index, shard in enumerate(shards))

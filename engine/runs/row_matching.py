@@ -1,4 +1,7 @@
-"""Rows that two versions have in common: rows at the same position in files with the same bytes."""
+"""Rows that two versions have in common, and their published values.
+
+Two rows are the same if they have the same position in files with the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+from engine.training.version import Version
+from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
+
+VALUES = {
+    ROW_ID: pa.int64(),
+    GROUP: pa.int32(),
+    SPLIT: pa.string(),
+    IS_OUTLIER: pa.bool_(),
+    WEIGHT: pa.float32(),
+}
+"""Published columns in which versions are compared, and their types."""
 Key = tuple[str, int]
 """Identity of a file, and its number among the files with this identity."""
 
@@ -40,19 +56,46 @@ def match_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Comm
 
 def _segments(manifest: Mapping[str, Any]) -> dict[Key, tuple[str, list[Segment]]]:
     source = manifest["source"]
-    by_path: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for part, shard in enumerate(source["shards"]):
-        by_path[shard["path"]].append((int(shard.get("range", (0, 0))[0]), int(shard["rows"]), part))
+    by_path: dict[str, list[Segment]] = defaultdict(list)
+    for part, (path, first) in enumerate(part_places(manifest)):
+        by_path[path].append(Segment(first, int(source["shards"][part]["rows"]), part))
     copies: Counter[str] = Counter()
     found: dict[Key, tuple[str, list[Segment]]] = {}
     for path in sorted(by_path):
-        identity, first, segments = str(source["files"].get(path)), 0, []
-        for _, rows, part in sorted(by_path[path]):
-            segments.append(Segment(first, rows, part))
-            first += rows
-        found[identity, copies[identity]] = (path, segments)
+        identity = str(source["files"].get(path))
+        found[identity, copies[identity]] = (path, sorted(by_path[path], key=lambda segment: segment.first))
         copies[identity] += 1
     return found
+
+
+def part_places(manifest: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return the file of each part, and the row of the file (from 0) with which the part begins."""
+    shards = manifest["source"]["shards"]
+    order = sorted(
+        range(len(shards)), key=lambda i: (shards[i]["path"], int(shards[i].get("range", (0, 0))[0]))
+    )
+    firsts, n_before = dict[int, int](), Counter[str]()
+    for index in order:
+        path = shards[index]["path"]
+        firsts[index] = n_before[path]
+        n_before[path] += int(shards[index]["rows"])
+    return [(shard["path"], firsts[index]) for index, shard in enumerate(shards)]
+
+
+class PartReader:
+    """Reads the published values of a version; one part at a time is in memory."""
+
+    def __init__(self, version: Version) -> None:
+        self._reader, self._prefix = version.reader(), version.prefix
+        self._part, self._table = -1, pa.table({})
+
+    def rows(self, part: int, start: int, rows: int) -> pa.Table:
+        """Return the columns of ``VALUES`` for ``rows`` rows of a part, from row ``start`` of it."""
+        if part != self._part:
+            found = self._reader.read_source(part, [self._prefix + name for name in VALUES])
+            found = found.rename_columns([*VALUES])
+            self._part, self._table = part, found.cast(pa.schema([*VALUES.items()]))
+        return self._table.slice(start, rows)
 
 
 def _overlaps(then: list[Segment], path: str, now: list[Segment]) -> Iterator[CommonRows]:

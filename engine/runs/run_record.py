@@ -56,9 +56,12 @@ def run_values(outcome: Mapping[str, Any], earlier: Mapping[str, Any], at: float
 
     Parameters
     ----------
-    outcome : ``seconds``, ``mlflow_run_id`` and ``parts_taken_over`` of the present run.
-    earlier : the record that the version had before this run; empty if this run published the version.
-    at : the present time, in seconds since the epoch.
+    outcome
+        ``seconds``, ``mlflow_run_id`` and ``parts_taken_over`` of the present run.
+    earlier
+        The record that the version had before this run; empty if this run published the version.
+    at
+        The present time, in seconds since the epoch.
 
     Returns
     -------
@@ -78,8 +81,10 @@ def dropped_exports(earlier: Mapping[str, Any], asked_for: Sequence[tuple[str, s
 
     Parameters
     ----------
-    earlier : the record that the version had before this run.
-    asked_for : (format, path) of the tables that the recipe names now.
+    earlier
+        The record that the version had before this run.
+    asked_for
+        (format, path) of the tables that the recipe names now.
 
     """
     failed = [one for one in earlier.get("failed_exports") or () if isinstance(one, dict)]

@@ -61,14 +61,18 @@ def run(
     verbose: bool = False,
     plugins: Sequence[RunPlugin] | None = None,
 ) -> RunResult:
-    """Run a recipe and publish a version. What was committed by earlier runs is reused.
+    """Run a recipe and publish a version. Work that earlier runs committed is reused.
 
     Parameters
     ----------
-    recipe : the checked recipe.
-    listener : receives every event of the run. An exception that it raises ends the run.
-    verbose : show Ray's own output.
-    plugins : called at the moments of :class:`engine.runs.plugins.RunPlugin`; default: all of ``PLUGINS``.
+    recipe
+        The checked recipe.
+    listener
+        Receives every event of the run. An exception that it raises ends the run.
+    verbose
+        Show Ray's own output.
+    plugins
+        Called at the moments of :class:`engine.runs.plugins.RunPlugin`; default: all of ``PLUGINS``.
 
     Returns
     -------
@@ -267,7 +271,7 @@ class _Runner:
         self._call(MOMENTS[event.kind], event)
 
     def _check_time(self) -> None:
-        """Raise InputError where the run has taken longer than the operator's policy allows."""
+        """Raise InputError if the run has taken longer than the operator's policy allows."""
         most, published = self._max_seconds, self._context is not None and self._context.version is not None
         if most is not None and not published and time.perf_counter() - self._started > most:
             raise InputError(

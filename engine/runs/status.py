@@ -1,4 +1,4 @@
-"""The status of a plan's run, read from files alone: while it goes on, and after it has ended or died."""
+"""The status of a plan's run, read from files only: while it goes on, and after it has ended or died."""
 
 from __future__ import annotations
 

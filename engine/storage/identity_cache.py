@@ -26,7 +26,7 @@ class IdentityCache:
         fresh = {path: self._entry(path, known.get(path)) for path in paths}
         changed = any(known.get(path) != entry for path, entry in fresh.items())
         with suppress(OSError):  # without the cache the files are only hashed again
-            # Planning alone writes nothing: the first run creates the folder.
+            # Planning writes nothing: the first run creates the folder.
             if changed and self._path.parent.is_dir():
                 write_json(self._path, known | fresh)
         return {path: str(entry["identity"]) for path, entry in fresh.items()}

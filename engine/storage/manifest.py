@@ -12,7 +12,7 @@ from connectors.base import ConnectorError
 from connectors.storage import Place, read_many, read_whole
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
-from engine.core.suggestions import explain
+from engine.core.suggestions import explain, nearest
 from operators.bounded_json import BadJsonError, parse_json
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -172,20 +172,16 @@ def read_manifest(folder: Place) -> dict[str, Any]:
             )
         if target.exists() and not target.is_file():  # a pipe would be waited for
             raise InputError(
-                f"{folder / part['path']} is no regular file. Remove it, and copy the version again."
+                f"{folder / part['path']} is not a regular file. Remove it, and copy the version again."
             )
     return manifest
 
 
 def next_number(output: Place) -> int:
     """Return the number of the next publication: one more than the largest of the manifests."""
-    try:
-        names = [entry.name for entry in (output / "versions").iterdir()]
-    except FileNotFoundError:
-        names = []
-    published = [name for name in names if is_published(output, name)]
-    texts = read_many([version_folder(output, name) / "manifest.json" for name in published])
-    # A text in JSON holds no bare quotes, so that the pattern finds the key alone.
+    names = published_versions(output)
+    texts = read_many([version_folder(output, name) / "manifest.json" for name in names])
+    # A text in JSON holds no bare quotes, so the pattern finds the key and nothing else.
     numbers = [int(found[1]) for text in texts if text for found in _NUMBER.finditer(text)]
     return max([0, *numbers]) + 1
 
@@ -211,6 +207,23 @@ def pointed_version(output: Place) -> str | None:
             f"{output / 'CURRENT'} holds {name[:60]!r}, which names no version. Run the recipe again."
         )
     return name
+
+
+def published_versions(output: Place) -> list[str]:
+    """Return the sorted names of an output's published versions, withdrawn ones included."""
+    try:
+        names = [entry.name for entry in (output / "versions").iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if is_published(output, name))
+
+
+def check_published(output: Place, version: str) -> None:
+    """Raise InputError, which names the nearest version, if an output has no version of this name."""
+    if not is_published(output, version):
+        known = published_versions(output)
+        hint = nearest(version, known) or f" Published are: {', '.join(known) or 'none'}."
+        raise InputError(f"There is no published version {version!r} in {output}.{hint}")
 
 
 def is_published(output: Place, version: str) -> bool:

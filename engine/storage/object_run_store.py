@@ -79,7 +79,7 @@ class ObjectRunStore(RunStore):
         return found
 
     def find_commit(self, fingerprint: str, shard: int) -> Commit | None:
-        """Return the commit record of one shard, or None where :meth:`committed` would not have it."""
+        """Return the commit record of one shard, or None if :meth:`committed` would not have it."""
         part = self.part(fingerprint, shard)
         (content,) = read_many([part.with_suffix(".json")])
         commit = _commit(content)
@@ -185,7 +185,7 @@ def working_copy(place: Place) -> Iterator[Path]:
 
 @contextmanager
 def private_copy(place: ObjectPath) -> Iterator[Path]:
-    """Yield a copy of a prefix for this process alone. It is removed at the end, and nothing is put back."""
+    """Yield a copy of a prefix for this process only. It is removed at the end, and nothing is uploaded."""
     copy = local_cache() / f"worker-{uuid.uuid4().hex}"
     copy.mkdir(parents=True)
     try:
@@ -201,7 +201,7 @@ def synced_executor(executor: Executor, place: Place, copy: Path) -> Iterator[Ex
     if isinstance(place, Path) or executor.kind == "local" or not several_hosts():
         yield executor
         return
-    folder = SyncedFolder(copy, place / ".carried")
+    folder = SyncedFolder(copy, place / ".synced")
     folder.forget()
     try:
         yield SyncingExecutor(executor, folder)

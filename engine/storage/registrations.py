@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_many
 from engine.core.digests import digest
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.json_files import json_value, write_json
 
 FOLDER = "registered"
@@ -45,8 +45,10 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
 
     Parameters
     ----------
-    output : the output folder.
-    strict : raise InputError for a record that cannot be read, instead of leaving it out.
+    output
+        The output folder.
+    strict
+        Raise InputError for a record that cannot be read, instead of leaving it out.
     """
     entries: list[Place] = []
     try:
@@ -58,7 +60,9 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
     try:
         contents = read_many(places)
     except ConnectorError as error:  # a link, a pipe, or gigabytes: somebody has put it there
-        raise InputError(f"{output / FOLDER} holds what is no record of a model: {error}") from None
+        raise InputError(
+            f"{output / FOLDER} holds a file that is not a record of a model: {error}. Remove it."
+        ) from None
     for place, data in zip(places, contents, strict=True):
         try:
             if data is None or len(data) > MAX_BYTES:
@@ -79,6 +83,6 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
 def _reason(error: Exception) -> str:
     """Return why a record cannot be read in a few words."""
     if not isinstance(error, ValidationError):
-        return " ".join(str(error).split())[:200]
+        return one_line(error, 200)
     faults = error.errors(include_url=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'it'}: {fault['msg']}" for fault in faults[:3])

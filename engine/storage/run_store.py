@@ -106,7 +106,7 @@ class RunStore:
         return {commit.shard: commit for commit in commits}
 
     def find_commit(self, fingerprint: str, shard: int) -> Commit | None:
-        """Return the commit record of one shard, or None where :meth:`committed` would not have it."""
+        """Return the commit record of one shard, or None if :meth:`committed` would not have it."""
         return _read_commit(_local(self.folder(fingerprint)) / f"part-{shard:05d}.json")
 
     def commit_times(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
@@ -150,8 +150,9 @@ class RunStore:
 
         Parameters
         ----------
-        lease : the output's lease. A writer that has lost it changes nothing, however late it continues. None
-            only if nobody else writes.
+        lease
+            The output's lease. A writer that has lost it changes nothing, however late it
+            continues. None only if nobody else writes.
 
         Raises
         ------

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from operators.bounded_json import MAX_BYTES, BadJsonError, parse_json
 
 MAX_EXPANSION = 2000
@@ -25,14 +25,16 @@ MAX_HEADER_BYTES = 2**20
 
 
 def check_state(folder: Path, remedy: str = "run the recipe again") -> None:
-    """Raise InputError, which names the file, where a state holds something that must not be read.
+    """Raise InputError, which names the file, if a state holds something that must not be read.
 
     Links must stay in the folder. Files of other formats are left to the operator that wrote them.
 
     Parameters
     ----------
-    folder : the state.
-    remedy : what to do for a new one, for the error.
+    folder
+        The state.
+    remedy
+        What to do for a new one, for the error.
     """
     inside = folder.resolve()
     for path in sorted(folder.rglob("*")):
@@ -42,7 +44,7 @@ def check_state(folder: Path, remedy: str = "run the recipe again") -> None:
         if path.is_dir():
             continue
         if not path.is_file():
-            raise InputError(f"{path} is no regular file. Remove it, and {remedy}.")
+            raise InputError(f"{path} is not a regular file. Remove it, and {remedy}.")
         check = _CHECKS.get(path.suffix)
         if check is None:
             continue
@@ -50,7 +52,7 @@ def check_state(folder: Path, remedy: str = "run the recipe again") -> None:
             with path.open("rb") as file:
                 check(file, path.stat().st_size)
         except Exception as error:  # every format's reader has errors of its own, such as tokenize.TokenError
-            text = " ".join(str(error).split())[:200] or type(error).__name__
+            text = one_line(error, 200)
             raise InputError(
                 f"{path} is damaged or forged: {text}. Remove the folder, and {remedy}."
             ) from None
@@ -102,7 +104,7 @@ def _tensors(file: BinaryIO, size: int) -> None:
         raise ValueError(f"its header states {length} bytes")
     header = _parsed(file.read(length))
     if not isinstance(header, dict):
-        raise ValueError("its header is no object")
+        raise ValueError("its header is not an object")
 
 
 def _table(file: BinaryIO, size: int) -> None:

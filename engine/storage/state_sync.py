@@ -90,12 +90,12 @@ class SyncedFolder:
     remote: ObjectPath
 
     def pull(self) -> Snapshot:
-        """Apply what other hosts have changed and removed, and return the snapshot after that.
+        """Download files that other hosts have changed, delete removed ones, and return the snapshot.
 
         A file that another task of this host has changed and not yet pushed is left as it is.
         """
         _make_private(self.folder)
-        with self._alone():
+        with self._locked():
             known, remote_tags = self._known(), self.remote.tags_below()
             changed = [name for name, tag in remote_tags.items() if known.get(name) != tag]
             download(self.remote, changed, self.folder)
@@ -106,7 +106,7 @@ class SyncedFolder:
 
     def push(self, before: Snapshot) -> None:
         """Upload the files that have changed since a snapshot, and remove those that no longer exist."""
-        with self._alone():
+        with self._locked():
             after = snapshot(self.folder)
             changed = [name for name, entry in after.items() if before.get(name) != entry]
             self._remember(self._known() | upload(self.folder, changed, self.remote))
@@ -119,7 +119,7 @@ class SyncedFolder:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Keep the other processes of this host from exchanging files of the folder meanwhile.
 
         Otherwise one could lose the other's entry in the index, and then download an old file over a new one.
@@ -179,7 +179,7 @@ class SyncingExecutor:
 
 
 def _make_private(folder: Path) -> None:
-    """Create a folder and those above it for this user alone: one of them may be the folder of all copies."""
+    """Create a folder and those above it for this user only: one of them may be the folder of all copies."""
     for path in reversed([folder, *folder.parents]):
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)

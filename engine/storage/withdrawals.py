@@ -19,7 +19,7 @@ from connectors.storage import Place, remove_file
 from engine.core.errors import InputError
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.output_layout import version_folder
-from engine.storage.manifest import NAME, NUMBER, is_published, pointed_version, read_manifest
+from engine.storage.manifest import NAME, NUMBER, pointed_version, published_versions, read_manifest
 
 FOLDER = "withdrawn"
 MAX_REASON = 2_000
@@ -45,7 +45,7 @@ def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
     except FileNotFoundError:
         return None
     except (OSError, ConnectorError, DamagedFileError, ValidationError, ValueError) as error:
-        reason = "it is no such record" if isinstance(error, ValidationError) else str(error)
+        reason = "it is not such a record" if isinstance(error, ValidationError) else str(error)
         raise InputError(
             f"{place} says that the version was withdrawn, but cannot be read: {reason}. Withdraw the "
             "version again with `rowsieve retract`, or remove the file."
@@ -66,11 +66,7 @@ def current_version(output: Place) -> str | None:
 
 def standing_versions(output: Place) -> list[str]:
     """Return the published versions that are not withdrawn, the latest publication first."""
-    try:
-        names = [entry.name for entry in (output / "versions").iterdir()]
-    except FileNotFoundError:
-        return []
-    standing = [name for name in names if is_published(output, name) and not withdrawal_of(output, name)]
+    standing = [name for name in published_versions(output) if not withdrawal_of(output, name)]
     return sorted(standing, key=lambda name: (-publication_number(output, name), name))
 
 

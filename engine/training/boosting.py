@@ -21,9 +21,9 @@ from operators.arrays import Float64, Mask
 from operators.lpboost import SampleWeightSolver, Solution
 
 MAX_DRAWS = 50.0
-"""Most draws of a row, relative to the draws by its published weight alone."""
+"""Maximum number of draws of a row, relative to the draws by its published weight."""
 CAP_ROUNDS = 50
-"""Most rounds in which weight above the caps is redistributed."""
+"""Maximum number of rounds in which weight above the caps is redistributed."""
 TOTAL, LOSSES, SOLVED, WEIGHTS = "total", "losses", "solved", "sample_weights"
 
 

@@ -1,4 +1,4 @@
-"""Callbacks of a training, which are told what has happened after every step, epoch and phase.
+"""Callbacks of a training, which are called after every step, epoch and phase.
 
 They get numbers and cannot change the training, so the model has the same bytes with and without them. A
 program passes them to :func:`engine.training.in_memory.fit_arrays`; an installed package adds them to every
@@ -40,9 +40,9 @@ class EpochEnd:
     loss: float
     """Mean loss in nats of the epoch's rows, each before its step; of an estimator, after the fit."""
     accuracy: float | None = None
-    """On validation rows, with ``keep: best``."""
+    """Accuracy on validation rows; None unless ``keep`` is best."""
     worst_group_accuracy: float | None = None
-    """That of the worst inferred group on validation rows, with ``keep: best``."""
+    """Accuracy of the worst inferred group on validation rows; None unless ``keep`` is best."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PhaseEnd:
 class Callback(Protocol):
     """Called on one worker, in the order of the training.
 
-    A training that was interrupted continues from its last checkpoint, so the epochs after it are told again.
+    A training that was interrupted continues from its last checkpoint, so later epochs are reported again.
     An exception of a callback ends the training in the same way.
     """
 
@@ -98,7 +98,7 @@ class Callbacks:
 
 
 def installed_callbacks() -> list[Callback]:
-    """Return the callbacks of installed packages, by name. What does not load is skipped with a warning."""
+    """Return the callbacks of installed packages, by name. A warning names one that fails to load."""
     found: list[Callback] = []
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         try:

@@ -20,14 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.core.json_files import read_json
-from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, Finding
+from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import INFERRED, by_class
 from engine.training.features import dataset_of_version
 from engine.training.job import TrainingJob
 from engine.training.rows import GroupedRows
 from engine.training.running import RowSource, row_pieces, truth_of
-from engine.training.serving import ENCODING, SERVING, Served, describe_features
+from engine.training.serving import ENCODING, SERVING, ServedModel, describe_features
 from operators.base import Executor
 from operators.metrics.group_scores import MIN_ROWS, compare_groups
 from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
@@ -45,9 +45,9 @@ class OwnFeatures(RowSource):
     """Holds the other model's ensemble and ``serving.json``."""
 
     @cached_property
-    def served(self) -> Served:
+    def served(self) -> ServedModel:
         """The other model's serving function."""
-        return Served(self.folder)
+        return ServedModel(self.folder)
 
     def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
         """Return the rows as the other model sees them."""
@@ -84,7 +84,7 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
         if _features_of(Path(scratch)) == _features_of(folder):
             return None
     published = {str(field["name"]) for field in job.version.manifest["schema"]}
-    missing = [name for name in Served(folder).names if name not in published]
+    missing = [name for name in ServedModel(folder).names if name not in published]
     if missing:
         raise CannotCompareError(
             f"it reads the column {missing[0]!r}, which version {job.version.name} does not publish"
@@ -93,13 +93,13 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedAnswers:
     """Counts of rows by group and by the answers of champion and challenger; a ``PairedTest``."""
 
     groupings: Mapping[str, Mapping[Any, PairedCell]]
     min_rows: int = MIN_ROWS
 
-    def __call__(self, metric: str, bound: float, confidence: float) -> Finding:
+    def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test whether the challenger exceeds the champion by more than ``bound``."""
         if metric == ACCURACY:
             return _finding(self.counts(INFERRED).together(), bound, confidence)
@@ -126,17 +126,17 @@ class PairedCell:
     lost: int
 
 
-def _finding(counts: PairedCounts, bound: float, confidence: float) -> Finding:
+def _finding(counts: PairedCounts, bound: float, confidence: float) -> TestResult:
     rows = f"{int(counts.rows.sum())} rows in {len(counts.rows)} groups"
     rows += f", {int(counts.gained.sum())} gained and {int(counts.lost.sum())} lost"
     if not bound:
         p = gain_p_value(counts)
-        return Finding(p <= 1 - confidence, f"p = {p:.4f} ({rows})")
+        return TestResult(p <= 1 - confidence, f"p = {p:.4f} ({rows})")
     low = gain_bound(counts, confidence)
-    return Finding(low > bound, f"gain of at least {low:+.4f} ({rows})")
+    return TestResult(low > bound, f"gain of at least {low:+.4f} ({rows})")
 
 
-def pair(
+def count_paired_answers(
     job: TrainingJob,
     folder: Path,
     champion: Path,
@@ -145,7 +145,7 @@ def pair(
     *,
     split: str,
     truth: str | None = None,
-) -> Paired:
+) -> PairedAnswers:
     """Count the rows of a split by the answers of the model in ``folder`` and of the champion."""
     work = partial(_pair_shards, job, folder, champion, source, split, truth)
     total: dict[str, Counter[tuple[Any, str]]] = {}
@@ -159,7 +159,7 @@ def pair(
         }
         for name, counts in total.items()
     }
-    return Paired(groupings)
+    return PairedAnswers(groupings)
 
 
 def _pair_shards(

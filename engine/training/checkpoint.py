@@ -22,7 +22,7 @@ from torch import Tensor
 
 from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place, Tag, read_whole, remove_tree, write_whole
-from engine.core.errors import RowsieveError
+from engine.core.errors import RowsieveError, one_line
 from engine.core.json_files import read_json, write_json, write_text
 from engine.storage.state_files import check_state
 from operators.base import OperatorError
@@ -80,15 +80,18 @@ class Checkpoints:
 
         Parameters
         ----------
-        fingerprint : digest of rows and parameters; a checkpoint with another one is ignored.
-        root : a folder above, beneath which no link is followed; default: ``folder``.
-        remote : a prefix to write to instead, which other processes have copied into their ``folder``.
+        fingerprint
+            Digest of rows and parameters; a checkpoint with another one is ignored.
+        root
+            A folder above, beneath which no link is followed; default: ``folder``.
+        remote
+            A prefix to write to instead, which other processes have copied into their ``folder``.
 
         """
         self._folder, self._slots, self._fingerprint = folder, slots, fingerprint
         self._root, self._remote = root or folder, remote
         self._latest: tuple[str, Tag] | None = None
-        """Of the prefix: the name in ``LATEST``, and the tag of that object."""
+        """Name in ``LATEST`` of the prefix, and the tag of that object; None before the first access."""
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; every worker calls this. It counts once ``LATEST`` names it."""
@@ -145,9 +148,9 @@ class Checkpoints:
         try:
             found = self._load(self._folder)
         except (OSError, ValueError, RowsieveError, ConnectorError, SafetensorError) as error:
-            why = " ".join(str(error).split())[:300]
+            why = one_line(error)
             raise OperatorError(
-                f"{self._folder} holds no checkpoint of a training: {why} It is damaged or forged. Remove "
+                f"{self._folder} holds no checkpoint of a training: {why}. It is damaged or forged. Remove "
                 f"the folder, and train again."
             ) from None
         if self._remote is not None:

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from connectors.storage import write_whole
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_json, write_json
 from engine.recipe.estimators import is_estimator
 from engine.training.checkpoint import model_path
@@ -58,7 +58,7 @@ class Ensemble:
 
     @classmethod
     def load(cls, folder: str | Path) -> Ensemble:
-        """Read what :meth:`save` wrote. Raises InputError where a file is missing or damaged."""
+        """Read a model that :meth:`save` wrote. Raises InputError if a file is missing or damaged."""
         folder = Path(folder)
         try:
             record = read_json(folder / DESCRIPTION)
@@ -81,7 +81,7 @@ class Ensemble:
             SafetensorError,
             OperatorError,
         ) as error:
-            text = " ".join(str(error).split())[:500]
+            text = one_line(error, 500)
             raise InputError(
                 f"{folder} does not hold a trained model: {type(error).__name__}: {text}. Train again."
             ) from None
@@ -190,7 +190,9 @@ def _distribution(found: Any) -> Float64:
     """Return mixture weights (T,). Raises ValueError if they are not a distribution over models."""
     weights = np.asarray(found, np.float64)
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
-        raise ValueError("model_weights is no list of shares, none negative and one positive")
+        raise ValueError(
+            "model_weights is not a list of shares of which none is negative and one is positive"
+        )
     return weights
 
 

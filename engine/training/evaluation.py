@@ -36,14 +36,14 @@ class GroupScore:
     accuracy: float | None
     low: float
     high: float
-    """Wilson interval of this group by itself, 95 %."""
+    """Ends of the 95 % Wilson interval of this group's accuracy."""
     train_rows: int
     ece: float | None = None
     """Expected calibration error of the group; on few rows it is large by chance."""
     overconfidence: float | None = None
     """Mean probability of the predicted class less the accuracy."""
     pooled: bool = False
-    """Whether it has too few rows to be compared by itself, see :mod:`operators.metrics.group_scores`."""
+    """Whether it has so few rows that it is pooled; see :mod:`operators.metrics.group_scores`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class GroupTable:
     """Interval that holds the lowest true accuracy of any compared group with probability 95 %."""
     average: float | None
     """Group accuracies weighted by the groups' shares of the train rows, as in the papers; over groups with
-    rows. None where no train rows are known."""
+    rows. None if no train rows are known."""
     without_rows: tuple[str, ...]
     """Groups of the train rows that have none here."""
 
@@ -71,9 +71,9 @@ class CvarPoint:
 
     alpha: float
     value: float
-    """Of the model as it is mixed now."""
+    """Mean 0/1 loss of the worst alpha of the rows, for the model with its present mixture."""
     reweighted: float | None
-    """Of the same base models, mixed for this alpha; None for a single model. Mixtures are chosen on the
+    """The same for the base models mixed for this alpha; None for a single model. Mixtures are chosen on the
     validation rows, on which the value is therefore too good; use that on the test rows."""
     deterministic: float
     """min(1, error/alpha): the value of any single model of the same error."""
@@ -103,7 +103,7 @@ class Evaluation:
     cvar: tuple[CvarPoint, ...]
     calibration: CalibrationCurve
     balanced_accuracy: float | None = None
-    """Mean of the classes' accuracies, whatever their sizes."""
+    """Unweighted mean of the classes' accuracies."""
     log_loss: float | None = None
     """Mean of -log of the probability of the true class, in nats."""
     auprc: float | None = None
@@ -145,13 +145,19 @@ def evaluate(
 
     Parameters
     ----------
-    model : a trained model.
-    X, y : (n, d) features and (n,) class indices.
-    groups : (n,) group of each row, called ``inferred``, where any negative number means that the row is in
-        no group; or several such by name, then of any values.
-    alphas : tails of the CVaR curve, each in (0, 1].
-    train_rows : by grouping, train rows of each group; default: none are known.
-    min_rows : scored rows below which groups are pooled before the worst is looked for.
+    model
+        A trained model.
+    X, y
+        (n, d) features and (n,) class indices.
+    groups
+        (n,) group of each row, called ``inferred``, where any negative number means that the row is
+        in no group; or several such by name, then of any values.
+    alphas
+        Tails of the CVaR curve, each in (0, 1].
+    train_rows
+        By grouping, train rows of each group; default: none are known.
+    min_rows
+        Scored rows below which groups are pooled before the worst is looked for.
     """
     named = dict(groups) if isinstance(groups, Mapping) else {INFERRED: groups}
     if INFERRED in named:

@@ -67,7 +67,7 @@ class FeatureMaker:
         return sorted(found, key=lambda operator: operator.name == "ingest")
 
     def fit(self, executor: Executor) -> None:
-        """Learn classes and widths from the version's own columns; all that training needs beside them.
+        """Learn classes and widths from the version's columns, and provide the state of the encoder.
 
         The state of the operator that makes the features is that of the run, which an incremental run may
         have fitted on earlier rows. A version without its store has it fitted on its own rows.
@@ -126,8 +126,8 @@ class FeatureMaker:
         return pa.concat_tables(found).unify_dictionaries().combine_chunks().take(pa.array(order))
 
     @cached_property
-    def _opened(self) -> _Opened:
-        return _Opened(self.operators, self._context)
+    def _opened(self) -> _OpenOperators:
+        return _OpenOperators(self.operators, self._context)
 
     @property
     def _context(self) -> Context:
@@ -139,7 +139,7 @@ class FeatureMaker:
 
 
 def _input(operator: Operator[Any], source: pa.Table, found: Mapping[str, pa.ChunkedArray]) -> pa.Table:
-    """Return what a run gives an operator: row ids, its source columns, and what other operators made.
+    """Return the input that a run gives an operator: row ids, its source columns, and its required columns.
 
     A source column may have the name of a column that an operator makes, such as ``y``.
     """
@@ -147,8 +147,11 @@ def _input(operator: Operator[Any], source: pa.Table, found: Mapping[str, pa.Chu
     return pa.table({**columns, **{name: found[name] for name in operator.requires}})
 
 
-class _Opened(dict[tuple[str, bool], Apply]):
-    """Operators, for fitted and for new rows, opened at first use: what the run store has is never loaded."""
+class _OpenOperators(dict[tuple[str, bool], Apply]):
+    """(operator, whether rows are new) -> its function, opened at the first use.
+
+    An operator whose columns the run store still has is therefore never opened.
+    """
 
     def __init__(self, operators: Sequence[Operator[Any]], context: Context) -> None:
         super().__init__()

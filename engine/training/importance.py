@@ -6,7 +6,6 @@ figures for any number of shards and workers.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from connectors.storage import remove_tree, write_whole
+from connectors.storage import remove_tree
 from engine.core.digests import digest
 from engine.core.json_files import read_json, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import by_class
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.job import TrainingJob
+from engine.training.row_samples import read_samples, sample_file, write_sample
 from operators.base import FEATURES, Executor
 from operators.hashing import END, row_hashes
 from operators.metrics.importance import MIN_DRAWN_ROWS, drawn_rows, permutation_importance, sample_rows
@@ -36,7 +36,7 @@ MAX_VALUES = 16_000_000
 
 
 def source_blocks(maker: FeatureMaker) -> dict[str, list[int]]:
-    """Return the positions in ``x`` of what each source column gives, by the name of the column.
+    """Return for each source column the positions of its features in ``x``.
 
     ``maker`` must be fitted. Features that one operator such as ``embed`` makes are those of its column.
     """
@@ -57,14 +57,18 @@ def source_blocks(maker: FeatureMaker) -> dict[str, list[int]]:
 def importance_of(
     job: TrainingJob, model: Ensemble, rows_by_split: dict[str, int], executor: Executor
 ) -> dict[str, Any] | None:
-    """Return the importances of a stored model, computed once for each mixture and kept beside it.
+    """Return the importances of a stored model, computed once for each mixture and kept in its folder.
 
     Parameters
     ----------
-    job : the training; its feature maker must be fitted and its folder hold the model.
-    model : the stored model.
-    rows_by_split : scored rows of each split. Validation rows are used, test rows where there are none.
-    executor : draws rows over shards, and scores them in one task.
+    job
+        The training; its feature maker must be fitted and its folder hold the model.
+    model
+        The stored model.
+    rows_by_split
+        Scored rows of each split. Validation rows are used, test rows where there are none.
+    executor
+        Draws rows over shards, and scores them in one task.
 
     Returns
     -------
@@ -89,7 +93,7 @@ def importance_of(
 
 
 def read_importance(folder: Path) -> dict[str, Any] | None:
-    """Return the importances that were kept beside a model; None if there are none."""
+    """Return the importances that were kept in a model's folder; None if there are none."""
     try:
         found = read_json(folder / RECORD)
     except (OSError, ValueError):
@@ -142,10 +146,7 @@ def _draw(work: _Draw, shard: int) -> int:
     rows = rows.take(drawn_rows(rows.row_id, work.most, work.job.seed, PURPOSE))
     if len(rows):
         groups = by_class(np.array([*data.group_names, -1])[rows.group], rows.y)
-        with io.BytesIO() as content:
-            np.savez(content, X=rows.X, y=rows.y, ids=rows.row_id, groups=groups)
-            file = work.job.folder / SAMPLE / f"{shard}.npz"
-            write_whole(file, content.getvalue(), durable=False, root=work.job.root)
+        write_sample(sample_file(work.job.folder / SAMPLE, shard), rows, groups, root=work.job.root)
     return len(rows)
 
 
@@ -155,20 +156,16 @@ def _score(work: _Draw, shards: list[int]) -> dict[str, Any]:
         return {"reason": "no held-out row was drawn"}
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    parts = []
-    for shard in shards:
-        with np.load(work.job.folder / SAMPLE / f"{shard}.npz", allow_pickle=False) as stored:
-            parts.append(dict(stored))
-    X, y, ids, groups = (np.concatenate([part[k] for part in parts]) for k in ("X", "y", "ids", "groups"))
-    order = drawn_rows(ids, work.most, work.job.seed, PURPOSE)
+    sample = read_samples([sample_file(work.job.folder / SAMPLE, shard) for shard in shards])
+    order = drawn_rows(sample.ids, work.most, work.job.seed, PURPOSE)
     model = Ensemble.load(work.job.folder)
     with threadpool_limits(limits=max(1, int(work.job.params.resources.cpus))):
         found = permutation_importance(
             model.predict,
-            X[order],
-            y[order],
+            sample.X[order],
+            sample.y[order],
             work.blocks,
-            groups=groups[order],
+            groups=sample.groups[order],
             random_state=work.job.seed % 2**32,
         )
     return found.to_dict()

@@ -29,8 +29,8 @@ def fit_arrays(
 ) -> Ensemble:
     """Train on rows in memory; see :func:`engine.training.rows.dataset_of_arrays` for the arrays.
 
-    ``callbacks`` are told of every step, epoch and phase; see :mod:`engine.training.callbacks`.
-    Raises OperatorError where the rows or the model cannot be used, and for ``max_mean_loss``, which reads a
+    ``callbacks`` are called after every step, epoch and phase; see :mod:`engine.training.callbacks`.
+    Raises OperatorError if the rows or the model cannot be used, and for ``max_mean_loss``, which reads a
     published version.
     """
     if max_mean_loss_of(params) is not None:

@@ -71,7 +71,7 @@ def run_job(
 
     ``remote``: see :func:`engine.training.kernel.fit`.
 
-    Raises OperatorError where the rows or the model cannot be used.
+    Raises OperatorError if the rows or the model cannot be used.
     """
     from engine.training.kernel import fit
     from operators.models import prepare_device

@@ -21,7 +21,7 @@ CONFIDENCE_BINS = 15
 PROBABILITY_BINS = 1000
 """Bins of a class's probability, in which rows are counted for the average precision."""
 MAX_RANKED_CLASSES = 100
-"""Most classes for which these bins are counted."""
+"""Maximum number of classes for which these bins are counted."""
 MIN_PROBABILITY = 1e-15
 """Lower bound of a probability in the log-loss, so that one row does not make it infinite."""
 
@@ -117,7 +117,7 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float | None:
     """Return the mean over classes of the area under precision by recall (average precision).
 
     It equals scikit-learn's ``average_precision_score`` of probabilities that are rounded down to one part in
-    ``PROBABILITY_BINS``. None where no class has rows, or where there are more classes than are counted.
+    ``PROBABILITY_BINS``. None if no class has rows, or where there are more classes than are counted.
     """
     every, own = ranks[0, :, ::-1].astype(np.float64), ranks[1, :, ::-1].astype(np.float64)
     present = own.sum(axis=1) > 0

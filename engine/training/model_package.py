@@ -1,4 +1,4 @@
-"""Contents of a registered model beside its weights: signature, example, pinned packages and code.
+"""Contents of a registered model in addition to its weights: signature, example, pinned packages and code.
 
 The model carries Rowsieve's own code (MLflow's ``code_paths``), so that it can be loaded where Rowsieve is
 not installed, and where another package has the name ``rowsieve``.
@@ -21,7 +21,8 @@ from engine.training.ensemble import Ensemble
 from engine.training.estimators import EstimatorModule
 from engine.training.libraries import library_of
 from engine.training.libraries.scikit_learn import TRUSTED
-from engine.training.serving import PARAMS, REQUEST, Served
+from engine.training.raw_rows import is_number
+from engine.training.serving import PARAMS, REQUEST, ServedModel
 from engine.training.version import Version
 from operators.base import SPLIT
 
@@ -57,22 +58,30 @@ EMBED_PACKAGES = (
 """Distributions that the encoders of texts and images import."""
 
 
-def signature(dataset: Version, classes: Sequence[Any], served: Served) -> ModelSignature:
-    """Return the signature: the source columns of the features and a request id to label and probabilities.
+def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> ModelSignature:
+    """Return the signature: source columns of the features and a request id in, label and probabilities out.
 
-    Every column is required: its values may be missing (``Served.optional``), the whole column may not, as a
-    wrong name would look like a column without values. A list that may be missing is optional all the same,
-    since MLflow requires its values too; the model refuses requests without its column. Numbers and booleans
-    that may be missing have MLflow's type ``any``: its ``long`` refuses a missing value, its ``double`` whole
-    numbers in a pandas frame, and over HTTP its ``boolean`` takes a missing value for false and any text for
-    true. So have timestamps with a zone: its ``datetime`` refuses them in a pandas frame.
-    ``rowsieve.columns`` in the model's metadata names their types.
+    Every column is required, since a misspelt name would look like a column without values. Its values may be
+    missing if ``ServedModel.optional`` names it. These exceptions follow from MLflow's checks of a request:
+
+    - A list that may be missing is optional, since MLflow requires the values of a required list. The model
+      itself refuses a request without the column.
+    - Numbers and booleans that may be missing have MLflow's type ``any``. Its ``long`` refuses missing
+      values, its ``double`` refuses whole numbers in a pandas frame, and over HTTP its ``boolean`` reads a
+      missing value as false and any text as true.
+    - Timestamps with a zone have the type ``any``: MLflow's ``datetime`` refuses them in a pandas frame.
+
+    ``rowsieve.columns`` in the model's metadata names the types of all columns.
 
     Parameters
     ----------
-    dataset : the version that the model was trained on, which gives the type of the label.
-    classes : the labels.
-    served : the exported model, which knows the types of its columns.
+    dataset
+        The version that the model was trained on. Its schema gives the type of the label.
+    classes
+        The labels.
+    served
+        The model, which knows the types of its columns.
+
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
@@ -125,7 +134,7 @@ def column_type(kind: pa.DataType) -> Any:
         return DataType.boolean
     if pa.types.is_integer(kind):
         return DataType.long
-    if _is_number(kind):
+    if is_number(kind):
         return DataType.double
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return DataType.datetime
@@ -136,13 +145,13 @@ def _has_zone(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz)
 
 
-def column_notes(served: Served) -> dict[str, str]:
+def column_notes(served: ServedModel) -> dict[str, str]:
     """Return the type of every input column as the dataset has it, for the model's metadata."""
     gap = ", may be missing"
     return {f.name: f"{f.type}{gap if f.name in served.optional else ''}" for f in served.schema or ()}
 
 
-def input_example(dataset: Version, served: Served) -> pd.DataFrame | None:
+def input_example(dataset: Version, served: ServedModel) -> pd.DataFrame | None:
     """Return some rows that the version keeps, with the model's columns; None for columns of bytes."""
     names = [field.name for field in served.schema or ()]
     if not names or any(pa.types.is_binary(field.type) for field in served.schema or ()):
@@ -200,8 +209,10 @@ def requirements(networks: bool, *, model: str) -> list[str]:
 
     Parameters
     ----------
-    networks : whether features are made of texts or images by a pretrained network.
-    model : name of the model; the library of an estimator is needed too.
+    networks
+        Whether features are made of texts or images by a pretrained network.
+    model
+        Name of the model; the library of an estimator is needed too.
     """
     library = library_of(model).distributions if is_estimator(model) else ()
     names = [*PACKAGES, *(EMBED_PACKAGES if networks else ()), *library]
@@ -209,7 +220,7 @@ def requirements(networks: bool, *, model: str) -> list[str]:
     for name in names:
         try:
             found.append(f"{name}=={version(name).partition('+')[0]}")
-        except PackageNotFoundError:  # what is not installed was not used
+        except PackageNotFoundError:  # a package that is not installed was not used
             continue
     return found
 
@@ -226,11 +237,7 @@ def code_paths(scratch: Path) -> list[str]:
 
 def _is_plain(kind: pa.DataType) -> bool:
     """Return whether MLflow's own type of a column would change or refuse some of its values."""
-    return _is_number(kind) or bool(pa.types.is_boolean(kind))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return is_number(kind) or bool(pa.types.is_boolean(kind))
 
 
 def _label_type(kind: str, classes: Sequence[Any]) -> Any:

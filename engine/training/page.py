@@ -31,7 +31,7 @@ CHOSEN_HERE = (
 def write_page(
     result: TrainResult, registered: RegisteredModel | None = None, verdict: PromotionDecision | None = None
 ) -> Path:
-    """Write ``report.html`` beside the model, from its scores and pictures; return the path."""
+    """Write ``report.html`` into the model's folder, from its scores and pictures; return the path."""
     about = result.model.about
     text = template("model.html.j2").render(
         title=f"{about['trainer']} on {result.version.name}",
@@ -111,7 +111,7 @@ def _part(result: TrainResult, split: str, evaluation: Evaluation) -> dict[str, 
 
 
 def _strength(result: TrainResult) -> dict[str, Any] | None:
-    """Return the section about the strength of weighting; None where the published weights were used."""
+    """Return the section about the strength of weighting; None if the published weights were used."""
     from operators.cues.curve_report import COLUMNS, EXPLANATION, table_rows
 
     found = result.record.get("strength")
@@ -127,7 +127,7 @@ def _strength(result: TrainResult) -> dict[str, Any] | None:
 
 
 def _importance(result: TrainResult) -> dict[str, Any] | None:
-    """Return the section about importance by source column; None where it was not measured."""
+    """Return the section about importance by source column; None if it was not measured."""
     from operators.report.importances import explanation, summary_sentences, table_columns, table_rows
 
     found = result.importance
@@ -147,7 +147,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
 
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
-    """Say which strength was chosen, by which rule, and what it comes to on held-out train rows."""
+    """Return a sentence about the chosen strength: the rule, and the accuracies on held-out train rows."""
     from operators.cues.curve_report import group_word
 
     curve = found["trade_off"]

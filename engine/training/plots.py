@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PLOTS = "plots"
-"""Folder of pictures beside a model."""
+"""Folder of pictures in a model's folder."""
 STRENGTH = "strength.png"
 IMPORTANCE = "importance.png"
 MAX_GROUPS = 40
@@ -50,7 +50,7 @@ def draw_strength(strength: Mapping[str, Any], folder: Path) -> Path:
 
 
 def draw_importance(importance: Mapping[str, Any], folder: Path) -> Path:
-    """Write ``importance.png``: what is lost without each source column."""
+    """Write ``importance.png``: the loss of accuracy without each source column."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     from operators.report.importances import draw as draw_bars

@@ -1,14 +1,14 @@
 """Predictions of a registered model for a dataset, shard by shard: ``rowsieve predict``.
 
-Each shard of the source becomes one file of the output, written under a temporary name and renamed. A row
-that cannot be used has null predictions and a reason. Rows are predicted in blocks of a fixed size from the
-start of their shard, so that the bytes depend neither on the executor nor on the number of workers.
+Each shard of the source becomes one file of the output, which is written under a temporary name and then
+renamed. A row that cannot be used has null predictions and a reason. Rows are predicted in blocks of a fixed
+size, counted from the start of their shard, so the bytes depend neither on the executor nor on the number of
+workers. :mod:`engine.training.prediction_source` opens the source.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,37 +18,35 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
-from connectors import ConnectorError, Source, open_source
-from connectors.base import Listing, SourceShard
-from connectors.registry import find_connector
+from connectors import Source
+from connectors.base import SourceShard
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder
-from connectors.text_encoding import UTF8
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import output_of
-from engine.core.suggestions import explain, nearest
+from engine.training.prediction_source import SourceRequest, open_for_model
 from engine.training.raw_rows import conform, with_missing, with_points
-from engine.training.registry import DATA, download
 from engine.training.served_files import model_files
-from engine.training.serving import SERVING, Served
+from engine.training.serving import SERVING, ServedModel
+from engine.training.stored_models import DATA, download
 from operators.base import Executor
 
 BLOCK_ROWS = 8_192
 RECORD = "_predictions.json"
-"""Readers of a Parquet folder skip names that begin with an underscore."""
+"""Record of a prediction. Readers of a Parquet folder skip names that begin with an underscore."""
 REQUEST = "_request.json"
-"""File with the digest of model and rows, by which the same command continues an interrupted prediction."""
+"""Digest of the model and the rows. The same command finds it and continues an interrupted prediction."""
 
 
 @dataclass(frozen=True)
 class PredictionResult:
-    """Result of a prediction over a dataset."""
+    """Result of a prediction for a dataset."""
 
     model: str
+    """The model as the caller named it."""
     version: str
     """The dataset version that the model was trained on."""
     rows: int
@@ -57,9 +55,9 @@ class PredictionResult:
     parts: tuple[dict[str, Any], ...]
     """``path``, ``rows``, ``failed``, ``sha256`` and ``source`` of each file."""
     filled: tuple[str, ...] = ()
-    """Columns of the model that the source lacks and ``allow_missing`` names: all values are imputed."""
+    """Columns of the model that the source lacks: all their values were treated as missing."""
     kept: int = 0
-    """Files that an earlier, interrupted prediction of the same rows had written."""
+    """Number of files that an earlier, interrupted prediction of the same rows had written."""
 
 
 def predict(
@@ -79,37 +77,49 @@ def predict(
 
     Parameters
     ----------
-    model : folder of an MLflow model that ``rowsieve retrain --register`` made, ``models:/NAME@ALIAS``,
+    model
+        Folder of an MLflow model that ``rowsieve retrain --register`` made, ``models:/NAME@ALIAS``,
         ``models:/NAME/VERSION`` or ``runs:/RUN/PATH``.
-    source : file, folder, glob or URI with rows as they are in the source that the model was trained on.
-    output : folder to write: new, empty, or left by an interrupted prediction of the same rows.
-    executor : predicts shards on workers.
-    format : of the source; see ``rowsieve sources``.
-    options : of the format, such as ``{"delimiter": ";"}``. Default for files of the format that the model
-        was trained on: those of the recipe.
-    encoding : of files of text. Default: that of the recipe, if it was trained on files of text.
-    keep : columns of the source to put before the predictions.
-    allow_missing : columns of the model that the source may lack: rows are predicted as if all their values
+    source
+        File, folder, glob or URI. The rows have the columns of the source that the model was trained on.
+    output
+        Folder to write to. It is new, empty, or left by an interrupted prediction of the same rows.
+    executor
+        Predicts shards on workers.
+    format
+        Format of the source, as ``rowsieve sources`` lists them; "auto" to recognise it.
+    options
+        Options of the format, such as ``{"delimiter": ";"}``. Default: those of the recipe that the model
+        was trained by, if the format is the same.
+    encoding
+        Encoding of text files. Default: that of the recipe, if it read text files.
+    keep
+        Columns of the source to put before the predictions.
+    allow_missing
+        Columns of the model that the source may lack. Rows are then predicted as if all values of the column
         were missing.
-    tracking : output folder whose MLflow database has the model, where MLFLOW_TRACKING_URI names no server.
+    tracking
+        Output folder whose MLflow database has the model. It is used if MLFLOW_TRACKING_URI is not set.
 
     Returns
     -------
-    The record of the written files, which ``_predictions.json`` in the output holds too.
+    PredictionResult
+        The record of the written files. ``_predictions.json`` in the output has the same content.
 
     Raises
     ------
     InputError
-        There is no such model or source, a column is missing, or the output holds files already.
+        There is no such model or source, a column is missing, or the output holds other files.
 
     """
     target = output_of(output)
     with tempfile.TemporaryDirectory() as scratch:
         folder = find_model(model, Path(scratch), tracking)
         files = ModelFiles.read(folder)
-        served = Served(folder)
+        served = ServedModel(folder)
         keep = tuple(dict.fromkeys(keep))
-        opened = _open_source(source, format, (options, encoding), served, keep, allow_missing)
+        wanted = SourceRequest(source, format, options, encoding, keep, allow_missing)
+        opened = open_for_model(wanted, served)
         listing = opened.listing
         request = {
             "model": files.digest,
@@ -138,9 +148,9 @@ def predict(
 
 
 def _prepare_output(target: Place, output: str, request: str) -> set[str]:
-    """Make the folder ready for a request; return the names of the parts of it that are there already.
+    """Create the output folder, or check that it belongs to the same request.
 
-    Raises InputError if the folder holds anything else.
+    Returns the names of the parts that it holds already. Raises InputError if it holds anything else.
     """
     names = {path.name for path in target.iterdir()} if target.exists() else set()
     mark = target / REQUEST
@@ -158,7 +168,10 @@ def _prepare_output(target: Place, output: str, request: str) -> set[str]:
 
 
 def find_model(model: str, scratch: Path, tracking: str | Path = "") -> Path:
-    """Return the folder with the files of a model, downloaded if necessary. Raises InputError."""
+    """Return the folder with the files of a model, and download it into ``scratch`` if it is named by a URI.
+
+    Raises InputError if there is no such model.
+    """
     folder = Path(model)
     if model.startswith(("models:/", "runs:/")):
         folder = download(model, scratch, output_of(str(tracking)) if tracking else Path())
@@ -192,13 +205,13 @@ class ModelFiles:
             found.update(f"{name}:{len(data)}:".encode() + data)
         return found.hexdigest()
 
-    def open(self) -> Served:
-        """Return the model, which a worker keeps open between shards."""
+    def open(self) -> ServedModel:
+        """Return the loaded model. A process keeps it for further shards."""
         return _open_files(self.digest, _EqualFiles(self))
 
 
 class _EqualFiles:
-    """Argument that the cache of :func:`_open_files` ignores: all are equal, and the digest is the key."""
+    """Passes the files to :func:`_open_files` without being part of its cache key, which is the digest."""
 
     def __init__(self, model: ModelFiles) -> None:
         self.model = model
@@ -211,19 +224,19 @@ class _EqualFiles:
 
 
 @lru_cache(maxsize=2)
-def _open_files(digest: str, held: _EqualFiles) -> Served:
+def _open_files(digest: str, held: _EqualFiles) -> ServedModel:
     """Write the files of a model into a temporary folder and load it, once for each digest."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in held.model.files.items():
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        return Served(folder)
+        return ServedModel(folder)
 
 
 @dataclass(frozen=True)
 class PredictShard:
-    """Callable that predicts one shard and writes its file. Picklable."""
+    """Predicts one shard on a worker and writes its file. Picklable."""
 
     model: ModelFiles
     source: Source
@@ -234,7 +247,7 @@ class PredictShard:
     decimal: str = "."
 
     def __call__(self, index: int) -> dict[str, Any]:
-        """Write ``part-<index>.parquet``, unless it is there, and return its record."""
+        """Write ``part-<index>.parquet`` unless it exists, and return its record."""
         served, shard = self.model.open(), self.shards[index]
         name = f"part-{index:05d}.parquet"
         if (self.output / name).exists():  # a file with its final name is complete
@@ -270,146 +283,11 @@ def _read_record(path: Place, shard: SourceShard) -> dict[str, Any]:
     }
 
 
-def _predict_block(served: Served, table: pa.Table, keep: Sequence[str], decimal: str) -> pa.Table:
-    """Return the predictions of one block of rows, behind the columns of the source that are kept."""
+def _predict_block(served: ServedModel, table: pa.Table, keep: Sequence[str], decimal: str) -> pa.Table:
+    """Return the columns to keep and the predictions of one block of rows."""
     schema = served.schema or pa.schema([])
     rows, faults = conform(with_points(table, schema, decimal), schema, served.missing_texts)
     found = served.predict_table(with_missing(rows, served.names, schema), faults)
     for place, name in enumerate(keep):
         found = found.add_column(place, name, table.column(name))
     return found
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """A source that was opened and listed, and the decimal point of numbers in its texts."""
-
-    source: Source
-    listing: Listing
-    decimal: str = "."
-
-
-def _open_source(
-    path: str,
-    format: str,
-    settings: tuple[Mapping[str, Any] | None, str | None],
-    served: Served,
-    keep: Sequence[str],
-    allow_missing: Sequence[str],
-) -> _Opened:
-    """Open and list the source; columns that a CSV may hold badly are read as text.
-
-    Raises InputError for a source that cannot be read, and for a missing column.
-    """
-    if served.schema is None:
-        raise InputError(
-            "The model was registered by an earlier version of Rowsieve and does not know the types of its "
-            "columns. Register it again with `rowsieve retrain`."
-        )
-    try:
-        opened = _open_and_list(path, format, *settings, served)
-    except ConnectorError as error:
-        text = str(error).replace("Correct source.path", "Correct the path")
-        raise InputError(text) from None
-    except ValidationError as error:
-        known = find_connector(path, format).Options
-        raise InputError(explain(error, known, "rowsieve predict", prefix="--option ")) from None
-    names = opened.listing.schema.names
-    for name in keep:
-        if name in served.answers:
-            raise InputError(f"--keep {name}: a column of the predictions has this name.")
-        if name not in names:
-            raise InputError(f"{path} has no column {name!r} (--keep).{_suggest(name, names)}")
-    _check_missing(path, names, served, allow_missing)
-    return opened
-
-
-def _suggest(name: str, names: Sequence[str]) -> str:
-    """Return the nearest name as a sentence, or the list of all names."""
-    return nearest(name, names) or f" The columns are: {', '.join(names)}."
-
-
-def _check_missing(path: str, names: Sequence[str], served: Served, allowed: Sequence[str]) -> None:
-    """Raise InputError for a column of the model that the source lacks, unless it is allowed to."""
-    for name in allowed:
-        if name not in served.names:
-            suggestion = _suggest(name, served.names)
-            raise InputError(f"--allow-missing {name}: the model has no such column.{suggestion}")
-        if name not in names and name not in served.optional:
-            raise InputError(
-                f"{path} has no column {name!r}, and --allow-missing cannot help: the model has no rule for "
-                f"missing values of this column."
-            )
-    missing = [name for name in served.names if name not in names and name not in allowed]
-    if not missing:
-        return
-    text = f"{path} has no column {missing[0]!r} (the model reads it)."
-    if missing[1:]:
-        text += f" It lacks {', '.join(map(repr, missing[1:6]))}{', ...' * (len(missing) > 6)} too."
-    text += _suggest(missing[0], names)
-    if not served.reading:
-        text += (
-            " The model does not say how the source that it was trained on was read, since an earlier "
-            "version of Rowsieve has registered it. Register it again, or say how this source is read, with "
-            "--option 'delimiter=;'."
-        )
-    if missing[0] in served.optional:
-        option = f"--allow-missing {shlex.quote(missing[0])}"
-        text += f" To predict as if all its values were missing, give {option}."
-    raise InputError(text)
-
-
-def _open_and_list(
-    path: str, format: str, options: Mapping[str, Any] | None, encoding: str | None, served: Served
-) -> _Opened:
-    """Open and list the source, a CSV with the model's columns as text: a bad value is then one row's fault.
-
-    Raises ConnectorError, and ValidationError for an option.
-    """
-    reading, connector = served.reading, find_connector(path, format)
-    name = connector.name
-    if options is None and reading.get("format") == name:
-        options = reading.get("options")
-    if encoding is None:
-        encoding = reading.get("encoding", UTF8) if connector.has_encoding else UTF8
-    given: dict[str, Any] = {"options": dict(options or {}), "encoding": encoding}
-    given |= _applicable_renames(path, format, given, reading)
-    opened = open_source(path, format, **given)
-    if name != "csv":
-        return _Opened(opened, opened.list())
-    decimal = str(given["options"].get("decimal", "."))
-    scalars = _scalar_columns(served, served.schema.names if served.schema is not None else [])
-    stored = {new: old for old, new in given.get("rename", {}).items()}
-    try:
-        names = opened.list().schema.names
-    except ConnectorError as error:  # as for one word in a column of numbers
-        opened = open_source(path, format, **given, text_columns=tuple(stored.get(n, n) for n in scalars))
-        try:
-            return _Opened(opened, opened.list(), decimal)
-        except ConnectorError:
-            raise error from None
-    texts = tuple(stored.get(name, name) for name in scalars if name in names)
-    opened = open_source(path, format, **given, text_columns=texts)
-    return _Opened(opened, opened.list(), decimal)
-
-
-def _applicable_renames(
-    path: str, format: str, given: Mapping[str, Any], reading: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the keys ``rename`` and ``flatten`` of the recipe, as far as this source has such columns."""
-    rename, flatten = reading.get("rename") or {}, reading.get("flatten") or []
-    if not rename and not flatten:
-        return {}
-    try:
-        stored = open_source(path, format, **given).list().schema.names
-    except ConnectorError:  # as for two columns of one name, which are renamed
-        return {"rename": rename, "flatten": flatten}
-    renamed = {old: new for old, new in rename.items() if old.split(".")[0] in stored and new not in stored}
-    shown = {*stored, *renamed.values()}
-    return {"rename": renamed, "flatten": tuple(name for name in flatten if name.split(".")[0] in shown)}
-
-
-def _scalar_columns(served: Served, names: Sequence[str]) -> list[str]:
-    """Return the scalar columns among ``names``: read as text, a faulty value is a fault of its row alone."""
-    schema = served.schema or pa.schema([])
-    return [name for name in names if not pa.types.is_nested(schema.field(name).type)]

@@ -34,8 +34,8 @@ SHORT = Repr()
 WHOLE = r"^([+-]?[0-9]+)\.0*$"
 """A whole number as pandas writes those of a column with gaps."""
 TYPE_FAULTS = {
-    "number": "is no number",
-    "date": "is no date",
+    "number": "is not a number",
+    "date": "is not a date",
     "truth": "is neither true nor false",
 }
 Faults = dict[int, str]
@@ -43,13 +43,13 @@ Faults = dict[int, str]
 
 
 def write_columns(schema: pa.Schema, folder: Path) -> None:
-    """Keep the schema of a model's input columns beside its files."""
+    """Write the schema of a model's input columns into its folder."""
     plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
     (folder / COLUMNS).write_bytes(plain.serialize().to_pybytes())
 
 
 def read_columns(folder: Path) -> pa.Schema | None:
-    """Read what :func:`write_columns` wrote; None for a model of an earlier version."""
+    """Return the schema that :func:`write_columns` wrote; None for a model of an earlier version."""
     path = folder / COLUMNS
     return pa.ipc.read_schema(pa.BufferReader(path.read_bytes())) if path.exists() else None
 
@@ -61,10 +61,13 @@ def table_of(
 
     Parameters
     ----------
-    frame : n rows with any index.
-    schema : schema of the model's input columns; None, for models of earlier versions,
-        converts by the values alone.
-    missing : texts that stand for a missing number, date or truth value, beside the empty one.
+    frame
+        N rows with any index.
+    schema
+        Schema of the model's input columns; None, for models of earlier versions, converts by the
+        values alone.
+    missing
+        Texts that stand for a missing number, date or truth value, in addition to the empty text.
 
     Returns
     -------
@@ -90,9 +93,12 @@ def conform(table: pa.Table, schema: pa.Schema, missing: Sequence[str] = ()) -> 
 
     Parameters
     ----------
-    table : n rows; columns that the schema does not name are dropped.
-    schema : of the model's input columns.
-    missing : texts that stand for a missing number, date or truth value, beside the empty one.
+    table
+        N rows; columns that the schema does not name are dropped.
+    schema
+        Of the model's input columns.
+    missing
+        Texts that stand for a missing number, date or truth value, in addition to the empty text.
 
     Returns
     -------
@@ -119,7 +125,7 @@ def with_points(table: pa.Table, schema: pa.Schema, decimal: str) -> pa.Table:
         return table
     for index, field in enumerate(table.schema):
         wanted = schema.field(field.name).type if field.name in schema.names else pa.null()
-        if is_text(field.type) and _is_number(wanted):
+        if is_text(field.type) and is_number(wanted):
             column = pc.replace_substring(table.column(index), decimal, ".")
             table = table.set_column(index, field, column)
     return table
@@ -163,7 +169,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, missing: Sequence[str]) ->
 
 
 def _none_if_missing(value: Any) -> Any:
-    """Return None for what pandas writes for a missing value; lists and arrays as they are."""
+    """Return None for pandas' missing values (NaN, NA, NaT); other values unchanged, arrays as lists."""
     if hasattr(value, "tolist") and not isinstance(value, str | bytes):
         value = value.tolist()
     missing = value is None or (isinstance(value, float) and value != value)
@@ -225,7 +231,8 @@ def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scal
         return pa.array([value]).cast(pa.timestamp(kind.unit)).cast(kind)[0]  # without a zone: UTC
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds numbers: whole ones, floats or decimals."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -248,7 +255,7 @@ def _needs_float(value: Any, kind: pa.DataType) -> bool:
 def _type_fault(kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
         return TYPE_FAULTS["truth"]
-    if _is_number(kind):
+    if is_number(kind):
         return TYPE_FAULTS["number"]
     if pa.types.is_temporal(kind):
         return TYPE_FAULTS["date"]

@@ -1,4 +1,7 @@
-"""Trained models in MLflow: the run with its scores, the registered version, and the champion alias."""
+"""Registration of trained models on MLflow: the run with its scores, the model version, and its aliases.
+
+:mod:`engine.training.stored_models` reads models back.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import experiment_id
-from engine.publish.own_artifacts import check_artifacts, download_artifacts
+from engine.publish.own_artifacts import check_artifacts
 from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
@@ -30,7 +32,7 @@ from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
 from engine.storage.registrations import record_registration
-from engine.training.champion import pair, rows_for
+from engine.training.champion import count_paired_answers, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
@@ -44,8 +46,8 @@ from engine.training.model_package import (
 )
 from engine.training.plots import PLOTS, STRENGTH
 from engine.training.running import TrainResult, score
-from engine.training.served_files import check_limits, model_files
-from engine.training.serving import Served, export
+from engine.training.serving import ServedModel, write_served_model
+from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of
 from engine.training.version import Version
 from operators.base import Executor
 
@@ -55,8 +57,7 @@ if TYPE_CHECKING:
 
 TRAINING_TAG = "rowsieve.training"
 """Tag of a model version: the name of the training's folder, which identifies its rows and parameters."""
-CHALLENGER, CHAMPION = "challenger", "champion"
-MODEL, DATA = "model", "rowsieve"
+CHALLENGER = "challenger"
 EXPERIMENT = "rowsieve-train"
 
 
@@ -83,7 +84,7 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
     """Log a training as an MLflow run and its model as a new version of ``name``, alias ``challenger``.
 
     The run has the dataset version as input and tag, so that a model leads back to its rows; the model is a
-    pyfunc of the published source columns. Raises InputError where MLflow does not answer, or the output's
+    pyfunc of the published source columns. Raises InputError if MLflow does not answer, or the output's
     own database names a place outside the output for artifacts.
     """
     from mlflow.exceptions import MlflowException
@@ -145,7 +146,7 @@ def promote(
 
     Champion and challenger are scored on the same rows and groups, each through its own features. Without
     test rows the validation rows serve, and the reason says that the challenger may have been selected on
-    them. Raises InputError where the challenger has neither or no such metric.
+    them. Raises InputError if the challenger has neither or no such metric.
     """
     split = next((name for name in ("test", "validation") if name in result.evaluations), None)
     if split is None:
@@ -174,7 +175,9 @@ def promote(
                     job, champion, opened, folder=folder, truth=truth, splits=[split], source=source
                 )
                 theirs = scored[split].metrics()
-                paired = pair(job, result.folder, folder, source, opened, split=split, truth=truth)
+                paired = count_paired_answers(
+                    job, result.folder, folder, source, opened, split=split, truth=truth
+                )
     holds, reason = rule.evaluate(mine.metrics(), theirs, paired)
     if theirs is not None and split == "validation":
         reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
@@ -190,96 +193,6 @@ def _record_decision(
     text = ("promoted: " if decision.promoted else "kept: ") + decision.reason
     mlflow_client.set_tag(registered.run_id, "rowsieve.promotion", text[:5000])
     return decision
-
-
-def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
-    """Return the dataset version that the champion was trained on; None without a champion."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        found = mlflow_client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException:
-        return None
-    return tag_value(found.tags, VERSION_TAG)
-
-
-def champion_of(
-    mlflow_client: MlflowClient, name: str, scratch: Path, output: Place
-) -> tuple[str, Path] | None:
-    """Download the champion into a folder; return its version number and its folder, or None.
-
-    Raises InputError if the output's own database names a place outside the output for its artifacts.
-    """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        version = mlflow_client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException:
-        return None
-    run_id, path = str(version.run_id), f"{MODEL}/data/{DATA}"
-    return str(version.version), _download(mlflow_client, run_id, path, scratch, output)
-
-
-def download(model: str, scratch: Path, output: Place) -> Path:
-    """Download a model by its URI; return its folder.
-
-    Parameters
-    ----------
-    model : ``models:/NAME@ALIAS``, ``models:/NAME/VERSION``, ``runs:/RUN`` or ``runs:/RUN/PATH``.
-    scratch : folder to download into.
-    output : output folder whose database has the model, where MLFLOW_TRACKING_URI names no server.
-
-    Raises
-    ------
-    InputError
-        MLflow does not give the model, or the output's own database names a place outside the output for it.
-    """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        found = client(output)
-        run_id, path = _artifact(found, model)
-        return _download(found, run_id, path, scratch, output)
-    except (MlflowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(
-            f"{model}: MLflow does not give this model ({reason}). Name its server in MLFLOW_TRACKING_URI, "
-            f"or with --tracking the output folder whose database has the model."
-        ) from None
-
-
-def _download(mlflow_client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:
-    """Copy a model of a run to this host. Raises InputError beyond the limits of the operator's policy."""
-    folder = check_artifacts(mlflow_client, run_id, output)
-    if folder is not None:
-        model_files(folder / path)
-    else:
-        _check_listed(mlflow_client, run_id, path)
-    return download_artifacts(mlflow_client, run_id, path, scratch, output)
-
-
-def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> None:
-    """Add up what MLflow lists below a folder of artifacts. Raises InputError as of ``check_limits``."""
-    waiting, n_files, n_bytes = [path], 0, 0
-    while waiting:
-        for entry in mlflow_client.list_artifacts(run_id, waiting.pop()):
-            if entry.is_dir:
-                waiting.append(entry.path)
-            n_files, n_bytes = n_files + 1, n_bytes + int(entry.file_size or 0)
-            check_limits(f"{path} of the run {run_id!r}", n_files, n_bytes)
-
-
-def _artifact(mlflow_client: MlflowClient, model: str) -> tuple[str, str]:
-    """Return the run and the path of the artifact that a URI names."""
-    name = model.partition(":/")[2].strip("/")
-    if model.startswith("runs:/"):
-        run_id, _, path = name.partition("/")
-        return run_id, path or MODEL
-    registered, at, alias = name.partition("@")
-    if at:
-        return str(mlflow_client.get_model_version_by_alias(registered, alias).run_id), MODEL
-    registered, _, number = name.partition("/")
-    return str(mlflow_client.get_model_version(registered, number).run_id), MODEL
 
 
 def _log(
@@ -364,9 +277,9 @@ def _log_model(
     with tempfile.TemporaryDirectory() as scratch:
         maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
         data = Path(scratch) / DATA
-        export(result.model, result.version, maker, data)
+        write_served_model(result.model, result.version, maker, data)
         save_estimator(result.model, data)
-        served = Served(data)
+        served = ServedModel(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the example has gaps where the signature allows them
             mlflow.pyfunc.save_model(

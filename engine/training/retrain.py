@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 from connectors.storage import ObjectPath
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import (
@@ -26,7 +25,7 @@ from engine.publish.lineage_facets import (
     quality_facet,
 )
 from engine.publish.own_artifacts import check_artifacts
-from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
+from engine.publish.tracking import OUTPUT_TAG, client, has_records, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.recipe.trainers import trainer_of
 from engine.training.job import TrainingJob
@@ -171,13 +170,13 @@ def _retrain(
 def find_dataset(name: str) -> str:
     """Return the output folder that a name refers to: a folder itself, or a recipe known to MLflow.
 
-    Keeps ``@VERSION``. Raises InputError where nothing of that name is known.
+    Keeps ``@VERSION``. Raises InputError if nothing of that name is known.
     """
     place, at, version = name.partition("@")
     if "://" in name or Path(place).exists():
         return name
     here = Path()
-    if not os.environ.get("MLFLOW_TRACKING_URI") and not (here / "mlflow.db").exists():
+    if not has_records(here):
         raise InputError(
             f"--dataset {name}: there is no folder {place!r}, and no MLflow server is named to look it up. "
             "Give the output folder of a recipe that has run, such as demo/out, or set MLFLOW_TRACKING_URI."
@@ -186,7 +185,11 @@ def find_dataset(name: str) -> str:
     experiments = [experiment.experiment_id for experiment in found.search_experiments()]
     runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
     if not runs:
-        raise InputError(f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}.")
+        raise InputError(
+            f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}. Give the "
+            "output "
+            f"folder of a recipe that has run, such as demo/out."
+        )
     return str(tag_value(runs[0].data.tags, OUTPUT_TAG)) + at + version
 
 
@@ -229,4 +232,4 @@ def _yaml(place: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(f"{place}: the value is not valid YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{place}: the value is not valid YAML: {one_line(error)}") from None

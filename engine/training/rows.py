@@ -25,12 +25,12 @@ class GroupedRows(Rows):
     """n rows with features, labels, weights, groups and row ids."""
 
     group: Int64
-    """(n,) index into the dataset's groups; ``NO_GROUP`` where a row is in none."""
+    """(n,) index into the dataset's groups; ``NO_GROUP`` for a row in no group."""
     row_id: Int64
     """(n,)"""
 
     def take(self, places: slice | Int64) -> GroupedRows:
-        """Return the rows at the given positions."""
+        """Return the rows at the given positions, in the order of the positions."""
         return GroupedRows(
             self.X[places], self.y[places], self.weight[places], self.group[places], self.row_id[places]
         )
@@ -47,7 +47,7 @@ def join(parts: Sequence[GroupedRows]) -> GroupedRows:
 
 
 class Shards(Protocol):
-    """Access to the rows of one split by shard. May be read any number of times."""
+    """The rows of one split by shard. A shard may be read any number of times."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, shard: int, /) -> GroupedRows: ...
@@ -60,7 +60,8 @@ class Dataset:
     splits: Mapping[str, Shards]
     """``train``, ``validation`` and ``test``; the last two may have no rows."""
     group_names: tuple[int, ...]
-    """Published number of each group by index; the noise of class c is -1 - c where it is a group."""
+    """Published number of each group by its index; -1 - c for the noise of class c if that counts as a "
+    "group."""
     n_features: int
     n_classes: int
 
@@ -98,7 +99,7 @@ class Counts:
 
 
 def group_names(groups: Sequence[int], n_classes: int, noise: Noise) -> tuple[int, ...]:
-    """Return the groups that may occur, given the published numbers with or without -1 (no group)."""
+    """Return the groups that may occur, from the published numbers, which may include -1 (no group)."""
     named = sorted({int(group) for group in groups if group >= 0})
     own = [-1 - c for c in range(n_classes)] if noise == "own_group" and min(groups, default=0) < 0 else []
     return (*named, *own)
@@ -123,14 +124,14 @@ def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], 
 
 
 class CachedShards:
-    """A split's shards, each made once: kept in memory within a budget, beyond it in files mapped to memory.
+    """A split's shards, each made once. They are kept in memory up to a budget, else in mapped files.
 
-    An epoch takes rows of every shard in every window, so a shard must be cheap to read again; making it
+    Every window of an epoch takes rows of every shard, so reading a shard again must be fast. Making one
     means reading Parquet and encoding columns.
     """
 
     def __init__(self, read: Shards, budget: list[int]) -> None:
-        """``budget``: bytes of memory left, one number shared by the splits of a dataset."""
+        """``budget`` holds one number, the remaining bytes of memory, which the splits of a dataset share."""
         self._read, self._budget = read, budget
         self._kept: dict[int, GroupedRows] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -149,12 +150,12 @@ class CachedShards:
         return self._kept[shard]
 
     def _mapped(self, shard: int, rows: GroupedRows) -> GroupedRows:
-        """Return the same rows, with features in a file of a temporary folder."""
+        """Return the same rows with their features in a mapped file of a temporary folder."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="rowsieve-rows-")
         path = Path(self._folder.name) / f"{shard}.npy"
         np.save(path, rows.X)
-        # A plain array over the map: rows that are taken from it are copies in memory.
+        # As a plain array, so that rows that are taken from it are copies in memory.
         return replace(rows, X=np.asarray(np.load(path, mmap_mode="r")))
 
 
@@ -172,12 +173,20 @@ def dataset_of_arrays(
 
     Parameters
     ----------
-    X : (n, d) features. y : (n,) class indices.
-    groups : (n,) group numbers, -1 for noise; default: all rows in group 0.
-    weight : (n,) >= 0; default 1.
-    split : (n,) "train", "validation", "test" or "dropped"; default: all train.
-    noise : what becomes of rows with group -1, see ``TrainParams.noise``.
-    n_shards : consecutive parts of nearly equal length.
+    X
+        (n, d) features.
+    y
+        (n,) class indices.
+    groups
+        (n,) group numbers, -1 for noise; default: all rows in group 0.
+    weight
+        (n,) >= 0; default 1.
+    split
+        (n,) "train", "validation", "test" or "dropped"; default: all train.
+    noise
+        What becomes of rows with group -1, see ``TrainParams.noise``.
+    n_shards
+        Consecutive parts of nearly equal length.
     """
     X, y = np.asarray(X, np.float32), np.asarray(y, np.int64)
     n, n_classes = len(y), int(y.max()) + 1

@@ -38,7 +38,7 @@ from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
 EVALUATION = "evaluation.json"
 PIECES = 32
-"""Most tasks that share the scoring of a split."""
+"""Maximum number of tasks that share the scoring of a split."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class TrainSpec:
     folder: Path | None = None
     """Folder of the model. Default ``OUTPUT/models/<fingerprint>``: the same training is found again."""
     truth: str | None = None
-    """A published column with true groups, for evaluation alone."""
+    """A published column with true groups. It is used for evaluation only."""
     mix_alpha: float | None = None
-    """Mix the base models of ``boosted_cvar`` for this tail; nothing is trained anew."""
+    """Mix the base models of ``boosted_cvar`` for this tail; no model is trained."""
     alphas: Sequence[float] = ALPHAS
     importance: bool = False
     """Measure the permutation importance of every source column too; see ``engine.training.importance``."""
@@ -65,11 +65,11 @@ class TrainResult:
     """Result of a training: the model, its scores and where they are stored."""
 
     folder: Path
-    """Of an object store, a copy on this host."""
+    """Folder of the model on this host; a copy if the output is on an object store."""
     version: Version
     model: Ensemble
     evaluations: dict[str, Evaluation]
-    """By split, those with rows."""
+    """Split -> scores on its rows, for every split that has rows."""
     record: dict[str, Any]
     """``training.json``: curve, rows, groups."""
     reused: bool
@@ -77,7 +77,7 @@ class TrainResult:
     place: Place
     """Folder or prefix that holds the model."""
     importance: dict[str, Any] | None = None
-    """By source column, where it was asked for and there are held-out rows."""
+    """Permutation importance by source column; None if it was not asked for, or without held-out rows."""
 
 
 def train(spec: TrainSpec, executor: Executor) -> TrainResult:
@@ -146,7 +146,7 @@ def _check_mix(spec: TrainSpec) -> None:
         return
     if spec.params.mixture is None:
         raise InputError(
-            "--alpha mixes the base models of boosted_cvar anew; other trainers leave one model. "
+            "--alpha mixes the base models of boosted_cvar for another tail; other trainers have one model. "
             "The tail of cvar_doro and chi2_dro is --set alpha=..."
         )
     if not 0 < spec.mix_alpha <= 1:

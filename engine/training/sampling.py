@@ -23,7 +23,7 @@ class Draw:
 
     ``times`` has, for each slot of this worker, how often its rows are taken (its shards one after the
     other); None takes each once. ``weights`` instead has their weights >= 0, on any scale: then every epoch
-    draws anew, with replacement, as many rows as there are.
+    draws as many rows as there are, with replacement.
     """
 
     times: Mapping[int, Int64] | None = None
@@ -55,7 +55,8 @@ def balance(mass: Float64) -> Float64:
 
     Parameters
     ----------
-    mass : (G,) sum of weights of each group; 0 where it has no rows.
+    mass
+        (G,) sum of weights of each group; 0 where it has no rows.
 
     Returns
     -------
@@ -119,7 +120,7 @@ def _windows(
 ) -> Iterator[GroupedRows]:
     """Yield a slot's rows in random order by windows, each of which holds rows of every shard.
 
-    A window of whole shards would hold one class alone where the source is sorted by class.
+    A window of whole shards would hold only one class if the source is sorted by class.
     """
     positions = _positions(shards, mine, times)
     order = generator.permutation(np.asarray(mine)).tolist()

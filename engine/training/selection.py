@@ -2,7 +2,7 @@
 
 Candidates are the cells of a grid, or as many random draws from lists and ranges (Bergstra and Bengio, Random
 search for hyper-parameter optimization, JMLR 2012). Each may be trained with several seeds; its score is the
-mean. A selection looks at validation rows alone, so that test rows still tell how good the winner is.
+mean. A selection reads validation rows only, so the scores on test rows remain unbiased.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Candidate:
     values: dict[str, Any]
     folder: str
     score: float | None
-    """Value of the criterion on the validation rows; None where the training failed."""
+    """Value of the criterion on the validation rows; None if the training failed."""
     accuracy: float | None
     """Accuracy over all validation rows; it breaks ties."""
     fault: str = ""
@@ -95,12 +95,17 @@ def select(
 
     Parameters
     ----------
-    spec : the training that all cells share; ``folder`` is ignored.
-    grid : parameter -> values, such as ``{"lr": [.01, .1], "weight_decay": [0, 1e-3]}``.
-    trials : number of random candidates; default: every cell of the grid, which then has no range.
-    seeds : trainings of each candidate, with the seeds from ``spec.seed`` on; default: 1 for a grid, 3 for
-        random candidates. The winner is that of ``spec.seed``.
-    criterion : ``oracle_worst_true_group`` reads the true groups in ``spec.truth``, for comparisons only.
+    spec
+        The training that all cells share; ``folder`` is ignored.
+    grid
+        Parameter -> values, such as ``{"lr": [.01, .1], "weight_decay": [0, 1e-3]}``.
+    trials
+        Number of random candidates; default: every cell of the grid, which then has no range.
+    seeds
+        Trainings of each candidate, with the seeds from ``spec.seed`` on; default: 1 for a grid, 3
+        for random candidates. The winner is that of ``spec.seed``.
+    criterion
+        ``oracle_worst_true_group`` reads the true groups in ``spec.truth``, for comparisons only.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Checks of the files of a served model, which may come from a stranger or from a shared output.
 
-They run no code when they are read. What is checked here is that they are what ``serving.export`` writes:
-otherwise a pipe or a file of another form ends a prediction without a word on the file.
+Reading them runs no code. The checks here make sure that every file has the form that
+``serving.write_served_model`` writes, so that an error of a damaged or forged file names the file.
 """
 
 from __future__ import annotations
@@ -55,15 +55,21 @@ class _Description(BaseModel):
 
 
 def check_files(folder: Path) -> None:
-    """Raise InputError, which names the file, for links that lead out, pipes, and files that are forged; and
-    for more files or bytes than the operator's policy allows.
+    """Check the files of a served model before they are read.
+
+    Raises
+    ------
+    InputError
+        A link leads out of the folder, a file is a pipe or is forged, or there are more files or bytes than
+        the operator's policy allows. The message names the file.
+
     """
     model_files(folder)
     check_state(folder, REMEDY)
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return the files of a model, sorted. Raises InputError where they are too many or too large.
+    """Return the files of a model, sorted. Raises InputError if they are too many or too large.
 
     The limits are those of the operator's policy, as whoever made the model decides what lies in its folder.
     """
@@ -99,8 +105,10 @@ def read_description(path: Path, n_classes: int) -> dict[str, Any]:
 
     Parameters
     ----------
-    path : the file.
-    n_classes : classes that the model tells apart.
+    path
+        The file.
+    n_classes
+        Number of the model's classes.
 
     Raises
     ------
@@ -157,7 +165,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _forged(path: Path, text: str) -> InputError:
+    reason = " ".join(text.split())[:300].rstrip(". ")
     return InputError(
-        f"{path} is no file of a served model: {' '.join(text.split())[:300].rstrip('. ')}. It is damaged or "
-        f"forged: train the model again and register it."
+        f"{path} is not a file of a served model: {reason}. It is damaged or forged: train the model again "
+        f"and register it."
     )

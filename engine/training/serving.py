@@ -1,6 +1,7 @@
-"""MLflow pyfunc loader of registered models: from published source columns to class and probabilities.
+"""Registered models as MLflow pyfuncs: from source columns to class, probabilities and reasons.
 
-MLflow imports this module by name and hands it the folder of files; nothing is unpickled.
+MLflow imports this module by its name and calls :func:`_load_pyfunc` with the folder of the model's files.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ REQUEST = "request_id"
 PARAMS = {"sample": False, "seed": 0}
 
 
-def export(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path) -> None:
-    """Write what serving needs: the ensemble, and how features are made of source columns."""
+def write_served_model(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path) -> None:
+    """Write the files of a served model: the ensemble, and how features are made from source columns."""
     shutil.rmtree(folder, ignore_errors=True)
     model.save(folder)
     describe_features(version, maker, folder)
 
 
 def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> None:
-    """Write how features are made of source columns: ``serving.json``, and the state of `encode`."""
+    """Write how features are made from source columns: ``serving.json``, and the state of `encode`."""
     state = read_json(maker.state / STATE)
     encoders = [
         {"name": operator.name, "params": operator.params.model_dump(mode="json")}
@@ -79,9 +80,10 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> No
 
 
 def input_schema(version: Version, names: Sequence[str], images: Collection[str] = ()) -> pa.Schema:
-    """Return the schema of some source columns as the version's first part has them.
+    """Return the types of some source columns, from the version's first part.
 
-    The columns ``images`` are bytes, also where the dataset holds paths: a request may name no file.
+    The columns ``images`` have the type binary, also if the dataset holds paths, since a request must not
+    name files of the server.
     """
     part = version.folder / version.manifest["parts"][0]["path"]
     with part.open("rb") if isinstance(part, Path) else part.open() as handle:
@@ -95,22 +97,22 @@ def image_columns(maker: FeatureMaker) -> frozenset[str]:
     return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
 
 
-class Served:
-    """Registered model, as ``mlflow.pyfunc.load_model`` wraps it."""
+class ServedModel:
+    """A registered model, as ``mlflow.pyfunc.load_model`` wraps it."""
 
     schema: pa.Schema | None = None
-    """Types of the model's input columns; None for a model that was registered before they were kept."""
+    """Types of the model's input columns; None for a model of a release that did not keep them."""
     optional: frozenset[str] = frozenset()
-    """Source columns whose values may be missing, because `encode` has a rule for them."""
+    """Source columns whose values may be missing, because `encode` has a rule for missing values."""
     missing_texts: tuple[str, ...] = ()
     """Texts that stand for a missing value."""
     _cleaning: tuple[tuple[str, ...], bool] | None = None
-    """Texts that were read as missing, and whether space around texts was dropped; None for neither."""
+    """Texts that the source read as missing, and whether it dropped space around texts; None for neither."""
     networks: bool = False
-    """Whether features are made of texts or images by a pretrained network."""
+    """Whether a pretrained network makes features from texts or images."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Read the files of a model. Raises InputError, which names the file, where one is forged."""
+        """Read the files of a model. Raises InputError, which names the file, if one is damaged or forged."""
         folder = Path(folder)
         check_files(folder)
         self.model = Ensemble.load(folder)
@@ -129,13 +131,23 @@ class Served:
             self.missing_texts = (*self.missing_texts, *texts["missing"])
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return ``prediction`` (label), ``probability_<label>`` and ``reason`` of each row.
+        """Return ``prediction`` (a label), ``probability_<label>`` and ``reason`` of each row.
 
-        A row that cannot be used has null predictions and the reason; it never keeps the others from theirs.
-        With ``params={"sample": True, "seed": ...}`` the prediction is that of one base model, drawn for the
-        row's ``request_id``; see ``Ensemble.sample``. A feature of this name is read as both.
+        A row that cannot be used has null predictions and a reason. It does not affect the other rows.
 
-        Raises ValueError for a column of the model that is missing altogether, or a sample without ids.
+        Parameters
+        ----------
+        model_input
+            n rows with the model's columns.
+        params
+            With ``{"sample": True, "seed": ...}`` one base model predicts each row. It is drawn by the row's
+            ``request_id``; see ``Ensemble.sample``. A feature of this name is read as both.
+
+        Raises
+        ------
+        ValueError
+            A column of the model is missing, or a sample is asked for without ids.
+
         """
         params = {**PARAMS, **(params or {})}
         ids = None
@@ -166,10 +178,14 @@ class Served:
 
         Parameters
         ----------
-        table : n rows.
-        faults : reasons, by position, of rows that cannot be used.
-        request_ids : n ids, to answer each row by one base model; None for the mean of all.
-        seed : of the draw of base models.
+        table
+            N rows.
+        faults
+            Reasons, by position, of rows that cannot be used.
+        request_ids
+            N ids, to answer each row by one base model; None for the mean of all.
+        seed
+            Of the draw of base models.
         """
         X, reasons = self.features(table, faults)
         good = np.flatnonzero([reason is None for reason in reasons])
@@ -189,7 +205,8 @@ class Served:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Settings of reading the source: ``format``, and ``options``, ``rename`` and ``flatten`` if any."""
+        """Return how the source was read: ``format``, and ``options``, ``rename``, ``flatten`` if there "
+        "were any."""
         return dict(self._about.get("reading") or {})
 
     @property
@@ -199,18 +216,18 @@ class Served:
 
     @property
     def names(self) -> list[str]:
-        """Return the source columns of the features: values may be missing, a whole column may not."""
+        """Return the source columns that the model reads. A request must have all of them."""
         return list(self._about["features"])
 
     @property
     def answers(self) -> list[str]:
-        """Return the names of the columns of a prediction."""
+        """Return the column names of a prediction: ``prediction``, ``probability_<label>``, ``reason``."""
         return ["prediction", *(f"probability_{label}" for label in self._about["classes"]), "reason"]
 
     def features(
         self, table: pa.Table, faults: Mapping[int, str] | None = None
     ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
-        """Return the features (m, d) of the m usable rows, and the reason of each row, None if usable."""
+        """Return the features (m, d) of the m usable rows, and for each row None or why it cannot be used."""
         names = self.names
         missing = [name for name in names if name not in table.column_names]
         if missing:
@@ -248,7 +265,7 @@ class Served:
 
 
 class _OneShard:
-    """Reader of one shard that holds the rows of a request, which come from no file and may name none."""
+    """Reader of the rows of a request as one shard. They come from no file, so nothing can be read."""
 
     shards = (ShardInfo(0, "", 0, 2**62, 0),)
 
@@ -259,7 +276,7 @@ class _OneShard:
 
 
 def _feature_columns(version: Version, encoding: Path) -> list[str]:
-    """Return the source columns that features are made of, without those that `encode` leaves out."""
+    """Return the source columns that features are made from, without those that `encode` leaves out."""
     names: list[str] = version.manifest["source"]["features"]
     if not encoding.exists():
         return names
@@ -270,7 +287,7 @@ def _feature_columns(version: Version, encoding: Path) -> list[str]:
 
 
 def _optional_columns(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the columns whose values may be missing, and the texts that say so, from `encode`'s state."""
+    """Return the columns whose values may be missing, and the texts that stand for a missing value."""
     from operators.encode.column_use import Kind
     from operators.encode.outputs import provenance
     from operators.encode.params import EncodeParams
@@ -284,7 +301,7 @@ def _optional_columns(params: Mapping[str, Any], encoding: Path) -> tuple[frozen
 
 
 def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
-    """Return whether the features come from a pretrained network for texts or images."""
+    """Return whether a pretrained network makes features from texts or images."""
     if encoder["name"] != "encode":
         return bool(encoder["name"] == "embed")
     from operators.encode.column_use import Kind
@@ -294,16 +311,19 @@ def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
 
 
 def _open_encoder(encoder: Mapping[str, Any], state: Path | None = None) -> Any:
-    """Return the function that makes features of new rows, of the operator that ``serving.json`` names."""
+    """Return the function by which the operator that ``serving.json`` names makes features of new rows."""
     try:
         found = operator_class(encoder["name"])
     except KeyError:
-        raise OperatorError(f"serving.json: encoder: there is no operator {encoder['name']!r}") from None
+        raise OperatorError(
+            f"serving.json: encoder: there is no operator {encoder['name']!r}. Install the package that has "
+            "it"
+        ) from None
     kind = found.variant(encoder["params"])
     operator: Operator[Any] = kind(kind.Params.recorded(encoder["params"]))
     return operator.open_for_new_rows(Context(_OneShard(), state or Path()))
 
 
-def _load_pyfunc(path: str) -> Served:
+def _load_pyfunc(path: str) -> ServedModel:
     """Load a model; MLflow calls this function by its name."""
-    return Served(path)
+    return ServedModel(path)

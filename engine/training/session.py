@@ -80,7 +80,7 @@ class Method(Protocol):
         ...
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """Return the phase's rule, draw and length; depends on the progress alone."""
+        """Return the phase's rule, draw and length. They depend on the progress only."""
         ...
 
     def finish(self, session: Session) -> int:
@@ -241,7 +241,7 @@ class Session:
         """Return the accuracy of the worst inferred group of a split, and of all its rows.
 
         Small groups are pooled, see :mod:`operators.metrics.group_scores`; the rows of a class that are in no
-        group count as one of the groups. Raises OperatorError where the split has no rows.
+        group count as one of the groups. Raises OperatorError if the split has no rows.
         """
         wrong = self.errors(split)
         keys = self.of_rows(split, lambda rows: np.where(rows.group >= 0, rows.group, -1 - rows.y))
@@ -288,7 +288,7 @@ class Session:
 
 
 def count_rows(data: Dataset, slots: Slots) -> Counts:
-    """Count the train rows. Raises OperatorError where there is nothing to learn from."""
+    """Count the train rows. Raises OperatorError if there is nothing to learn from."""
     n = data.n_groups
 
     def count(slot: int) -> torch.Tensor:

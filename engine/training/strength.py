@@ -9,7 +9,6 @@ read, and neither is a true group.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from connectors.storage import make_folder, remove_tree, write_whole
+from connectors.storage import make_folder, remove_tree
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import read_json, write_json
 from engine.recipe.trainers import TrainParams
 from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.row_samples import read_samples, sample_file, write_sample
 from engine.training.rows import NO_GROUP, GroupedRows
 from engine.training.version import Version, root_of
 from operators.arrays import Float64, Int64
@@ -119,7 +119,7 @@ def numbers_of(rows: GroupedRows, names: tuple[int, ...]) -> Int64:
 
 
 def strength_weights_of(params: TrainParams, folder: Path) -> StrengthWeights | None:
-    """Return the function that weighs a training's rows anew; None where the published weights serve."""
+    """Return the function that gives rows the chosen weights; None: the published weights are used."""
     return None if max_mean_loss_of(params) is None else StrengthWeights(folder)
 
 
@@ -130,7 +130,7 @@ def read_strength(folder: Path) -> dict[str, Any]:
 
 
 def summary_of(folder: Path) -> dict[str, Any] | None:
-    """Return the strength for the record of a training; None where no rule was given."""
+    """Return the strength for the record of a training; None if no rule was given."""
     if not (folder / RECORD).exists():
         return None
     found = read_strength(folder)
@@ -180,7 +180,7 @@ def choose_strength(
 
 
 def _copy_cues_state(version: Version, folder: Path) -> None:
-    """Copy the state of ``cues``, where there is one, beside the model."""
+    """Copy the state of ``cues``, if there is one, into the model's folder."""
     known = [entry["name"] for entry in version.manifest["operators"]]
     stored = version.reader().stored_state("cues") if "cues" in known else None
     if stored is not None:
@@ -196,12 +196,8 @@ def _draw(task: SampleTask, shard: int) -> Cells:
     numbers = numbers_of(rows, data.group_names)
     drawn = np.flatnonzero(row_hashes(rows.row_id, task.seed, "retrain/strength") <= np.uint64(task.last))
     if len(drawn):
-        one = rows.take(drawn)
-        file = task.folder / SAMPLE / f"{shard}.npz"
-        with io.BytesIO() as content:
-            np.savez(content, X=one.X, y=one.y, ids=one.row_id, groups=numbers[drawn])
-            root = root_of(task.version, task.folder)
-            write_whole(file, content.getvalue(), durable=False, root=root)
+        file, root = sample_file(task.folder / SAMPLE, shard), root_of(task.version, task.folder)
+        write_sample(file, rows.take(drawn), numbers[drawn], root=root)
     return Counter(zip(rows.y.tolist(), numbers.tolist(), strict=True))
 
 
@@ -227,16 +223,16 @@ def _measure(task: SampleTask, cells: Cells) -> None:
 
 def _read_sample(task: SampleTask) -> tuple[GroupedRows, Int64]:
     """Return the drawn rows in the order of their ids, and their published groups."""
-    paths = (task.folder / SAMPLE).glob("*.npz")
-    parts = [dict(np.load(path, allow_pickle=False)) for path in sorted(paths, key=lambda p: int(p.stem))]
-    if not parts:
-        raise InputError("max_mean_loss: there are no train rows to measure the strength of weighting on.")
-    X, y, ids, groups = (
-        np.concatenate([part[name] for part in parts]) for name in ("X", "y", "ids", "groups")
-    )
-    order = np.argsort(ids, kind="stable")
-    rows = GroupedRows(X[order], y[order], np.ones(len(y)), np.full(len(y), NO_GROUP), ids[order])
-    return rows, groups[order]
+    files = sorted((task.folder / SAMPLE).glob("*.npz"), key=lambda file: int(file.stem))
+    if not files:
+        raise InputError(
+            "max_mean_loss: there are no train rows to measure the strength of weighting on. Lower "
+            "split.validation and split.test in the recipe, or leave max_mean_loss out."
+        )
+    sample = read_samples(files)
+    n, order = len(sample.y), np.argsort(sample.ids, kind="stable")
+    rows = GroupedRows(sample.X, sample.y, np.ones(n), np.full(n, NO_GROUP), sample.ids)
+    return rows.take(order), sample.groups[order]
 
 
 def _curve(

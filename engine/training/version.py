@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, output_of, split_version, version_folder
-from engine.core.suggestions import nearest
-from engine.storage.manifest import is_published, pointed_version, read_manifest
+from engine.storage.manifest import check_published, pointed_version, read_manifest
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import check_stands, current_version, withdrawal_of
 from operators.base import ROW_ID, SPLIT, ShardInfo
@@ -46,7 +45,7 @@ class Version:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the columns that Rowsieve added. Raises InputError where none is."""
+        """Prefix of the columns that Rowsieve added. Raises InputError if none is."""
         names = [str(field["name"]) for field in self.manifest["schema"]]
         found = [name.removesuffix(ROW_ID) for name in names if name.endswith(ROW_ID)]
         if not found:
@@ -70,11 +69,12 @@ def root_of(version: Version, folder: Path) -> Path:
 def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
     """Open a version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
 
     Parameters
     ----------
-    warn : say so where the version was withdrawn; without it a damaged record of that is no error.
+    warn
+        Log a warning if the version was withdrawn; False: records of withdrawals are not read.
     """
     place, name = (dataset, "") if isinstance(dataset, ObjectPath) else split_version(str(dataset))
     folder = output_of(place)
@@ -91,10 +91,7 @@ def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
             f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
             f"output folder of a recipe that has run, such as demo/out, or OUTPUT@VERSION."
         )
-    if not is_published(folder, name):
-        known = sorted(entry.name for entry in (folder / "versions").glob("v*"))
-        hint = nearest(name, known) or f" Published are: {', '.join(known) or 'none'}."
-        raise InputError(f"There is no published version {name!r} in {place}.{hint}")
+    check_published(folder, name)
     if asked and warn:
         _warn_if_withdrawn(folder, name)
     found = version_folder(folder, name)
@@ -158,14 +155,14 @@ class VersionReader:
         return found
 
     def stored_state(self, operator: str) -> Path | None:
-        """Return the folder of an operator's state if the run store beside the versions has it."""
+        """Return the folder of an operator's state; None if the output's run store does not have it."""
         entries = {entry["name"]: entry for entry in self.manifest["operators"]}
         store = store_of(self.folder.parent.parent)
         fingerprint = entries[operator]["fingerprint"]
         return None if store.fitted(fingerprint) is None else store.state(fingerprint)
 
     def stored(self, shard: int, operator: str) -> Place | None:
-        """Return the path of an operator's sidecar of a shard if the run store beside the versions has it."""
+        """Return the path of an operator's sidecar of a shard; None if the run store does not have it."""
         entries = {entry["name"]: entry for entry in self.manifest["operators"]}
         store = store_of(self.folder.parent.parent)
         path = store.part(entries[operator]["fingerprint"], shard)

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine.plan.planner import make_plan
-from engine.plan.preview import Preview, check, preview
+from engine.plan.preview import Preview, check_label, preview
 from engine.recipe.recipe import Recipe
 from engine.runs.descriptions import required_descriptions
 from engine.runs.runner import run
@@ -78,7 +78,7 @@ def main() -> None:
         ]
         recipe = Recipe.load(RECIPE, settings)
         found = preview(make_plan(recipe))
-        check(found)
+        check_label(found)
         started = time.process_time()
         result = run(recipe)
         seconds = time.process_time() - started

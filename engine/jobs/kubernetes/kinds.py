@@ -16,7 +16,7 @@ from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
 from engine.recipe.recipe import Recipe
 
 RAY_VERSION = "2.60.0"
-"""As in deploy/constraints.txt; KubeRay chooses commands by it."""
+"""Version of Ray in deploy/constraints.txt. KubeRay chooses its commands by this version."""
 HEAD = Sizes(1, 2, 0, 4)
 """The head holds the driver, which has nothing row-sized, and the dashboard; no work is placed on it."""
 STORAGE = "100Gi"
@@ -30,11 +30,11 @@ class Rendering:
     """One recipe in one place."""
 
     recipe: Recipe
-    """Its paths are those in the pods."""
+    """The recipe with the paths that the pods see."""
     options: Options
     name: str
     claim: str | None
-    """Claim of the volume; None where every path is a URI."""
+    """Claim of the volume; None if every path is a URI."""
     sizes: Sizes
 
     def metadata(self, name: str | None = None) -> Manifest:

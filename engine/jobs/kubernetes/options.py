@@ -60,7 +60,7 @@ class Options(BaseModel):
         if self.address and not self.token_secret:
             raise InputError("--submit-to needs --token-secret: the secret with that cluster's token.")
         if not PurePosixPath(self.mount).is_absolute():
-            raise InputError(f"--mount {self.mount} is no absolute path. Give one, such as /data.")
+            raise InputError(f"--mount {self.mount} is not an absolute path. Give one, such as /data.")
         return self
 
 

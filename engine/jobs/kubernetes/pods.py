@@ -16,7 +16,7 @@ TOKEN_KEY = "auth_token"
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
 """Ports of the head pod; workers have the port of the metrics only."""
 WRITABLE = {"tmp": "/tmp", "home": "/home/rowsieve"}
-"""Writable folders of a pod beside the volume: Ray's sessions and caches. The image itself is read-only."""
+"""Writable folders of a pod in addition to the volume: Ray's sessions and caches. The image is read-only."""
 Manifest = dict[str, Any]
 
 

@@ -17,7 +17,7 @@ _USERS_THAT_ARE_TOKENS = ("http", "https")
 
 
 def check_no_secrets(recipe: Recipe, options: Options) -> None:
-    """Raise InputError, which names the key, where a manifest would hold a password or a key."""
+    """Raise InputError, which names the key, if a manifest would hold a password or a key."""
     values = dict(_texts(recipe.model_dump(mode="json", exclude_unset=True)))
     values |= {"--mlflow": options.mlflow or "", "--submit-to": options.address or ""}
     for key, text in values.items():
@@ -35,7 +35,7 @@ def check_no_secrets(recipe: Recipe, options: Options) -> None:
 def holds_secret(text: str) -> bool:
     """Return whether a text has a URI with a password, or a setting that is secret.
 
-    A user alone is none, except in a web address, where it may be a token. ``${NAME}`` stands for a variable.
+    A user name is not one, except in a web address, where it may be a token. ``${NAME}`` is a variable.
     """
     bare = _PLACEHOLDER.sub("", text)
     if redact_uris(bare) == bare:

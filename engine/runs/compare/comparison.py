@@ -43,7 +43,7 @@ class Comparison:
     record: Place
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the entries as plain values; None where there is no figure."""
+        """Return the entries as plain values; None for a score that is undefined."""
         rows = []
         for entry in self.entries:
             values = {"method": entry.method, **asdict(entry.scores), "seconds": entry.seconds}
@@ -64,10 +64,13 @@ def compare(
 
     Parameters
     ----------
-    recipe : names the true groups under ``truth.group``, and the true outliers, if known, under
+    recipe
+        Names the true groups under ``truth.group``, and the true outliers, if known, under
         ``truth.outlier``. Its own parameters of ``groups`` are used for its own method.
-    methods : names under ``operators.groups.method``; ``oracle`` reads ``truth.group``.
-    params : ``METHOD.KEY=VALUE``, parameters of one method.
+    methods
+        Names under ``operators.groups.method``; ``oracle`` reads ``truth.group``.
+    params
+        ``METHOD.KEY=VALUE``, parameters of one method.
 
     Returns
     -------
@@ -118,7 +121,7 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
         apply_override(chosen, override)
     return {
         method: recipe.model_copy(
-            # Every method learns anew, whatever a run would go on from.
+            # Every method is fitted from the start, also if a run would continue from a base version.
             update={
                 "operators": {**recipe.operators, GROUPS: values},
                 "incremental": IncrementalSection(),

@@ -54,7 +54,7 @@ def _values(entries: Sequence[Entry], name: str) -> list[float]:
 
 
 def _bars(ax: Any, values: Sequence[float]) -> None:
-    """Draw one bar for each method, and a dash where there is no figure."""
+    """Draw one bar for each method; a dash if the score is undefined."""
     heights = [0.0 if math.isnan(value) else value for value in values]
     ax.barh(range(len(values)), heights, color=["#9A9A9A"] + [COLOURS[0]] * (len(values) - 1))
     for row, (value, height) in enumerate(zip(values, heights, strict=True)):

@@ -1,4 +1,4 @@
-"""Scores of inferred groups, from counts of rows alone."""
+"""Scores of inferred groups, computed from counts of rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Counts = Mapping[Cell, int]
 
 @dataclass(frozen=True)
 class Scores:
-    """Agreement of groups and outliers with the truth; nan where a score is undefined."""
+    """Agreement of groups and outliers with the truth; nan if a score is undefined."""
 
     ari: float
     """Adjusted Rand index with the true groups; all noise is one group."""
@@ -36,7 +36,7 @@ class Scores:
     minority_recall: float
     """Share of minority rows that lie in a group of their own; see :func:`minority_recall`."""
     outlier_precision: float
-    """Share of rows marked as outliers that are; nan where none is marked."""
+    """Share of rows marked as outliers that are; nan if none is marked."""
     outlier_recall: float
     """Share of true outliers that are marked."""
     sizes: tuple[int, ...]
@@ -81,8 +81,8 @@ def minority_recall(counts: Counts) -> float:
     """Return the share of minority rows in a group most of whose rows are of the same true group.
 
     The rows of a class are in the minority unless they are of the class's largest true group. True
-    outliers are left out; noise is no group. The class label alone scores 0. Many small groups score
-    high here: read it beside the number of groups. nan without minorities.
+    outliers are left out; noise is not a group. The class labels score 0. Many small groups score
+    high: read the score together with the number of groups. nan without minorities.
     """
     kept = {cell: rows for cell, rows in counts.items() if not cell.true_outlier}
     majority = _most_frequent(_total(kept, "y", "true_group"))

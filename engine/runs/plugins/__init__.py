@@ -25,7 +25,7 @@ PLUGINS: tuple[type[RunPlugin], ...] = (
     Tracking,
 )
 """The plugins of every run, in the order in which the runner calls them. Tracking is last, since it records
-what the others have made of the version."""
+the results of the others."""
 
 __all__ = [
     "PLUGINS",

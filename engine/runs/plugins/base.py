@@ -1,4 +1,4 @@
-"""The interface of run plugins: what the runner calls at fixed moments of a run.
+"""The interface of run plugins, which the runner calls at fixed moments of a run.
 
 The moments of a run, in order: ``planned``, then for each operator or step ``operator_started``,
 ``operator_progressed`` and ``operator_finished``, then ``published``, then ``closed``. ``failed`` comes
@@ -20,16 +20,21 @@ from typing import Any, ClassVar
 from connectors.storage import Place
 from engine.core.events import Event, Listener, Meter
 from engine.execution.job import ShardExecutor
+from engine.execution.local_executor import LocalExecutor
 from engine.plan.model import Plan
 from engine.publish.export import ExportResult
 from engine.publish.results import OperatorResult
 from engine.storage.lease import Lease
+from operators.base import Executor
 from operators.leaks import Leak
+
+MAX_SHARDS_IN_PROCESS = 64
+"""Number of shards that are counted in this process in less time than Ray takes to start."""
 
 
 @dataclass
 class Publication:
-    """A published version, and what the plugins made of it."""
+    """A published version, and the results of the plugins."""
 
     manifest: dict[str, Any]
     results: tuple[OperatorResult, ...]
@@ -58,6 +63,14 @@ class RunContext:
     """Columns that tell the label on their own in a sample of the source."""
     mlflow_server: str | None = None
     """Digest of the address of the MLflow server that has the run."""
+
+    def executor_for_step(self, step: str) -> Executor:
+        """Return the run's executor; one in this process if Ray would be started for a few shards only."""
+        if not self.executor_is_open() and len(self.plan.shards) <= MAX_SHARDS_IN_PROCESS:
+            return LocalExecutor()
+        opened = self.executor()
+        opened.operator = step
+        return opened
 
     def meter(self, step: str) -> Meter:
         """Return a meter for one step of a plugin; it counts against all rows and shards of the plan."""

@@ -7,10 +7,8 @@ from typing import ClassVar
 
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
-from engine.execution.local_executor import LocalExecutor
 from engine.runs.descriptions import describe, descriptions_file, read_descriptions
 from engine.runs.plugins.base import RunContext, RunPlugin
-from engine.runs.plugins.report import executor_for_few_shards
 
 
 class Descriptions(RunPlugin):
@@ -27,7 +25,7 @@ class Descriptions(RunPlugin):
             return
         meter = run.meter(self.name)
         meter.emit("start")
-        found = describe(plan, executor_for_few_shards(run, self.name) or LocalExecutor())
+        found = describe(plan, run.executor_for_step(self.name))
         write_json(descriptions_file(plan.output, plan.version), found, root=plan.output)
         version.descriptions = found
         meter.emit("finish")

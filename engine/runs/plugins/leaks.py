@@ -19,7 +19,7 @@ class Leaks(RunPlugin):
     name: ClassVar[str] = "leaks"
 
     def planned(self, run: RunContext) -> None:
-        """Look for leaks. What cannot be read is passed over here: the run itself says what is wrong."""
+        """Look for leaks. An error is ignored here, since the run itself reports what cannot be read."""
         try:
             run.leaks = likely_leaks(run.plan)
         except (RowsieveError, OperatorError, OSError):

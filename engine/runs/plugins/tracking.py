@@ -41,7 +41,7 @@ class Tracking(RunPlugin):
             threads.shutdown(wait=False)
 
     def published(self, run: RunContext) -> None:
-        """Record timings, metrics and the manifest, then what the other plugins have made of the version."""
+        """Record timings, metrics and the manifest, then the results of the other plugins."""
         if self._starting is not None:
             tracker, version = self._starting.result(), run.publication
             tracker.finish(version.manifest, version.results, version.report)
@@ -74,8 +74,10 @@ def recorded_run(plan: Plan, server: str) -> str | None:
 
     Parameters
     ----------
-    plan : the plan of the present run.
-    server : digest of the address of the MLflow server of the present run.
+    plan
+        The plan of the present run.
+    server
+        Digest of the address of the MLflow server of the present run.
 
     Returns
     -------

@@ -38,7 +38,7 @@ class Training(RunPlugin):
             return
         meter = run.meter("train")
         meter.emit("start")
-        version.training = after_publish(plan.recipe, plan.output, version.manifest, run.executor)
+        version.training = train_if_due(plan.recipe, plan.output, version.manifest, run.executor)
         meter.emit("finish")
 
 
@@ -47,7 +47,7 @@ def training_file(output: Place, version: str) -> Place:
     return output / "runs" / f"{version}.train.json"
 
 
-def after_publish(
+def train_if_due(
     recipe: Recipe, output: Place, manifest: Mapping[str, Any], executor: Callable[[], Executor]
 ) -> dict[str, Any] | None:
     """Train if the recipe's rule says so, and keep the record of the decision and its result.
@@ -57,7 +57,8 @@ def after_publish(
 
     Parameters
     ----------
-    executor : returns the executor; it is called only if there is something to compute.
+    executor
+        Returns the executor; it is called only if there is something to compute.
 
     Returns
     -------
@@ -127,7 +128,7 @@ def _by_drift(section: TrainSection, output: Place, manifest: Mapping[str, Any])
 
 def _champions_version(section: TrainSection, output: Place) -> str | None:
     """Return the version that the champion was trained on; None without a champion."""
-    from engine.training.registry import trained_on
+    from engine.training.stored_models import trained_on
 
     return trained_on(client(output), str(section.register_as))
 
@@ -156,8 +157,8 @@ def _champion_scores(
     from engine.training.champion import rows_for
     from engine.training.ensemble import Ensemble
     from engine.training.job import RECORD, TrainingJob
-    from engine.training.registry import champion_of
     from engine.training.running import score
+    from engine.training.stored_models import champion_of
     from engine.training.version import open_version
 
     # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
@@ -215,7 +216,7 @@ def _train(
 
 
 def read_training(output: Place, version: str) -> dict[str, Any] | None:
-    """Return the record that :func:`after_publish` kept for a version; None if there is none."""
+    """Return the record that :func:`train_if_due` kept for a version; None if there is none."""
     try:
         found: dict[str, Any] = read_json(training_file(output, version))
     except (OSError, ValueError):

@@ -91,7 +91,7 @@ class Lease:
         return write_parquet(table, place, root=self.folder)
 
     def put_file(self, place: Place, data: bytes) -> None:
-        """Write a small file beside the parts: the same bytes whoever writes it."""
+        """Write a small file into the folder of the parts. Every writer writes the same bytes."""
         write_whole(place, data, root=self.folder)
 
     def reuse_part(self, source: Place, place: Place) -> None:
@@ -200,7 +200,7 @@ def is_dead(lease: Lease, holder: Holder) -> bool:
 
 
 def lock(handle: IO[str]) -> None:
-    """Lock a file as long as it is open. Without support for locks, the heartbeat alone decides."""
+    """Lock a file as long as it is open. Without support for locks, only the heartbeat decides."""
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -48,7 +48,7 @@ class FolderLease(Lease):
 
     @property
     def staging(self) -> Path:
-        """The folder from which this writer renames what it makes visible."""
+        """The folder from which this writer renames files and folders into their places."""
         return self.file.with_suffix(".d")
 
     def rename(self, staged: Path, final: Path) -> None:
@@ -135,7 +135,7 @@ def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, 
         handle = lease.file.open("x", encoding="utf-8")
     except FileExistsError:
         raise LockedError(locked_message(folder, read_holder(folder))) from None
-    lock(handle)  # before the holder is written, so that whoever reads the holder can rely on the lock
+    lock(handle)  # before the holder is written, so that readers of the holder can rely on the lock
     handle.write(new_holder(who, stale_seconds).to_json())
     handle.flush()
     lease.check()  # a newcomer suspended before creating the file has created an old number
@@ -145,7 +145,7 @@ def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, 
 
 
 def _clear(folder: Path, token: int) -> None:
-    """Remove what earlier holders left, in an order that keeps the newest number the highest.
+    """Remove the files of earlier holders, in an order that keeps the newest number the highest.
 
     Only names that a lease has given are removed.
     """

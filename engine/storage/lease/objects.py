@@ -199,7 +199,7 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
     lease, holder = ObjectLease(folder, old + 1), new_holder(who, stale_seconds)
     handle = lock_file(lease, holder).open("w", encoding="utf-8")
     try:
-        lock(handle)  # before the lease file exists, so that whoever reads the holder can rely on the lock
+        lock(handle)  # before the lease file exists, so that readers of the holder can rely on the lock
         try:
             lease.file.create(holder.to_json().encode())
         except FileExistsError:
@@ -244,7 +244,7 @@ def _read(pointer: ObjectPath) -> tuple[bytes, Tag | None]:
 
 
 def _clear(folder: ObjectPath, token: int) -> None:
-    """Remove what earlier holders left, in an order that keeps the newest number the highest."""
+    """Remove the files of earlier holders, in an order that keeps the newest number the highest."""
     for entry in sorted((folder / FOLDER).iterdir(), key=lambda entry: entry.name):
         number = entry.name.partition(".")[0]
         if number.isdigit() and int(number) < token:

@@ -1,4 +1,4 @@
-"""The protocol that the adapter of a library implements, and what adapters share."""
+"""The protocol that the adapter of a library implements, and functions that adapters share."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Library(Protocol):
         ...
 
     def dump(self, fitted: FittedEstimator) -> bytes:
-        """Return the bytes that are stored. Raises OperatorError for a model beyond what can be stored."""
+        """Return the bytes to store. Raises OperatorError for a model that is too large to be stored."""
         ...
 
     def load(self, data: bytes, n_features: int, n_classes: int) -> FittedEstimator:
@@ -75,7 +75,7 @@ class Library(Protocol):
 
 
 def check_library(model: str) -> None:
-    """Raise OperatorError, which names the extra, where the library of ``LIBRARY:CLASS`` is not installed."""
+    """Raise OperatorError, which names the extra, if the library of ``LIBRARY:CLASS`` is not installed."""
     if text := missing_library(model):
         raise OperatorError(text)
 

@@ -1,7 +1,7 @@
 """The text format of LightGBM's models, read and written by ourselves.
 
 LightGBM's own reader trusts the indices, lengths and offsets in a model. A stored model may be forged, so it
-is read here line by line, every value is checked, and LightGBM gets a text that is written anew from the
+is read here line by line, every value is checked, and LightGBM gets a text that is written from the
 checked values. It holds what prediction needs: trees of numeric splits, and a binary or multiclass objective.
 LightGBM's list of its parameters, which names files and hosts, is not kept.
 
@@ -89,7 +89,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
     Raises
     ------
     OperatorError
-        It is no model of LightGBM that was fitted here to rows of ``n_features`` numbers and ``n_classes``.
+        It is not a model of LightGBM for rows of ``n_features`` numbers and ``n_classes`` classes.
     """
     try:
         if len(data) > MAX_BYTES:
@@ -119,7 +119,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
 
 
 def _blocks(text: str) -> Iterator[_Lines]:
-    """Yield the head and every tree; what follows ``end of trees`` is left out."""
+    """Yield the head and every tree; text after ``end of trees`` is ignored."""
     body, end, _ = text.partition(f"\n{END}")
     if not end:
         raise ValueError("it has no end")
@@ -159,12 +159,12 @@ def _check_head(head: _Lines, n_features: int, n_classes: int) -> list[str]:
 
 
 def _range(text: str) -> str:
-    """Return ``none`` or ``[smallest:largest]``, written anew."""
+    """Return ``none`` or ``[smallest:largest]``, written from the parsed values."""
     if text == "none":
         return text
     ends = [float(end) for end in text.removeprefix("[").removesuffix("]").split(":")]
     if len(ends) != 2 or not all(map(math.isfinite, ends)):
-        raise ValueError("feature_infos holds what is no range")
+        raise ValueError("feature_infos holds a value that is not a range")
     return f"[{_shown(ends[0])}:{_shown(ends[1])}]"
 
 
@@ -186,7 +186,7 @@ def _tree(tree: _Lines, n_features: int) -> str:
     made["shrinkage"] = tree.floats("shrinkage", 1)
     decisions = made["decision_type"]
     if any(not 0 <= one <= LARGEST_DECISION or int(one) & CATEGORICAL for one in decisions):
-        raise ValueError(f"{tree.place}: decision_type holds what is no comparison of numbers")
+        raise ValueError(f"{tree.place}: decision_type holds a value that is not a comparison of numbers")
     if n > 1:
         _check_children(tree.place, made, n, n_features)
     return "\n".join(f"{key}={' '.join(map(_shown, made[key]))}" for key in _ORDER)
@@ -210,7 +210,7 @@ def _check_children(place: str, made: Mapping[str, list[int] | list[float]], n: 
 
 def _integer(text: str, key: str) -> int:
     if not re.fullmatch(rf"-?\d{{1,{MAX_DIGITS}}}", text):
-        raise ValueError(f"{key} holds what is no index")
+        raise ValueError(f"{key} holds a value that is not an index")
     return int(text)
 
 

@@ -20,7 +20,7 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
 def library_of(model: str) -> Library:
     """Return the adapter of ``LIBRARY:CLASS``, built in or of an installed plugin.
 
-    Raises OperatorError where there is none, or the plugin's has not the methods of the protocol.
+    Raises OperatorError if there is none, or the plugin's has not the methods of the protocol.
     """
     name = model.partition(":")[0]
     if name in LIBRARIES:
@@ -30,7 +30,7 @@ def library_of(model: str) -> Library:
         raise OperatorError(f"train.model {model}: no installed package has estimators of {name!r}.")
     if not isinstance(plugin.library, Library):
         raise OperatorError(
-            f"train.model {model}: the plugin {name!r} is no engine.training.libraries.Library: it lacks one "
-            f"of flavour, distributions, fit, dump and load."
+            f"train.model {model}: the plugin {name!r} is not an engine.training.libraries.Library: it "
+            f"lacks one of flavour, distributions, fit, dump and load."
         )
     return plugin.library

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.core.errors import one_line
 from engine.recipe.estimators import check_estimator
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries.base import FittedEstimator, WeightedRows, damaged
@@ -77,7 +78,7 @@ class ScikitLearn:
         try:
             found = set(skops.io.get_untrusted_types(data=data))
         except Exception as error:  # whatever a damaged archive makes skops raise
-            text = " ".join(str(error).split())[:300]
+            text = one_line(error)
             raise damaged(f"{type(error).__name__}: {text}") from None
         if strange := sorted(found - TRUSTED):
             raise OperatorError(
@@ -88,7 +89,7 @@ class ScikitLearn:
             fitted: FittedEstimator = skops.io.loads(data, trusted=sorted(found))
             _check_fitted(fitted, n_features)
         except Exception as error:  # attributes of any value
-            text = " ".join(str(error).split())[:300]
+            text = one_line(error)
             raise damaged(f"{type(error).__name__}: {text}") from None
         return fitted
 

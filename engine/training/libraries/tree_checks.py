@@ -12,14 +12,17 @@ Ints = npt.NDArray[Any]
 
 
 def check_tree(left: Ints, right: Ints, feature: Ints, n_features: int) -> None:
-    """Raise ValueError unless every row reaches one leaf, whatever its features are.
+    """Raise ValueError unless every possible row reaches exactly one leaf.
 
     Parameters
     ----------
-    left, right : (n,) indices of the children of each node; -1 in both for a leaf. Node 0 is the root, and a
+    left, right
+        (n,) indices of the children of each node; -1 in both for a leaf. Node 0 is the root, and a
         child comes after its parent.
-    feature : (n,) index of the feature that an inner node looks at.
-    n_features : features of a row.
+    feature
+        (n,) index of the feature that an inner node looks at.
+    n_features
+        Features of a row.
     """
     n = len(left)
     if not n or right.shape != left.shape or feature.shape != left.shape:

@@ -1,7 +1,7 @@
 """The JSON format of XGBoost's models, read and written by ourselves.
 
 XGBoost's own reader trusts the indices and lengths in a model. A stored model may be forged, so it is read by
-the bounded reader of JSON, every value is checked, and XGBoost gets a text that is written anew from the
+the bounded reader of JSON, every value is checked, and XGBoost gets a text that is written from the
 checked values. It holds what prediction needs: trees of numeric splits, and a binary or multiclass objective.
 
 The format: https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html
@@ -40,7 +40,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
     Raises
     ------
     OperatorError
-        It is no model of XGBoost that was fitted here to rows of ``n_features`` numbers and ``n_classes``.
+        It is not a model of XGBoost for rows of ``n_features`` numbers and ``n_classes`` classes.
     """
     try:
         learner = _get(parse_json(data, "XGBoost's JSON"), "learner")
@@ -96,7 +96,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
 def _tree(tree: Any, index: int, n_features: int) -> dict[str, Any]:
     """Return one tree of checked values."""
     if not isinstance(tree, dict):
-        raise ValueError(f"tree {index:,} is no object")
+        raise ValueError(f"tree {index:,} is not an object")
     if any(_list(tree, "categories_nodes")) or any(_list(tree, "split_type")):
         raise ValueError(f"tree {index:,} splits by categories, and features are numbers")
     integers = {key: _integers(tree, key) for key in _INTEGERS}
@@ -152,14 +152,14 @@ def _base_score(text: Any, n_classes: int) -> list[float]:
     """Return the margins from which the trees start, as a probability for two classes."""
     known = isinstance(text, str) and len(text) <= MAX_DIGITS * (n_classes + 1)
     if not known or not re.fullmatch(r"\[?[^][]+\]?", text):
-        raise ValueError("base_score is no list of numbers")
+        raise ValueError("base_score is not a list of numbers")
     found = [_finite(float(part), "base_score") for part in text.strip("[]").split(",")]
     if len(found) == 1 and n_classes > 2:
         found *= n_classes
     if len(found) != (1 if n_classes == 2 else n_classes):
         raise ValueError(f"base_score has {len(found):,} values for {n_classes:,} classes")
     if n_classes == 2 and not 0 < found[0] < 1:
-        raise ValueError("base_score is no probability")
+        raise ValueError("base_score is not a probability")
     return found
 
 
@@ -180,14 +180,14 @@ def _list(value: Mapping[str, Any], key: str) -> list[Any]:
 def _integers(tree: Mapping[str, Any], key: str) -> list[int]:
     found = _list(tree, key)
     if any(type(value) is not int or not -1 <= value <= LONGEST for value in found):
-        raise ValueError(f"{key} holds what is no index")
+        raise ValueError(f"{key} holds a value that is not an index")
     return found
 
 
 def _numbers(tree: Mapping[str, Any], key: str) -> list[float]:
     found = _list(tree, key)
     if any(type(value) not in (int, float) for value in found):
-        raise ValueError(f"{key} holds what is no number")
+        raise ValueError(f"{key} holds a value that is not a number")
     return [_finite(float(value), key) for value in found]
 
 

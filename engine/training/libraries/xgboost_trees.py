@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.errors import one_line
 from engine.recipe.estimators import check_estimator
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries.base import (
@@ -78,7 +79,7 @@ class XGBoost:
         try:
             booster = xgboost.Booster(model_file=bytearray(checked))
         except xgboost.core.XGBoostError as error:
-            raise damaged(f"XGBoost does not read it: {' '.join(str(error).split())[:200]}") from None
+            raise damaged(f"XGBoost does not read it: {one_line(error, 200)}") from None
         return BoostedTrees(booster, n_features, n_classes)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.plan.first_recipe import draft
 from engine.plan.planner import make_plan
-from engine.plan.preview import check, preview
+from engine.plan.preview import check_label, preview
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from tests.adult import COLUMNS, write_adult
@@ -42,7 +42,7 @@ def test_the_recipe_runs_on_a_table_like_adult(tmp_path: Path, monkeypatch: pyte
     quick = ["run.executor=local", "report.enabled=false", "tracking.enabled=false"]
     recipe = Recipe.load(RECIPE, quick)
     found = preview(make_plan(recipe))
-    check(found)
+    check_label(found)
     assert [column.name for column in found.columns] == COLUMNS.split(",")
     assert {column.name: column.kind for column in found.columns}.items() >= KINDS.items()
     assert set(found.label.counts) == {"<=50K", ">50K"}

@@ -115,6 +115,13 @@ def test_tests_that_are_named_exist() -> None:
     assert {entry for entry in named if not (ROOT / entry.split(": ")[1]).exists()} == set()
 
 
+@pytest.mark.parametrize("package", ["engine/report", "engine/runs", "engine/training"])
+def test_the_page_of_a_package_names_its_modules(package: str) -> None:
+    named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / package / "README.md").read_text("utf-8")))
+    modules = {path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py"}
+    assert modules - named == set()
+
+
 def test_links_lead_somewhere() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {link}"

@@ -48,9 +48,9 @@ def test_tasks_of_one_operator_open_it_once_in_a_process(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(ray_executor, "ShardWorker", Worker)
     first, second = cast(Job, "job"), cast(Job, "job of the next run")
-    opened = ray_executor._Opened.of(first, "a")
-    assert ray_executor._Opened.of(first, "a") is opened
-    assert cast(Any, ray_executor._Opened.of(second, "b")).job == second
-    assert ray_executor._Opened.of(first, "a") is not opened
+    opened = ray_executor._KeptWorker.of(first, "a")
+    assert ray_executor._KeptWorker.of(first, "a") is opened
+    assert cast(Any, ray_executor._KeptWorker.of(second, "b")).job == second
+    assert ray_executor._KeptWorker.of(first, "a") is not opened
     assert ray_executor._call(abs, -3) == (3, None)
-    assert ray_executor._Opened.worker is None
+    assert ray_executor._KeptWorker.worker is None

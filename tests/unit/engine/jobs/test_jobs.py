@@ -194,7 +194,7 @@ def test_too_much_to_ship(tmp_path: Path) -> None:
 
 def test_wheels(tmp_path: Path) -> None:
     wheel = tmp_path / "rowsieve-1-py3-none-any.whl"
-    for files, fault in (({"a.py": "1"}, "no wheel of Rowsieve"), ({"engine/__init__.py": "1"}, None)):
+    for files, fault in (({"a.py": "1"}, "not a wheel of Rowsieve"), ({"engine/__init__.py": "1"}, None)):
         with zipfile.ZipFile(wheel, "w") as archive:
             for name, text in files.items():
                 archive.writestr(name, text)

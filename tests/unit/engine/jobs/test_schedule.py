@@ -148,7 +148,7 @@ def test_what_is_caught_up_with_is_of_what_was_missed(hours: int, policy: str) -
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Cron.parse("61 2 * * *"), "no cron expression"),
+        (lambda: Cron.parse("61 2 * * *"), "not a cron expression"),
         (lambda: Cron.parse("0 2 * * * *"), "it has 6 fields"),
         (lambda: Cron.parse("*/0 * * * *"), "the step 0 of the minute is not between 1 and 60"),
         (lambda: Cron.parse("0 */999 * * *"), "the step 999 of the hour is not between 1 and 24"),

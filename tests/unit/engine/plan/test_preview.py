@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
-from engine.plan.preview import Preview, check, preview
+from engine.plan.preview import Preview, check_label, preview
 from engine.plan.sample import draw_sample, sample_note
 from engine.recipe.recipe import Recipe
 
@@ -100,7 +100,7 @@ def test_a_sample_is_spread_over_the_shards_and_says_so(tmp_path: Path) -> None:
 def test_a_label_that_cannot_be_used_ends_the_check(tmp_path: Path) -> None:
     found = previewed(written(tmp_path), source={"label": "pay"})
     with pytest.raises(InputError, match=r"'pay' has 300 distinct values.*a quantity"):
-        check(found)
+        check_label(found)
 
 
 def run(tmp_path: Path, *words: str, label: str = "income", more: str = "") -> Any:
@@ -189,7 +189,7 @@ def test_names_that_occur_nowhere_have_the_nearest_one(tmp_path: Path) -> None:
     assert [finding.kind for finding in previewed(path, source=filtered).findings] == ["unmapped"]
     assert previewed(path, source={"label_map": {"high": "top"}}).findings == ()
     plain = {"probe": {}, "cues": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
-    with pytest.raises(InputError, match=r"no feature of this recipe\. Did you mean 'member'"):
+    with pytest.raises(InputError, match=r"not a feature of this recipe\. Did you mean 'member'"):
         previewed(path, operators={**plain, "encode": {"columns": {"memebr": "categorical"}}})
     with pytest.raises(InputError, match=r"got 'categorcal'\. Did you mean 'categorical'"):
         previewed(path, operators={**plain, "encode": {"columns": {"race": "categorcal"}}})

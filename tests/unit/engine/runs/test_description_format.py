@@ -66,11 +66,11 @@ def test_another_format_counts_as_none(value: Any, tmp_path: Path) -> None:
 def test_a_run_replaces_a_forged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"format": FORMAT})
     monkeypatch.setattr(plugin, "describe", lambda *_: WHOLE)
-    monkeypatch.setattr(plugin, "executor_for_few_shards", lambda *_: None)
     run = SimpleNamespace(
         plan=SimpleNamespace(output=tmp_path, version="v1"),
         publication=SimpleNamespace(descriptions=None),
         meter=lambda _: SimpleNamespace(emit=lambda _: None),
+        executor_for_step=lambda _: None,
     )
     plugin.Descriptions().published(cast(Any, run))
     assert run.publication.descriptions == read_descriptions(tmp_path, "v1") == WHOLE

@@ -151,7 +151,11 @@ def test_an_increment_holds_out_new_rows_and_links_old_ones(tmp_path: Path) -> N
         ({"holdout": {"key": "truth"}}, STANDARD, "'truth'"),
         ({"holdout": 0.2}, {**STANDARD, "decorrelation": {}}, "operators.decorrelation cannot place rows"),
         ({}, {**STANDARD, "split": {"key": "custmer"}}, "operators.split.*'custmer'.*customer"),
-        ({"holdout": {"share": 0.6, "validation": 0.5}}, STANDARD, "leave nothing to learn from"),
+        (
+            {"holdout": {"share": 0.6, "validation": 0.5}},
+            STANDARD,
+            "leave nothing to learn from. Lower one of them",
+        ),
     ],
 )
 def test_faulty_holdouts(

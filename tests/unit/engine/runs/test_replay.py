@@ -15,7 +15,7 @@ import pytest
 
 from engine.core.errors import InputError
 from engine.execution.quarantine import SCHEMA, read_records
-from engine.runs.replay import export
+from engine.runs.replay import export_rows
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+1.5.2", "-1\n=2"]
 FORMULAS += [
@@ -43,7 +43,7 @@ def table() -> pa.Table:
 
 
 def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    export(table(), tmp_path / "x.csv")
+    export_rows(table(), tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as handle:
         found = list(csv.DictReader(handle))
     for name in ("value", "raw"):
@@ -56,7 +56,7 @@ def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 def test_other_formats_hold_the_texts_as_they_are(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"x.{suffix}"
-    export(table(), file)
+    export_rows(table(), file)
     if suffix == "parquet":
         assert pq.read_table(file).equals(table())
         return

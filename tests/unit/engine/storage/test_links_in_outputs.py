@@ -145,7 +145,7 @@ def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
     read: Any = (
         current_version if name == "CURRENT" else lambda _: read_manifest(tmp_path / "versions" / "v1")
     )
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="regular file"):
         read(tmp_path)
     (tmp_path / name).unlink()
     (tmp_path / "elsewhere").write_text("v1")

@@ -217,7 +217,7 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
         assert list(read) == ["weights"] * 3
         return {}
 
-    monkeypatch.setattr("engine.training.registry.champion_of", champion_of)
+    monkeypatch.setattr("engine.training.stored_models.champion_of", champion_of)
     monkeypatch.setattr("engine.training.running.score", score)
     monkeypatch.setattr("engine.training.version.open_version", lambda _: None)
     monkeypatch.setattr("engine.training.ensemble.Ensemble.load", lambda _: None)

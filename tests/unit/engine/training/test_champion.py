@@ -16,12 +16,12 @@ from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.runner import run
-from engine.training.champion import pair, rows_for
+from engine.training.champion import count_paired_answers, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
 from engine.training.running import TrainResult, TrainSpec, score, train
-from engine.training.serving import export
+from engine.training.serving import write_served_model
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table
 
@@ -44,7 +44,7 @@ def trained(folder: Path, table: pa.Table, **source: Any) -> tuple[TrainResult, 
     run(Recipe.parse(value))
     result = train(TrainSpec(folder / "out", ERM), LocalExecutor())
     maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
-    export(result.model, result.version, maker, folder / "served")
+    write_served_model(result.model, result.version, maker, folder / "served")
     return result, TrainingJob(result.version, ERM, 0, result.folder), folder / "served"
 
 
@@ -76,7 +76,7 @@ def test_a_champion_of_fewer_columns_in_another_order_answers_through_its_own_fe
         champion = Ensemble.load(served)
         found = score(job, champion, LocalExecutor(), folder=served, splits=["test"], source=source)
         assert found["test"].accuracy == pytest.approx(1.0, abs=0.02)
-        paired = pair(job, job.folder, served, source, LocalExecutor(), split="test")
+        paired = count_paired_answers(job, job.folder, served, source, LocalExecutor(), split="test")
         counts = paired.counts("inferred").together()
         assert counts.rows[0] == found["test"].rows
         assert counts.right_before[0] == round(found["test"].accuracy * found["test"].rows)
@@ -88,7 +88,9 @@ def test_the_same_model_is_compared_on_the_features_that_are_there(tmp_path: Pat
     assert rows_for(served, job) is None
     found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"])
     assert found["test"] == result.evaluations["test"]
-    counts = pair(job, result.folder, served, None, LocalExecutor(), split="test").counts("inferred")
+    counts = count_paired_answers(job, result.folder, served, None, LocalExecutor(), split="test").counts(
+        "inferred"
+    )
     assert counts.gained.sum() == counts.lost.sum() == 0
 
 
@@ -107,7 +109,7 @@ def test_classes_are_compared_by_name(tmp_path: Path) -> None:
     assert by_class[0] == 0.0  # it does not know the class
     assert by_class[1] >= 0.98
     rule = PromotionRule.parse("worst_group_accuracy > champion and accuracy > champion with confidence 0.95")
-    paired = pair(job, result.folder, served, source, LocalExecutor(), split="test")
+    paired = count_paired_answers(job, result.folder, served, source, LocalExecutor(), split="test")
     mine = result.evaluations["test"].metrics()
     assert rule.evaluate(mine, found["test"].metrics(), paired)[0]
 

@@ -175,4 +175,4 @@ train: {{trainer: gdro, params: {{model: "sklearn:HistGradientBoostingClassifier
     )
     done = CliRunner().invoke(app, ["validate", str(recipe)])
     assert done.exit_code != 0
-    assert "weighs rows anew in every gradient step" in " ".join(done.output.split())
+    assert "changes the rows' weights in every gradient step" in " ".join(done.output.split())

@@ -16,8 +16,8 @@ import pytest
 from engine.core.errors import InputError
 from engine.training.ensemble import Ensemble
 from engine.training.prediction import ModelFiles, find_model
-from engine.training.registry import download
-from engine.training.serving import Served
+from engine.training.serving import ServedModel
+from engine.training.stored_models import download
 from operators.encode.encoding import TableEncoding
 from operators.encode.params import EncodeParams
 from operators.models import ModelSpec, build
@@ -56,7 +56,7 @@ def model(honest: Path, tmp_path: Path) -> Path:
 
 
 def test_an_honest_model_is_loaded(model: Path) -> None:
-    assert Served(find_model(str(model), model)).names == ["a"]
+    assert ServedModel(find_model(str(model), model)).names == ["a"]
 
 
 def text(name: str, content: str | bytes) -> Change:
@@ -95,7 +95,7 @@ def pipe(name: str) -> Change:
 def test_a_forged_description(name: str, content: str | bytes, model: Path) -> None:
     text(name, content)(model)
     with pytest.raises(InputError, match=r"model.*(?i:train|register)"):
-        Served(model)
+        ServedModel(model)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_a_forged_description(name: str, content: str | bytes, model: Path) -> N
         (schema(("a", "float64"), ("a", "float64")), "columns.arrow"),
         (schema(("a", pa.list_(pa.float32(), 2**30))), "'a'"),
         (schema(("a", pa.dense_union([pa.field("x", pa.int8())]))), "'a'"),
-        (pipe("serving.json"), "no regular file"),
-        (pipe("ensemble.json"), "no regular file"),
-        (pipe("columns.arrow"), "no regular file"),
-        (pipe("more"), "no regular file"),
+        (pipe("serving.json"), "regular file"),
+        (pipe("ensemble.json"), "regular file"),
+        (pipe("columns.arrow"), "regular file"),
+        (pipe("more"), "regular file"),
         (lambda model: os.symlink("/etc/hostname", model / "more"), "leads out"),
     ],
     ids=range(28),
@@ -138,10 +138,10 @@ def test_a_forged_description(name: str, content: str | bytes, model: Path) -> N
 def test_a_forged_model_is_refused(change: Change, named: str, model: Path) -> None:
     change(model)
     with pytest.raises(InputError, match=named):
-        Served(model)
+        ServedModel(model)
 
 
-@pytest.mark.parametrize("read", [ModelFiles.read, Served], ids=["read", "served"])
+@pytest.mark.parametrize("read", [ModelFiles.read, ServedModel], ids=["read", "served"])
 def test_a_model_has_bounded_files(
     read: Callable[[Path], Any], model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_model_in_mlflow_is_refused_before_it_is_copied(
         assert not list((tmp_path / f"copy{bool(uri)}").iterdir())
         monkeypatch.delenv("ROWSIEVE_MAX_MODEL_BYTES")
         found = download(f"runs:/{run_id}/model", tmp_path / f"copy{bool(uri)}", tmp_path)
-        assert Served(found).names == ["a"]
+        assert ServedModel(found).names == ["a"]
 
 
 @pytest.mark.parametrize("weights", [[], [float("nan")], [-1.0], [[1.0]], [float("inf")], [0.0]])

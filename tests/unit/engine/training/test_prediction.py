@@ -24,7 +24,7 @@ from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.prediction import ModelFiles, predict
 from engine.training.raw_rows import conform, table_of, with_points
-from engine.training.serving import Served
+from engine.training.serving import ServedModel
 from tests.data import small_recipe, spurious_table, write_shards
 
 QUICK = ["--executor", "local", "--set", "epochs=2", "--set", "batch_size=32"]
@@ -100,7 +100,7 @@ def test_a_folder_and_a_csv_give_the_same_predictions(model: Path, tmp_path: Pat
 
 def test_a_bad_row_has_a_reason_and_the_others_their_predictions(model: Path, tmp_path: Path) -> None:
     rows = spurious_table(40, seed=3)
-    good = Served(model / "data" / "rowsieve").predict(rows.to_pandas())
+    good = ServedModel(model / "data" / "rowsieve").predict(rows.to_pandas())
     texts: list[Any] = [str(value) for value in rows["a"].to_pylist()]
     texts[3], texts[5], texts[7] = "abc", "?", "inf"
     write_shards(tmp_path / "in", rows.set_column(0, "a", pa.array(texts)), 2)
@@ -109,7 +109,7 @@ def test_a_bad_row_has_a_reason_and_the_others_their_predictions(model: Path, tm
     answers = read(tmp_path / "out").to_pandas()
     bad = [3, 7]
     assert answers["prediction"].isna().to_numpy().nonzero()[0].tolist() == bad
-    assert answers["reason"][3] == "column 'a' is no number (value: 'abc')"
+    assert answers["reason"][3] == "column 'a' is not a number (value: 'abc')"
     assert answers["probability_yes"][5] == pytest.approx(0.5, abs=0.5)  # imputed by `encode`
     assert "'a'" in answers["reason"][7]
     rest = np.setdiff1d(np.arange(40), [*bad, 5])
@@ -126,7 +126,7 @@ def test_rows_of_which_none_is_predicted_are_bad_input(model: Path, tmp_path: Pa
     assert done.exit_code == 2
     assert json.loads(done.stdout)["failed"] == 10
     assert "None of the 10 rows" in done.stderr
-    assert read(tmp_path / "out")["reason"].to_pylist() == ["column 'a' is no number (value: 'old')"] * 10
+    assert read(tmp_path / "out")["reason"].to_pylist() == ["column 'a' is not a number (value: 'old')"] * 10
 
 
 def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
         tracking=str(folder / "out"),
     )
     assert (found.rows, found.failed) == (30, 1)
-    assert read(tmp_path / "out")["reason"][4].as_py() == "column 'b' is no number (value: 'many')"
+    assert read(tmp_path / "out")["reason"][4].as_py() == "column 'b' is not a number (value: 'many')"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_values_are_read_as_the_columns_of_training() -> None:
         None,
         None,
     ]
-    assert faults == {2: "column 'n' is no number (value: 'many')"}
+    assert faults == {2: "column 'n' is not a number (value: 'many')"}
     other, same = conform(pa.table({"x": ["1", "", "?", "-"], "more": [1, 2, 3, 4]}), schema, ["?"])
     assert other.column_names == ["x"]
     assert other["x"].to_pylist() == [1.0, None, None, None]
@@ -260,7 +260,7 @@ def test_times_of_day_are_read_from_texts(kind: pa.DataType) -> None:
     table, faults = conform(pa.table({"t": ["14:56:16", "", " 09:30 ", "noon"]}), schema)
     assert table.schema.field("t").type == kind
     assert table["t"].to_pylist() == [datetime.time(14, 56, 16), None, datetime.time(9, 30), None]
-    assert faults == {3: "column 't' is no date (value: 'noon')"}
+    assert faults == {3: "column 't' is not a date (value: 'noon')"}
 
 
 def test_whole_numbers_with_a_decimal_point_are_whole_numbers() -> None:
@@ -272,7 +272,7 @@ def test_whole_numbers_with_a_decimal_point_are_whole_numbers() -> None:
     assert (table["n"].to_pylist(), faults) == (numbers, {})
     table, faults = table_of(pd.DataFrame({"n": [*texts, "old"]}), schema)
     assert table["n"].to_pylist() == [*numbers, None]
-    assert faults == {6: "column 'n' is no number (value: 'old')"}
+    assert faults == {6: "column 'n' is not a number (value: 'old')"}
     german_rows = with_points(pa.table({"n": ["58,0", "3"]}), schema, ",")
     assert conform(german_rows, schema)[0]["n"].to_pylist() == [58, 3]
 
@@ -285,7 +285,7 @@ def test_a_column_of_whole_numbers_takes_fractions_and_large_numbers(large: Any)
     numbers = [2.5, 3.0, 58.0, None, float(large), float(2**60)]
     table, faults = table_of(pd.DataFrame({"n": pd.Series(values, dtype=object)}), schema)
     assert table["n"].to_pylist()[:6] == numbers
-    assert faults == {6: "column 'n' is no number (value: 'old')"}
+    assert faults == {6: "column 'n' is not a number (value: 'old')"}
     table, faults = conform(pa.table({"n": [str(value) for value in (2.5, 3, large, "old")]}), schema)
     assert (table["n"].to_pylist(), list(faults)) == ([2.5, 3.0, float(large), None], [3])
     table, faults = conform(pa.table({"n": [2.5, 3.0, math.nan]}), schema)

