@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 
 from engine.recipe.estimators import missing_library
@@ -39,6 +41,29 @@ class FittedEstimator(Protocol):
     def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the probabilities (n, k) of rows X (n, d)."""
         ...
+
+
+class BoostedTrees(ABC):
+    """A fitted booster of another library as a classifier of all C classes."""
+
+    def __init__(self, booster: Any, n_classes: int) -> None:
+        self.booster = booster
+        self.classes_ = np.arange(n_classes)
+
+    @abstractmethod
+    def scores(self, X: npt.NDArray[Any]) -> Any:
+        """Return (n, C) probabilities of rows X (n, d), or for two classes (n,) those of the second."""
+
+    def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the probabilities (n, C) of rows X (n, d)."""
+        if not len(X):
+            return np.empty((0, len(self.classes_)))
+        found = np.asarray(self.scores(X), np.float64)
+        return found if found.ndim == 2 else np.column_stack([1 - found, found])
+
+    def predict(self, X: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the class of largest probability, the smallest of equals: (n,)."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1), np.int64)
 
 
 @runtime_checkable
@@ -78,6 +103,13 @@ def check_library(model: str) -> None:
     """Raise OperatorError, which names the extra, if the library of ``LIBRARY:CLASS`` is not installed."""
     if text := missing_library(model):
         raise OperatorError(text)
+
+
+def booster_of(fitted: FittedEstimator) -> Any:
+    """Return the booster of an estimator that an adapter of boosted trees has fitted."""
+    if not isinstance(fitted, BoostedTrees):
+        raise TypeError(f"{type(fitted).__name__} was not fitted by this adapter")
+    return fitted.booster
 
 
 def damaged(reason: str) -> OperatorError:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import one_line
@@ -12,35 +11,20 @@ from engine.recipe.estimators import check_estimator
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries.base import (
     MAX_SEED,
+    BoostedTrees,
     FittedEstimator,
     WeightedRows,
+    booster_of,
     check_library,
     damaged,
 )
 from engine.training.libraries.lightgbm_format import canonical
 
-if TYPE_CHECKING:
-    import lightgbm
 
-
-class BoostedTrees:
-    """A fitted booster as a classifier of all C classes."""
-
-    def __init__(self, booster: lightgbm.Booster, n_classes: int) -> None:
-        self.booster = booster
-        self.classes_ = np.arange(n_classes)
-
-    def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return the probabilities (n, C) of rows X (n, d)."""
-        if not len(X):
-            return np.empty((0, len(self.classes_)))
+class _Trees(BoostedTrees):
+    def scores(self, X: npt.NDArray[Any]) -> Any:
         # Rows are independent, so threads change no byte; tasks share the host, so each takes one.
-        found = np.asarray(self.booster.predict(X, num_threads=1), np.float64)
-        return found if found.ndim == 2 else np.column_stack([1 - found, found])
-
-    def predict(self, X: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the class of largest probability, the smallest of equals: (n,)."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1), np.int64)
+        return self.booster.predict(X, num_threads=1)
 
 
 class LightGbm:
@@ -69,13 +53,13 @@ class LightGbm:
         }
         data = lightgbm.Dataset(rows.X, rows.y, weight=rows.weight)
         booster = lightgbm.train({**values, **settings, **objective}, data, rounds)
-        return BoostedTrees(booster, rows.n_classes)
+        return _Trees(booster, rows.n_classes)
 
     def dump(self, fitted: FittedEstimator) -> bytes:
         """Implement the method of the protocol: text."""
-        found = _known(fitted)
-        text = found.booster.model_to_string(num_iteration=-1)
-        return canonical(text.encode(), found.booster.num_feature(), len(found.classes_))
+        booster = booster_of(fitted)
+        text = booster.model_to_string(num_iteration=-1)
+        return canonical(text.encode(), booster.num_feature(), len(fitted.classes_))
 
     def load(self, data: bytes, n_features: int, n_classes: int) -> FittedEstimator:
         """Implement the method of the protocol."""
@@ -87,10 +71,4 @@ class LightGbm:
             booster = lightgbm.Booster(model_str=checked.decode())
         except lightgbm.basic.LightGBMError as error:
             raise damaged(f"LightGBM does not read it: {one_line(error, 200)}") from None
-        return BoostedTrees(booster, n_classes)
-
-
-def _known(fitted: FittedEstimator) -> BoostedTrees:
-    if not isinstance(fitted, BoostedTrees):
-        raise TypeError(f"{type(fitted).__name__} was not fitted by this adapter")
-    return fitted
+        return _Trees(booster, n_classes)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from connectors.errors import redact_uris
 from engine.cli.app import app
 from engine.cli.safe_output import SafeConsole, bold
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.redaction import redact_all
 from engine.core.terminal import SAFE_MESSAGES, json_text, printable
 
@@ -146,3 +146,9 @@ def test_warnings_of_libraries_are_printable(monkeypatch: pytest.MonkeyPatch) ->
     assert "\x1b" not in shown
     assert "SECRET" not in shown
     assert r"\x1b[2J" in shown
+
+
+def test_an_error_on_one_line_is_redacted_before_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_TOKEN", "tok-0123456789")
+    assert one_line(ValueError("refused:\n  sent tok-0123456789. "), 20) == "refused: sent ***"
+    assert one_line(KeyError()) == "KeyError"

@@ -19,7 +19,7 @@ from engine.plan.planner import make_plan
 from engine.publish.lineage import sync_records, trace
 from engine.publish.mlflow_outbox import Record, deliver, pending
 from engine.publish.results import RunResult
-from engine.publish.tracking import client
+from engine.publish.tracking import client, has_records
 from engine.runs.plugins.tracking import recorded_run
 from engine.runs.runner import run
 from tests.data import small_recipe
@@ -78,6 +78,14 @@ def test_lineage_walks_back_to_the_source(tracked: tuple[Path, RunResult]) -> No
     assert result.version in joined
     assert str(result.mlflow_run_id) in joined
     assert "s0.parquet" in joined
+
+
+def test_a_named_database_counts_once_it_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs and models keep versions from `prune`, also if the output has no database of its own."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
+    assert not has_records(tmp_path / "out")
+    (tmp_path / "elsewhere.db").touch()
+    assert has_records(tmp_path / "out")
 
 
 def test_lineage_takes_the_same_names_as_the_other_commands(tracked: tuple[Path, RunResult]) -> None:

@@ -29,7 +29,7 @@ from engine.publish.mlflow_outbox import (
 )
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
 from engine.publish.tracking import VERSION_TAG, Tracker, client
-from engine.training import registry
+from engine.training import registry, stored_models
 from tests.tables import forge_journal
 
 ID, OTHER = "a" * 32, "b" * 32
@@ -225,7 +225,7 @@ def test_what_mlflow_cannot_read_is_one_paragraph(change: str, shared: tuple[Pat
         lineage._recorded("v1", out)
     if "alembic" in change:
         with pytest.raises(InputError, match="does not give this model"):
-            registry.download("models:/m/1", out / "x", out)
+            stored_models.download("models:/m/1", out / "x", out)
 
 
 def test_a_record_does_not_choose_a_run_of_others(shared: tuple[Path, str, Path]) -> None:
@@ -257,19 +257,19 @@ def test_a_model_is_read_from_the_output_alone(shared: tuple[Path, str, Path], t
     server, scratch = client(out), tmp_path / "scratch"
     found = download_artifacts(server, run_id, "model", scratch, out)
     assert (found, below(found)) == (scratch / "model", ["MLmodel"])
-    assert registry.download(f"runs:/{run_id}", tmp_path / "second", out).name == "model"
+    assert stored_models.download(f"runs:/{run_id}", tmp_path / "second", out).name == "model"
     with pytest.raises(InputError, match="not below the artifacts"):
         download_artifacts(server, run_id, "../../..", scratch, out)
     with pytest.raises(InputError, match="does not give this model"):
-        registry.download(f"runs:/{run_id}/none", tmp_path / "third", out)
+        stored_models.download(f"runs:/{run_id}/none", tmp_path / "third", out)
     update(out, "update runs set artifact_uri = ?", victim.as_uri())
     with pytest.raises(InputError, match="which is not in"):
-        registry.download(f"runs:/{run_id}", tmp_path / "fourth", out)
+        stored_models.download(f"runs:/{run_id}", tmp_path / "fourth", out)
     server.create_registered_model("m")
     number = server.create_model_version("m", str(inside), run_id).version
     server.set_registered_model_alias("m", "champion", number)
     with pytest.raises(InputError, match="which is not in"):
-        registry.champion_of(server, "m", tmp_path / "fifth", out)
+        stored_models.champion_of(server, "m", tmp_path / "fifth", out)
     assert "secret" not in "".join(below(tmp_path / "scratch"))
 
 
