@@ -232,9 +232,9 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(Text.assemble("  ", ("warning", "yellow"), f" {line}"), soft_wrap=True)
     console.print(f"  data    {short_path(result.path)}", soft_wrap=True)
     if result.training:
-        from engine.runs.plugins.training import describe
+        from engine.runs.training_record import describe_training
 
-        console.print(f"  train   {describe(result.training)}", soft_wrap=True)
+        console.print(f"  train   {describe_training(result.training)}", soft_wrap=True)
     if result.report:
         console.print(f"  report  {short_path(result.report)}", soft_wrap=True)
     if result.mlflow_run_id:

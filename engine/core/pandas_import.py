@@ -1,4 +1,4 @@
-"""Commands that only look at a source do without pandas, whose import takes as long as all their work."""
+"""Prevents the import of pandas in commands that only look at a source, which it would slow down."""
 
 from __future__ import annotations
 

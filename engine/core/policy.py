@@ -16,8 +16,8 @@ Whoever starts runs sets it, by environment variables or by a TOML file that ``R
     max_model_files = 10_000
     strict = true
 
-A key of the file replaces its variable, so that the file is the only place to look. Packages below the engine
-read the variables, which ``apply_policy`` sets from the file.
+A key of the file replaces its variable. Packages below the engine read the variables, which ``apply_policy``
+sets from the file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ VARIABLES = {
 """Key of the policy -> environment variable with the same value; lists are separated by commas."""
 NUMBERS = tuple(key for key in VARIABLES if key.startswith("max_"))
 STRICT = {"max_rows": 10**9, "max_bytes": 10**13, "max_seconds": 7 * 24 * 3600}
-"""Limits that ``strict`` brings where the operator gives none."""
+"""Limits of ``strict`` for the keys that the operator does not set."""
 MAX_BYTES = 2**20
 
 

@@ -74,11 +74,11 @@ class RayExecutor:
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards with Ray Data and yield results in the order in which they finish.
 
-        Ray gives a shard to another worker where the result of the first was lost with its node. If it was
-        committed before, its record is returned.
+        If a node is lost with the result of a shard, Ray gives the shard to another worker. That worker
+        returns the commit record if the shard was committed before.
 
         Operators that hold a GPU or a large model get a pool of actors of fixed size. The others run as
-        tasks, which reuse idle processes and what the last task there opened.
+        tasks. A task reuses an idle process, with the operator that the process has opened.
         """
         n_gpus = float(ray.cluster_resources().get("GPU", 0))
         wanted = job.operator.resources.on(n_gpus, prefers_gpu=job.operator.prefers_gpu)

@@ -26,7 +26,7 @@ Job = Callable[[], int]
 Log = Callable[[dict[str, Any]], None]
 OUTCOMES = {Exit.DONE: "finished", Exit.LOCKED: "skipped"}
 WAIT_SECONDS = 60.0
-"""Longest sleep. A clock that was set forward, or a suspended machine, is noticed after at most this time."""
+"""Longest sleep in seconds, after which a changed clock or a suspension of the machine is noticed."""
 
 
 class Clock(Protocol):

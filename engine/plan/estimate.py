@@ -81,19 +81,20 @@ def estimate(
     Parameters
     ----------
     costs
-        What each operator declares, by name; without networks, which are counted below.
+        Declared costs by the name of the operator, without those of networks.
     n_rows
-        Rows of the source.
+        Number of rows of the source.
     n_features
-        Features of a row, once encoded.
+        Number of features of a row after encoding.
     shard_rows
-        Rows of each shard.
+        Number of rows of each shard.
     networks
-        Columns of images.
+        Number of columns of images.
     texts
-        Columns of free text.
+        Number of columns of free text.
     n_classes
-        Distinct labels.
+        Number of distinct labels.
+
     """
     steps = {**costs, **STEPS}
     wide = width_factor(n_features)

@@ -67,7 +67,7 @@ class InspectedSource:
 
 
 def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
-    """Open a source in the way that its first rows ask for. Raises InputError."""
+    """Open a source with the settings that its first rows require. Raises InputError."""
     try:
         found = find_connector(path, format)
         keys: dict[str, Choice] = {} if format == "auto" else {"format": Choice(format, "as --format says")}

@@ -181,9 +181,9 @@ def _root_of_environment() -> tuple[str, str, str] | None:
 
 
 def begin(output: Place, job: str, kind: str) -> LineageRun | None:
-    """Return a run to report events of, which is the parent of others until :func:`finish`; else None.
+    """Begin to report a run. Until :func:`finish` it is the parent of other runs that begin in this context.
 
-    None: OpenLineage is not configured, or the client cannot be used.
+    Returns None if OpenLineage is not configured, or its client cannot be used.
     """
     if not is_configured():
         return None
@@ -197,7 +197,7 @@ def begin(output: Place, job: str, kind: str) -> LineageRun | None:
 
 
 def finish(run: LineageRun, error: BaseException | None, datasets: Datasets | None) -> None:
-    """Report the end of a run; its parent, if it has one, is the parent of others again."""
+    """Report the end of a run, and make its parent the parent of further runs."""
     _current.set(run._parent)
     run.end(error, datasets)
 

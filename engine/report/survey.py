@@ -40,7 +40,7 @@ from operators.report import RowStatistics
 STRONGEST = 24
 DRAWN_PER_GROUP = 1_000
 DRAWN_SHARDS = 64
-"""Vectors are wide: with more shards than this, the rows to draw come from this many of them."""
+"""Maximum number of shards that rows with vector columns are drawn from, since vectors are wide."""
 SMALL: dict[str, pa.DataType] = {
     LABEL: pa.int64(),
     GROUP: pa.int64(),

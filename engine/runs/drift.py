@@ -88,9 +88,9 @@ def compared_shards(plan: Plan) -> tuple[str, Sides]:
 
 
 def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:
-    """Return the version, from a base backwards, at which operators were last fitted on all rows.
+    """Return the last version, from a base backwards, at which operators were fitted on all rows.
 
-    Where an older version has been removed, the oldest that is left.
+    If that version was removed, the oldest one that is left is returned.
     """
     seen = {name}  # a forged base could lead back to itself
     while (record := manifest.get("incremental")) and _only_placed(record):

@@ -14,7 +14,7 @@ from engine.core.legacy import tag_value
 from engine.core.output_layout import check_real_folders, version_folder
 from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
 from engine.runs.descriptions import descriptions_file
-from engine.runs.plugins.training import read_training, training_file
+from engine.runs.training_record import read_training, training_file
 from engine.storage.lease import hold_lease
 from engine.storage.manifest import NUMBER, published_versions, read_manifest
 from engine.storage.registrations import recorded_models

@@ -165,9 +165,10 @@ class ObjectRunStore(RunStore):
 
 @contextmanager
 def working_copy(place: Place) -> Iterator[Path]:
-    """Yield the folder itself; of a prefix, a copy on this host whose changes are put back at the end.
+    """Yield a folder on this host: the place itself, or a copy of a prefix, uploaded again at the end.
 
-    They are put back after an error too, so that interrupted work can continue. The copy stays for readers.
+    Changes are also uploaded after an error, so that interrupted work can continue. The copy stays for
+    readers.
     """
     if isinstance(place, Path):
         yield place

@@ -58,7 +58,7 @@ class FeatureMaker:
         for entry in self.reader.manifest["operators"]:
             params = dict(entry["params"])
             if entry["name"] == "ingest":
-                # The run has judged the rows: those it set aside are split `dropped` now.
+                # The run has checked the rows: those that it quarantined have the split `dropped`.
                 params["on_error"] = "quarantine"
             kind = operator_class(entry["name"]).variant(params)
             operator = kind(kind.Params.recorded(params))

@@ -81,10 +81,11 @@ class TrainResult:
 
 
 def train(spec: TrainSpec, executor: Executor) -> TrainResult:
-    """Train on a version, or find the model that was trained so before; then score it.
+    """Train on a version, unless the same training has finished before, and score the model.
 
-    A training that was broken off goes on from its last checkpoint. Small data is trained in one task,
-    more on Ray Train's workers (``params.where``), with the same bytes.
+    An interrupted training continues from its last checkpoint. ``params.where`` decides whether one task or
+    Ray Train's workers train the model; by default this depends on the number of rows. The bytes are the
+    same.
 
     Raises
     ------

@@ -88,9 +88,9 @@ def select(
 ) -> Selection:
     """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
-    Small data: each cell is one task. More (``params.where``): one cell after the other, each on all workers.
-    Cells that are trained already are found again. A cell whose training fails is recorded and cannot win.
-    Ties go to the higher accuracy, then to the first cell. The table goes to
+    Each cell is one task if the data is small; otherwise all workers train one cell after the other (see
+    ``params.where``). Cells that were trained before are reused. A cell whose training fails is recorded and
+    cannot win. Ties go to the higher accuracy, then to the first cell. The table is written to
     ``OUTPUT/models/grid-<digest>.json``.
 
     Parameters

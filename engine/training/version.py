@@ -53,14 +53,14 @@ class Version:
         return found[-1]
 
     def reader(self) -> VersionReader:
-        """Reader of the version's parts under the protocol by which operators read shards."""
+        """Return a reader of the version's parts, which operators can read as shards."""
         return VersionReader(self.folder, self.manifest)
 
 
 def root_of(version: Version, folder: Path) -> Path:
     """Return the version's output where a model's folder lies in it, else the folder.
 
-    Whoever writes a model follows no link beneath it; see :mod:`connectors.storage.beneath`.
+    A model is written without following links beneath this folder; see :mod:`connectors.storage.beneath`.
     """
     output = version.output
     return output if isinstance(output, Path) and folder.is_relative_to(output) else folder

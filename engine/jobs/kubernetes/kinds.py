@@ -117,9 +117,8 @@ def _claim(made: Rendering) -> Manifest:
 def _network(made: Rendering) -> Manifest:
     """Return the NetworkPolicy of the pods.
 
-    Pods reach each other, submitters and KubeRay also reach the dashboard, and everyone reaches the metrics.
-
-    Ray's ports have a token. This keeps all others from trying.
+    Pods of the cluster reach each other. Submitters and KubeRay also reach the dashboard, and every pod
+    reaches the metrics. Ray's ports are protected by a token, too.
     """
     labels = made.metadata()["labels"]
     submitters = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "rowsieve"}}}

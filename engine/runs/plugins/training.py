@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from connectors.storage import Place
 from engine.core.digests import digest
-from engine.core.json_files import read_json, write_json
+from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
@@ -18,6 +18,7 @@ from engine.recipe.promotion import CannotCompareError, Condition
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.plugins.base import RunContext, RunPlugin
+from engine.runs.training_record import read_training, training_file
 from engine.storage.manifest import is_published, read_manifest
 from engine.storage.object_run_store import local_cache, synced_executor
 from operators.base import Executor
@@ -40,11 +41,6 @@ class Training(RunPlugin):
         meter.emit("start")
         version.training = train_if_due(plan.recipe, plan.output, version.manifest, run.executor)
         meter.emit("finish")
-
-
-def training_file(output: Place, version: str) -> Place:
-    """Return the path of the record of a version's training."""
-    return output / "runs" / f"{version}.train.json"
 
 
 def train_if_due(
@@ -213,25 +209,3 @@ def _train(
         "registered": vars(found.registered) if found.registered else None,
         "promoted": vars(found.verdict) if found.verdict else None,
     }
-
-
-def read_training(output: Place, version: str) -> dict[str, Any] | None:
-    """Return the record that :func:`train_if_due` kept for a version; None if there is none."""
-    try:
-        found: dict[str, Any] = read_json(training_file(output, version))
-    except (OSError, ValueError):
-        return None
-    return found
-
-
-def describe(record: Mapping[str, Any]) -> str:
-    """Describe a record in one line."""
-    if not record["trained"]:
-        return f"not trained: {record['why']}"
-    text = f"trained {record['trainer']} ({record['why']})"
-    if record["registered"]:
-        text += f", registered {record['registered']['name']} version {record['registered']['version']}"
-    if record["promoted"]:
-        verb = "is champion now" if record["promoted"]["promoted"] else "is held back"
-        text += f", {verb}: {record['promoted']['reason']}"
-    return text

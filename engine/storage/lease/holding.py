@@ -15,7 +15,7 @@ from engine.storage.lease import objects
 from engine.storage.lease.base import STALE_SECONDS, Lease
 
 HEARTBEATS_PER_TIMEOUT = 6
-"""Heartbeats within the time after which a lease is stale. One or two may be late on a busy machine."""
+"""Number of heartbeats within the time after which a lease is stale; some may be late on a busy machine."""
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from engine.core.errors import InputError, RowsieveError
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
 from engine.runs.plugins import training
-from engine.runs.plugins.training import decide, training_file
+from engine.runs.plugins.training import decide
 from engine.runs.runner import run
+from engine.runs.training_record import training_file
 from tests.data import recipe_for, spurious_table, write_shards
 
 ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
