@@ -1,4 +1,4 @@
-"""The house stays in order: imports run one way, every package ships, no name is taken."""
+"""The layout of the project: imports run one way, every package is shipped, and no name is taken."""
 
 import ast
 import os
@@ -16,7 +16,7 @@ from setuptools import find_packages
 from engine.api import shadowed
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("engine", "operators", "connectors")
+PACKAGES = ("engine", "operators", "connectors")
 FORBIDDEN = {"operators": {"engine", "connectors"}, "connectors": {"engine", "operators"}, "engine": set()}
 
 
@@ -31,12 +31,12 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_imports_run_one_way(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_run_one_way(package: str) -> None:
     faults = {
         str(path.relative_to(ROOT)): wrong
-        for path in (ROOT / room).rglob("*.py")
-        if (wrong := imported(path) & (FORBIDDEN[room] | {"tests", "deploy"}))
+        for path in (ROOT / package).rglob("*.py")
+        if (wrong := imported(path) & (FORBIDDEN[package] | {"tests", "deploy"}))
     }
     assert faults == {}
 
@@ -50,12 +50,12 @@ def test_kernels_know_neither_ray_nor_mlflow(name: str) -> None:
 def test_every_package_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed = set(project["tool"]["setuptools"]["packages"]) - {"rowsieve"}
-    found = set(find_packages(str(ROOT), include=[f"{room}*" for room in ROOMS])) - {"engine.api"}
+    found = set(find_packages(str(ROOT), include=[f"{package}*" for package in PACKAGES])) - {"engine.api"}
     assert listed == found
 
 
 def test_no_file_shadows_the_standard_library() -> None:
-    names = {path.stem for room in ROOMS for path in (ROOT / room).glob("*.py")} | set(ROOMS)
+    names = {path.stem for package in PACKAGES for path in (ROOT / package).glob("*.py")} | set(PACKAGES)
     assert not {name for name in names if name in sys.stdlib_module_names and name != "__init__"}
 
 
@@ -111,7 +111,7 @@ def test_guard_finds_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_guard_finds_nothing_where_a_wheel_was_installed(tmp_path: Path) -> None:
-    for name in ROOMS:
+    for name in PACKAGES:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "engine" / "api", tmp_path / "rowsieve")
     code = "import rowsieve; print(rowsieve.shadowed() or rowsieve.__file__)"
@@ -127,7 +127,7 @@ def test_guard_finds_nothing_where_a_wheel_was_installed(tmp_path: Path) -> None
     assert done.stdout.strip() == str(tmp_path / "rowsieve" / "__init__.py")
 
 
-@pytest.mark.parametrize("name", ROOMS)
+@pytest.mark.parametrize("name", PACKAGES)
 def test_guard_names_what_is_in_the_way(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
