@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
-    from engine.training.retrain import RetrainResult
+    from engine.training.retrain import RetrainOptions, RetrainResult
     from engine.training.running import TrainSpec
 
 MAX_GROUPS = 30
@@ -25,50 +24,19 @@ MAX_LOSS = 0.1
 console = SafeConsole()
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of the command line."""
-
-    dataset: str
-    trainer: str
-    settings: Sequence[str]
-    grid: Sequence[str]
-    alpha: float | None
-    register: str | None
-    promote_if: str | None
-    truth: str | None
-    trials: int | None = None
-    seeds: int | None = None
-
-
-def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, verbose: bool) -> None:
+def run_retrain(
+    spec: TrainSpec, options: RetrainOptions, *, executor: str, as_json: bool, verbose: bool
+) -> None:
     """Carry out the command. Raises InputError."""
     from engine.cli.output import show_json
     from engine.execution.cluster import executor as open_executor
-    from engine.execution.cluster import set_environment
-    from engine.recipe.trainers import parse_params
-
-    set_environment(verbose)
-    from engine.training.retrain import find_dataset, parse_grid, parse_settings, retrain
-    from engine.training.running import TrainSpec
+    from engine.training.retrain import retrain
 
     section = run_section(executor)
-    params = parse_params({"trainer": options.trainer, **parse_settings(options.settings)}, "retrain")
-    spec = TrainSpec(
-        find_dataset(options.dataset), params, seed, truth=options.truth, mix_alpha=options.alpha
-    )
     if section.executor == "auto":
         section = run_section("local" if not options.grid and needs_no_ray(spec) else "ray")
     with open_executor(section, verbose=verbose) as opened:
-        found = retrain(
-            spec,
-            opened,
-            grid=parse_grid(options.grid),
-            trials=options.trials,
-            seeds=options.seeds,
-            name=options.register,
-            promote_if=options.promote_if,
-        )
+        found = retrain(spec, opened, options)
     if as_json:
         show_json(found.to_dict())
     else:
@@ -242,7 +210,14 @@ def retrain(
 ) -> None:
     """Train a robust model on a published version, evaluate it, and register it."""
     with print_errors(verbose):
-        options = Options(
-            dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth, trials, seeds
-        )
-        run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)
+        from engine.execution.cluster import set_environment
+        from engine.recipe.trainers import parse_params
+
+        set_environment(verbose)
+        from engine.training.retrain import RetrainOptions, find_dataset, parse_grid, parse_settings
+        from engine.training.running import TrainSpec
+
+        params = parse_params({"trainer": trainer, **parse_settings(settings or [])}, "retrain")
+        spec = TrainSpec(find_dataset(dataset), params, seed, truth=truth, mix_alpha=alpha)
+        options = RetrainOptions(parse_grid(grid or []), trials, seeds, register, promote_if)
+        run_retrain(spec, options, executor=executor, as_json=as_json, verbose=verbose)

@@ -65,38 +65,48 @@ class RetrainResult:
         }
 
 
-def _check_name(name: str | None) -> None:
-    """Refuse a name that MLflow would refuse after the training."""
-    if name is not None and (not name.strip() or set(name) & set("/:")):
-        another = re.sub("[^A-Za-z0-9_-]+", "-", name).strip("-") or "model"
-        raise InputError(
-            f"--register {name!r}: MLflow takes no '/', no ':' and no blank name. Give "
-            f"another, such as {another}."
-        )
+@dataclass(frozen=True)
+class RetrainOptions:
+    """The search for parameters before a training, and the registration of the model after it."""
+
+    grid: Mapping[str, Axis] | None = None
+    """Parameter -> values or range; None: no search. See :func:`engine.training.selection.select`."""
+    trials: int | None = None
+    """Number of random draws from the grid; None: all its cells."""
+    seeds: int | None = None
+    """Number of trainings of each candidate; None: the default of ``select``."""
+    name: str | None = None
+    """Name under which the model is registered; None: it is not registered."""
+    promote_if: str | None = None
+    """Rule by which the registered model becomes champion; None: it does not."""
+    once: bool = False
+    """Do not register a training that is registered under this name."""
+
+    def checked(self) -> RetrainOptions:
+        """Return these options. Raises InputError if they contradict each other."""
+        if self.promote_if and not self.name:
+            raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
+        if self.name is not None and (not self.name.strip() or set(self.name) & set("/:")):
+            another = re.sub("[^A-Za-z0-9_-]+", "-", self.name).strip("-") or "model"
+            raise InputError(
+                f"--register {self.name!r}: MLflow takes no '/', no ':' and no blank name. Give another, "
+                f"such as {another}."
+            )
+        if (self.trials or self.seeds) and not self.grid:
+            raise InputError("--trials and --seeds choose among candidates: give --grid KEY=VALUE,VALUE too.")
+        return self
 
 
-def retrain(
-    spec: TrainSpec,
-    executor: Executor,
-    *,
-    grid: Mapping[str, Axis] | None = None,
-    trials: int | None = None,
-    seeds: int | None = None,
-    name: str | None = None,
-    promote_if: str | None = None,
-    once: bool = False,
-) -> RetrainResult:
+def retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions = RetrainOptions()) -> RetrainResult:
     """Train or reuse a model, optionally choose its parameters from a grid, register it and promote it.
 
-    ``trials`` and ``seeds``: see :func:`engine.training.selection.select`.
-    ``once``: a training that is registered under this name is not registered again.
-
-    Raises InputError for anything the user can correct, before training where that is possible.
+    Raises InputError for anything that the user can correct, before the training if that is possible.
     """
     version = open_version(spec.dataset)
     job = f"{version.manifest['recipe']}.train.{trainer_of(spec.params)}"
-    with recorded_job(version.output, job, "TRAINING", partial(_datasets, version, promote_if)) as seen:
-        seen.value = found = _retrain(spec, executor, grid, trials, seeds, name, promote_if, once=once)
+    datasets = partial(_datasets, version, options.promote_if)
+    with recorded_job(version.output, job, "TRAINING", datasets) as seen:
+        seen.value = found = _retrain(spec, executor, options.checked())
     return found
 
 
@@ -106,13 +116,8 @@ def _datasets(version: Version, promote_if: str | None, found: RetrainResult | N
 
     manifest = version.manifest
     metrics = {"dataQualityMetrics": quality_facet(manifest, as_input=True)}
-    made = Datasets(
-        [
-            event_v2.InputDataset(
-                *output_name(version.output), facets=manifest_facets(manifest), inputFacets=metrics
-            )
-        ]
-    )
+    facets = manifest_facets(manifest)
+    made = Datasets([event_v2.InputDataset(*output_name(version.output), facets=facets, inputFacets=metrics)])
     if found is not None:
         state = {"version": dataset_version_of(found.result.place.name)}
         made.outputs = [event_v2.OutputDataset(*dataset_name(found.result.place), facets=state)]
@@ -124,39 +129,22 @@ def _datasets(version: Version, promote_if: str | None, found: RetrainResult | N
     return made
 
 
-def _retrain(
-    spec: TrainSpec,
-    executor: Executor,
-    grid: Mapping[str, Axis] | None,
-    trials: int | None,
-    seeds: int | None,
-    name: str | None,
-    promote_if: str | None,
-    *,
-    once: bool,
-) -> RetrainResult:
-    condition = PromotionRule.parse(promote_if) if promote_if else None
-    if condition and not name:
-        raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
-    _check_name(name)
-    if (trials or seeds) and not grid:
-        raise InputError("--trials and --seeds choose among candidates: give --grid KEY=VALUE,VALUE too.")
-    selection = select(spec, grid, executor, trials=trials, seeds=seeds) if grid else None
+def _retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions) -> RetrainResult:
+    rule = PromotionRule.parse(options.promote_if) if options.promote_if else None
+    selection = None
+    if options.grid:
+        selection = select(spec, options.grid, executor, trials=options.trials, seeds=options.seeds)
     chosen = selection.spec if selection else spec
     result = train(replace(chosen, importance=True), executor)
-    for split, evaluation in result.evaluations.items():
-        draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
-    if "strength" in result.record:
-        draw_strength(result.record["strength"], result.folder / PLOTS)
-    if result.importance and "columns" in result.importance:
-        draw_importance(result.importance, result.folder / PLOTS)
-    registered = registered_before(result, name) if name and once else None
+    _draw_plots(result)
+    name = options.name
+    registered = registered_before(result, name) if name and options.once else None
     if name and registered is None:
         registered = register(result, chosen.params, name, seed=chosen.seed)
     verdict = None
-    if registered and condition:
+    if registered and rule:
         job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
-        verdict = promote(registered, result, job, condition, executor=executor, truth=spec.truth)
+        verdict = promote(registered, result, job, rule, executor=executor, truth=spec.truth)
     page = write_page(result, registered, verdict)
     if isinstance(result.place, ObjectPath):
         (result.place / page.name).write_bytes(page.read_bytes())
@@ -165,6 +153,16 @@ def _retrain(
         check_artifacts(found, registered.run_id, result.version.output)
         found.log_artifact(registered.run_id, str(page))
     return RetrainResult(result, selection, registered, verdict)
+
+
+def _draw_plots(result: TrainResult) -> None:
+    """Draw the pictures of a training into its folder."""
+    for split, evaluation in result.evaluations.items():
+        draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
+    if "strength" in result.record:
+        draw_strength(result.record["strength"], result.folder / PLOTS)
+    if result.importance and "columns" in result.importance:
+        draw_importance(result.importance, result.folder / PLOTS)
 
 
 def find_dataset(name: str) -> str:

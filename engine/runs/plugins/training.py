@@ -189,12 +189,13 @@ def _champion_scores(
 def _train(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Executor
 ) -> dict[str, Any]:
-    from engine.training.retrain import retrain
+    from engine.training.retrain import RetrainOptions, retrain
     from engine.training.running import TrainSpec
 
     params = parse_params({"trainer": section.trainer, **section.params})
     spec = TrainSpec(version_folder(output, version), params, recipe.seed, truth=section.truth)
-    found = retrain(spec, executor, name=section.register_as, promote_if=section.promote_if, once=True)
+    options = RetrainOptions(name=section.register_as, promote_if=section.promote_if, once=True)
+    found = retrain(spec, executor, options)
     scores = {split: e.metrics() for split, e in found.result.evaluations.items()}
     return {
         "trainer": section.trainer,

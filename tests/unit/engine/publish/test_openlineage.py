@@ -34,7 +34,7 @@ from engine.publish.results import RunResult
 from engine.recipe.trainers import parse_params
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
-from engine.training.retrain import retrain
+from engine.training.retrain import RetrainOptions, retrain
 from engine.training.running import TrainSpec
 from tests.data import free_port, small_recipe, spurious_table, write_shards
 from tests.unit.engine.publish.event_forms import build_event
@@ -405,7 +405,7 @@ def test_an_incremental_run_a_training_and_a_withdrawal_are_received(
     assert events[-1]["outputs"][0]["facets"]["version"]["datasetVersion"] == second.version
 
     spec = TrainSpec(str(output), parse_params({"trainer": "erm", "epochs": 1}))
-    found = retrain(spec, LocalExecutor(), name="churn", promote_if="accuracy > 0")
+    found = retrain(spec, LocalExecutor(), RetrainOptions(name="churn", promote_if="accuracy > 0"))
     training = _of_run(endpoint.events)[1]
     assert [event["eventType"] for event in training] == ["START", "COMPLETE"]
     assert training[0]["outputs"] == []

@@ -24,7 +24,7 @@ from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.storage.manifest import pointed_version
 from engine.storage.withdrawals import FOLDER, current_version
-from engine.training.retrain import retrain
+from engine.training.retrain import RetrainOptions, retrain
 from engine.training.running import TrainSpec, train
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
@@ -192,7 +192,7 @@ def test_a_model_trained_on_a_version_there_is_registered(
     monkeypatch.chdir(tmp_path)
     uri = s3.uri(s3.bucket(), "out")
     run(recipe_at(folder_of(on_disk), uri))
-    found = retrain(TrainSpec(uri, ErmParams(epochs=1)), LocalExecutor(), name="on-s3")
+    found = retrain(TrainSpec(uri, ErmParams(epochs=1)), LocalExecutor(), RetrainOptions(name="on-s3"))
     assert found.registered is not None
     mlflow_run = client(output_of(uri)).get_run(found.registered.run_id)
     assert mlflow_run.info.status == "FINISHED"
@@ -210,7 +210,7 @@ def test_a_registration_that_fails_leaves_no_running_mlflow_run(
     monkeypatch.setattr("engine.training.registry.signature", fails)
     spec = TrainSpec(Path(str(on_disk.path)).parents[1], ErmParams(epochs=1))
     with pytest.raises(RuntimeError, match="disk is full"):
-        retrain(spec, LocalExecutor(), name="broken")
+        retrain(spec, LocalExecutor(), RetrainOptions(name="broken"))
     found = client(output_of(str(spec.dataset)))
     experiments = [experiment.experiment_id for experiment in found.search_experiments()]
     assert [one.info.status for one in found.search_runs(experiments)] == ["FAILED"]

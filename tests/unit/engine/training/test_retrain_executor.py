@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.cli.retrain import Options, run_retrain
+from engine.cli.retrain import run_retrain
 from engine.core.errors import InputError
+from engine.recipe.trainers import parse_params
+from engine.training.retrain import RetrainOptions, parse_grid, parse_settings
+from engine.training.running import TrainSpec
 
 ROWS = 60
 
@@ -41,8 +44,9 @@ def started(
 
 
 def retrain(folder: Path, settings: Sequence[str], grid: Sequence[str], executor: str) -> None:
-    options = Options(str(folder), "gdro", settings, grid, None, None, None, None)
-    run_retrain(options, seed=0, executor=executor, as_json=False, verbose=False)
+    params = parse_params({"trainer": "gdro", **parse_settings(settings)})
+    spec, options = TrainSpec(str(folder), params), RetrainOptions(parse_grid(grid))
+    run_retrain(spec, options, executor=executor, as_json=False, verbose=False)
 
 
 @pytest.mark.usefixtures("small")
