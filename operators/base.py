@@ -9,7 +9,9 @@ values.
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +59,8 @@ REASON = pa.struct([("column", pa.string()), ("value", pa.string()), ("error", p
 """Type of ``x_fault``: the reason why a row has no features, or null. Every operator that adds ``x`` adds
 this column too, and ``ingest`` quarantines the rows that have a reason."""
 
+COPY_BYTES = 2**20
+"""Bytes of a file that are copied at a time."""
 T = TypeVar("T")
 R = TypeVar("R")
 P = TypeVar("P", bound="OperatorParams")
@@ -558,6 +562,32 @@ class Operator(ABC, Generic[P]):
 
 
 def copy_state(source: Path, target: Path, leave_out: Sequence[str] = ()) -> None:
-    """Copy a state folder, except names that match a pattern in ``leave_out`` (such as ``labels-*``)."""
+    """Copy a state folder, except names that match a pattern in ``leave_out`` (such as ``labels-*``).
+
+    A state may lie in a shared output, and its copy in one again: no link is followed, as it could lead to a
+    file that only this user may read. Raises OperatorError, which names it, for a link or a pipe.
+    """
+    if source.is_symlink():
+        raise OperatorError(f"{source} is a link. Remove it, and run the recipe again.")
     ignored = shutil.ignore_patterns(*leave_out)
-    shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+    for folder, folders, files, handle in os.fwalk(source):
+        left_out, here = ignored(folder, [*folders, *files]), Path(folder)
+        copy = target / here.relative_to(source)
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in [*folders, *files]:
+            if name not in left_out:
+                _copy_entry(handle, here / name, copy / name)
+        folders[:] = [name for name in folders if name not in left_out]
+
+
+def _copy_entry(parent: int, source: Path, target: Path) -> None:
+    """Copy the entry ``source`` of the open folder ``parent`` unless it is a folder itself."""
+    mode = os.stat(source.name, dir_fd=parent, follow_symlinks=False).st_mode
+    if stat.S_ISDIR(mode):
+        return
+    if stat.S_ISREG(mode):
+        handle = os.open(source.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+        with open(handle, "rb") as opened, target.open("wb") as copy:
+            shutil.copyfileobj(opened, copy, COPY_BYTES)
+        return
+    raise OperatorError(f"{source} is a link or no regular file. Remove it, and run the recipe again.")

@@ -26,6 +26,8 @@ FOLDERS = (
     "models",
     "registered",
     "withdrawn",
+    "compare",
+    "input",
 )
 """Folders of an output below which files are written and removed."""
 FOLDERS_OF_FOLDERS = ("store", "versions", "models")
@@ -82,6 +84,36 @@ def check_real_folders(output: Place) -> None:
             links = sorted(entry.path for entry in entries if entry.is_symlink())
             if links:
                 raise InputError(_link_message(Path(links[0])))
+
+
+def check_own_files(folder: Path, what: str) -> None:
+    """Check that a folder of an output holds files and folders alone, before they are read or written.
+
+    Parameters
+    ----------
+    what : what the folder is, for the error.
+
+    Raises
+    ------
+    InputError
+        A link is below the folder, which could lead to files of the next user; or a pipe or the like.
+
+    """
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place) / name for name in (*folders, *files)):
+            if not _is_own(path):
+                raise InputError(
+                    f"{path} is a link or no regular file in {what}. Rowsieve neither writes nor reads "
+                    "behind links of an output. Remove it."
+                )
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # another process has removed it
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _check_real_folder(folder: Path) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from connectors.base import ConnectorError
-from connectors.storage import Place, read_whole, remove_file
+from connectors.storage import Place, remove_file
 from engine.core.json_files import read_json, write_json
 from engine.core.legacy import tag_names, tag_value
-from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place
+from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place, upload_file
 from engine.storage.lease import has_active_writer
 
 if TYPE_CHECKING:
@@ -235,21 +234,13 @@ def _is_report(output: Place, name: str) -> bool:
 
 
 def _send_report(client: MlflowClient, run_id: str, record: Record, name: str, output: Place) -> None:
-    """Upload a copy of a report, if there is one.
-
-    MLflow opens a file by its path, where another user may have put a link in the meantime.
-    """
+    """Upload a report, if there is one."""
     try:
-        content = read_whole(output / name, root=output)
+        upload_file(client, run_id, output / name, root=output)
     except FileNotFoundError:
         return
     except ConnectorError:
         _warn_refused(record, name, output, "no report of the output")
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / (output / name).name
-        copy.write_bytes(content)
-        client.log_artifact(run_id, str(copy))
 
 
 def _create_run(record: Record, client: MlflowClient, output: Place) -> str:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connectors.base import ConnectorError
-from connectors.storage import Place
+from connectors.storage import Place, read_whole
 from connectors.tables.sqlite_check import check_database_file
 from engine.core.errors import InputError
+from engine.core.output_layout import check_own_files
 from engine.core.redaction import redact
+from operators.base import OperatorError, copy_state
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -123,12 +126,8 @@ def check_artifacts(client: MlflowClient, run_id: str, output: Place) -> Path | 
     experiment = client.get_experiment(info.experiment_id)
     check_place(str(experiment.artifact_location), f"the experiment {experiment.name!r}", output)
     folder = check_place(str(info.artifact_uri), f"the run {run_id!r}", output)
-    link = _first_link(folder) if folder else None
-    if link is not None:
-        raise InputError(
-            f"{link} is a link among the artifacts of the run {run_id!r}. Rowsieve neither writes nor reads "
-            f"behind links of an output: remove it."
-        )
+    if folder:
+        check_own_files(folder, f"the artifacts of the run {run_id!r}")
     return folder
 
 
@@ -161,6 +160,41 @@ def download_artifacts(client: MlflowClient, run_id: str, path: str, scratch: Pa
     return copy
 
 
+def upload_file(
+    client: MlflowClient, run_id: str, file: Place, name: str | None = None, *, root: Place
+) -> None:
+    """Upload a file of an output as an artifact of a run, below ``name``.
+
+    MLflow opens a file by its path, where another user may have put a link in the meantime; so it gets a copy
+    that is read without following links beneath ``root``.
+
+    Raises
+    ------
+    ConnectorError
+        It is a link or no regular file, or a link leads to it.
+    OSError
+        It cannot be read, for example because there is none.
+
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / file.name
+        copy.write_bytes(read_whole(file, root=root))
+        client.log_artifact(run_id, str(copy), name)
+
+
+def upload_folder(client: MlflowClient, run_id: str, folder: Path, name: str) -> None:
+    """Upload the files of a folder of an output, below ``name``, as :func:`upload_file` does.
+
+    Raises InputError, which names it, for a link or a pipe in the folder.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            copy_state(folder, Path(scratch))
+        except OperatorError as error:
+            raise InputError(str(error)) from None
+        client.log_artifacts(run_id, scratch, name)
+
+
 def _local_folder(uri: str) -> Path | None:
     """Return the folder that MLflow would use for a URI, with links followed; None for other URIs."""
     from mlflow.utils.file_utils import local_file_uri_to_path
@@ -171,12 +205,3 @@ def _local_folder(uri: str) -> Path | None:
         return Path(os.path.realpath(local_file_uri_to_path(uri)))
     except ValueError:  # a zero byte
         return None
-
-
-def _first_link(folder: Path) -> Path | None:
-    """Return a link below a folder; None if there is none."""
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            if (entry := Path(place) / name).is_symlink():
-                return entry
-    return None

@@ -11,20 +11,24 @@ from connectors.sink import write_parquet
 from connectors.storage import Place, link, make_folder, read_columns
 from engine.core.json_files import write_json
 from engine.plan.model import Plan, PlannedOperator
+from engine.storage.state_files import check_state
 from operators.base import ROW_ID, DatasetDelta
 
 
 def delta_of(plan: Plan, planned: PlannedOperator) -> DatasetDelta:
     """Return how the dataset has changed for an operator that keeps its state.
 
-    Raises KeyError if the operator does not keep it.
+    Raises KeyError if the operator does not keep it, and InputError if the state must not be read; see
+    ``check_state``.
     """
     increment, kept = plan.increment, planned.kept
     if increment is None or not kept:
         raise KeyError(planned.name)
     fitted = plan.store.fitted(kept) or {"metrics": {}}
     new_shards = tuple(range(len(increment.matching.old), len(increment.matching.order)))
-    return DatasetDelta(plan.store.state(kept), fitted["metrics"], new_shards, bool(increment.matching.gone))
+    state = plan.store.state(kept)
+    check_state(state)
+    return DatasetDelta(state, fitted["metrics"], new_shards, bool(increment.matching.gone))
 
 
 def reuse_base_parts(plan: Plan, planned: PlannedOperator) -> int:

@@ -19,6 +19,7 @@ from engine.core.json_files import read_key
 from engine.core.suggestions import explain as explain_params
 from engine.plan.chain import CONTRACT, resolve_chain
 from engine.storage.run_store import RunStore
+from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
 from engine.training.version import Version
 from operators.base import ROW_ID, VALID, Context, Operator, OperatorError
@@ -185,6 +186,8 @@ def _facts(
     states = {name: store.state(fingerprints[name]) for name in operator.uses if name in fingerprints}
     state = store.state(fingerprints[operator.name])
     store.ensure_local([state, *states.values()])
+    for folder in (state, *states.values()):
+        check_state(folder)
     context = Context(version.reader(), Path(state), states, int(version.manifest["seed"]))
     reasons = _quarantine_reasons(store, fingerprints[operator.name], row)
     try:

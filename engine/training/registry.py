@@ -19,7 +19,7 @@ from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import experiment_id
-from engine.publish.own_artifacts import check_artifacts
+from engine.publish.own_artifacts import check_artifacts, upload_file, upload_folder
 from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
@@ -48,7 +48,7 @@ from engine.training.plots import PLOTS, STRENGTH
 from engine.training.running import TrainResult, score
 from engine.training.serving import ServedModel, write_served_model
 from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of
-from engine.training.version import Version
+from engine.training.version import Version, root_of
 from operators.base import Executor
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _log(
     strength = result.record.get("strength")
     if strength:
         values |= {"strength": strength["strength"]}
-        _log_strength(strength, result.folder, mlflow_client, run_id)
+        _log_strength(strength, result, mlflow_client, run_id)
     if result.importance is not None:
         _log_importance(result.importance, mlflow_client, run_id)
     mlflow_client.log_batch(run_id, params=[Param(key, param_text(value)) for key, value in values.items()])
@@ -220,11 +220,11 @@ def _log(
     scores = {split: evaluation.to_dict() for split, evaluation in result.evaluations.items()}
     mlflow_client.log_dict(run_id, scores, "evaluation.json")
     if result.evaluations:
-        mlflow_client.log_artifacts(run_id, str(result.folder / PLOTS), PLOTS)
+        upload_folder(mlflow_client, run_id, result.folder / PLOTS, PLOTS)
 
 
 def _log_strength(
-    strength: Mapping[str, Any], folder: Path, mlflow_client: MlflowClient, run_id: str
+    strength: Mapping[str, Any], result: TrainResult, mlflow_client: MlflowClient, run_id: str
 ) -> None:
     """Log the trade-off as metrics, one step for each strength, as ``strength.json`` and as a picture."""
     from mlflow.entities import Metric
@@ -234,7 +234,8 @@ def _log_strength(
     metrics = [Metric(f"trade_off.{n}", p[n], 0, step) for step, p in enumerate(points) for n in names]
     mlflow_client.log_batch(run_id, metrics=metrics)
     mlflow_client.log_dict(run_id, dict(strength), "strength.json")
-    mlflow_client.log_artifact(run_id, str(folder / PLOTS / STRENGTH), PLOTS)
+    picture = result.folder / PLOTS / STRENGTH
+    upload_file(mlflow_client, run_id, picture, PLOTS, root=root_of(result.version, result.folder))
 
 
 def _log_importance(importance: Mapping[str, Any], mlflow_client: MlflowClient, run_id: str) -> None:

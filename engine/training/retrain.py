@@ -24,7 +24,7 @@ from engine.publish.lineage_facets import (
     promotion_tests,
     quality_facet,
 )
-from engine.publish.own_artifacts import check_artifacts
+from engine.publish.own_artifacts import check_artifacts, upload_file
 from engine.publish.tracking import OUTPUT_TAG, client, has_records, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.recipe.trainers import trainer_of
@@ -34,7 +34,7 @@ from engine.training.plots import PLOTS, draw, draw_importance, draw_strength
 from engine.training.registry import PromotionDecision, RegisteredModel, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
-from engine.training.version import Version, open_version
+from engine.training.version import Version, open_version, root_of
 from operators.base import Executor
 from operators.values import is_number
 
@@ -151,7 +151,8 @@ def _retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions) -> Re
     if registered:
         found = client(result.version.output)
         check_artifacts(found, registered.run_id, result.version.output)
-        found.log_artifact(registered.run_id, str(page))
+        root = root_of(result.version, result.folder)
+        upload_file(found, registered.run_id, page, root=root)
     return RetrainResult(result, selection, registered, verdict)
 
 

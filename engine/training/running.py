@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from connectors.storage import ObjectPath, Place
 from engine.core.errors import InfeasibleError, InputError
 from engine.core.json_files import read_key, write_json
-from engine.core.output_layout import check_real_folders, output_of
+from engine.core.output_layout import check_own_files, check_real_folders, output_of
 from engine.core.suggestions import nearest
 from engine.recipe.trainers import TrainParams
 from engine.storage.lease import hold_lease
@@ -108,6 +108,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
             working_copy(place) as folder,
             synced_executor(executor, place, folder) as executor,
         ):
+            check_own_files(folder, "the folder of a model")
             job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()
             if reused:

@@ -17,6 +17,7 @@ from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, output_of, split_version, version_folder
 from engine.storage.manifest import check_published, pointed_version, read_manifest
+from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import check_stands, current_version, withdrawal_of
 from operators.base import ROW_ID, SPLIT, ShardInfo
@@ -155,11 +156,18 @@ class VersionReader:
         return found
 
     def stored_state(self, operator: str) -> Path | None:
-        """Return the folder of an operator's state; None if the output's run store does not have it."""
+        """Return the folder of an operator's state; None if the output's run store does not have it.
+
+        Raises InputError where the state holds something that must not be read; see ``check_state``.
+        """
         entries = {entry["name"]: entry for entry in self.manifest["operators"]}
         store = store_of(self.folder.parent.parent)
         fingerprint = entries[operator]["fingerprint"]
-        return None if store.fitted(fingerprint) is None else store.state(fingerprint)
+        if store.fitted(fingerprint) is None:
+            return None
+        folder = store.state(fingerprint)
+        check_state(folder)
+        return folder
 
     def stored(self, shard: int, operator: str) -> Place | None:
         """Return the path of an operator's sidecar of a shard; None if the run store does not have it."""

@@ -15,7 +15,7 @@ class Client:
     def __init__(self) -> None:
         self.uploaded: list[str] = []
 
-    def log_artifact(self, run_id: str, path: str) -> None:
+    def log_artifact(self, run_id: str, path: str, name: str | None = None) -> None:
         self.uploaded.append(f"{Path(path).name}: {Path(path).read_text()}")
 
     def __getattr__(self, name: str) -> object:

@@ -161,7 +161,7 @@ def test_nothing_is_written_behind_links(at: str, shared: tuple[Path, str, Path]
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(victim / "plan.json" if at == "plan.json" else victim)
     record = waiting(out, run_id=run_id, texts={"plan.json": "payload"})
-    with pytest.raises(InputError, match=r"link among|not in"):
+    with pytest.raises(InputError, match=r"is a link|not in"):
         deliver(record, client(out), out)
     assert (victim / "plan.json").read_text() == "precious"
     assert below(victim) == ["plan.json"]
@@ -281,6 +281,26 @@ def test_a_model_is_registered_in_the_output_alone(kind: str, shared: tuple[Path
         "update experiments set name = 'rowsieve-train', artifact_location = ? where name = 'rowsieve'",
         place_of(kind, out, victim),
     )
+    result = SimpleNamespace(version=SimpleNamespace(output=out, name="v1"), folder=victim)
+    with pytest.raises(InputError, match="which is not in"):
+        registry.register(cast(Any, result), cast(Any, None), "m", seed=0)
+    assert below(victim) == []
+
+
+def test_a_model_is_not_registered_where_the_place_changes_after_its_check(
+    shared: tuple[Path, str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write the database may do so at any time: the place of the run itself is checked too."""
+    out, _, victim = shared
+    update(out, "update experiments set name = 'rowsieve-train' where name = 'rowsieve'")
+
+    def checked(*given: Any) -> str:
+        found = experiment_id(*given)
+        update(out, "update experiments set artifact_location = ?", victim.as_uri())
+        return found
+
+    monkeypatch.setattr(registry, "experiment_id", checked)
+    monkeypatch.setattr(registry, "_log", lambda *_: pytest.fail("something was logged"))
     result = SimpleNamespace(version=SimpleNamespace(output=out, name="v1"), folder=victim)
     with pytest.raises(InputError, match="which is not in"):
         registry.register(cast(Any, result), cast(Any, None), "m", seed=0)

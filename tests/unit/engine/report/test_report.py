@@ -107,6 +107,17 @@ def test_disputed_rows_are_counted_and_shown(tmp_path: Path) -> None:
     assert rows <= disputed
 
 
+def test_no_secret_of_the_environment_is_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is redacted once it is rendered, as templates escape what they show."""
+    secret = "S3cr&t<1>'\"Zz"
+    monkeypatch.setenv("SHOP_PASSWORD", secret)
+    source, columns = made()
+    html = html_of(plan_over(tmp_path, source, columns, classes=["no", f"of {secret}."]))
+    assert "of ***." in html
+    for form in (secret, "S3cr&amp;t", "S3cr\\u0026t"):
+        assert form not in html
+
+
 @pytest.mark.parametrize("image", [False, True])
 def test_values_of_the_data_appear_as_text(tmp_path: Path, image: bool) -> None:
     evil = "<script>alert('$\\frac{')</script>"
