@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from connectors.base import ConnectorError
 from connectors.storage import Place, remove_file
+from engine.core.errors import InputError
 from engine.core.json_files import read_json, write_json
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place, upload_file
@@ -239,7 +239,7 @@ def _send_report(client: MlflowClient, run_id: str, record: Record, name: str, o
         upload_file(client, run_id, output / name, root=output)
     except FileNotFoundError:
         return
-    except ConnectorError:
+    except InputError:
         _warn_refused(record, name, output, "no report of the output")
 
 

@@ -170,7 +170,7 @@ def upload_file(
 
     Raises
     ------
-    ConnectorError
+    InputError
         It is a link or no regular file, or a link leads to it.
     OSError
         It cannot be read, for example because there is none.
@@ -178,7 +178,10 @@ def upload_file(
     """
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / file.name
-        copy.write_bytes(read_whole(file, root=root))
+        try:
+            copy.write_bytes(read_whole(file, root=root))
+        except ConnectorError as error:
+            raise InputError(str(error)) from None
         client.log_artifact(run_id, str(copy), name)
 
 

@@ -48,7 +48,8 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
     (0 without one).
 
     A row whose texts are empty, or that ``ingest`` rejects, is no duplicate and has none. Memory: a worker
-    holds one shard, or the signatures of some 250,000 rows; the vectors are mapped.
+    holds one shard, or 32 bytes for each row of a slice of a band and a bounded number of signatures; the
+    vectors are mapped.
     """
 
     name = NAME

@@ -14,6 +14,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +27,24 @@ RECALL = 0.99
 """Probability that two texts at the threshold share a band, at least."""
 COMPARED = 256
 """A row is compared with so many of the oldest rows of each of its bands."""
+SHINGLES_AT_ONCE = 2**14
+"""Shingles in memory: a text may be as large as a shard, and each of its shingles takes sixty bytes."""
+ROWS_AT_ONCE = 2**16
+"""Rows whose signatures are in memory, and as many older ones: all rows of a source may have one text."""
+SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029"
+"""Characters that are spaces, beside those that the compatible form makes one."""
 SEED = 20_261_123
 NONE = -1
 
 Signatures = npt.NDArray[np.uint32]
+
+
+class StoredRows(Protocol):
+    """Signatures, in memory or elsewhere."""
+
+    def __getitem__(self, rows: Ids, /) -> Signatures:
+        """Return the signatures (p, N_HASHES) at positions (p,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -49,16 +64,34 @@ class Duplicates:
     similarity: Float32
 
 
+def plain_text(text: str) -> str:
+    """Return a text in compatible composed form, in lower case and with single spaces.
+
+    >>> plain_text(" To  be ")
+    'to be'
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for space in SPACES:
+        plain = plain.replace(space, " ")
+    while "  " in plain:
+        plain = plain.replace("  ", " ")
+    return plain.strip()
+
+
 def shingles(text: str, size: int) -> list[str]:
     """Return the shingles of a text; none if it has no character but spaces.
 
     >>> shingles("To  be", 4)
     ['to b', 'o be']
     """
-    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    if not plain:
-        return []
-    return [plain[start : start + size] for start in range(max(len(plain) - size + 1, 1))]
+    plain = plain_text(text)
+    return _shingles(plain, size, 0, len(plain))
+
+
+def _shingles(plain: str, size: int, first: int, end: int) -> list[str]:
+    """Return the shingles that begin in a range of a plain text."""
+    n_shingles = max(len(plain) - size + 1, 1) if plain else 0
+    return [plain[start : start + size] for start in range(first, min(end, n_shingles))]
 
 
 def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
@@ -91,9 +124,10 @@ def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
     found = np.empty((len(texts), N_HASHES), np.uint32)
     has_any = np.zeros(len(texts), np.bool_)
     for row, text in enumerate(texts):
-        if tokens := shingles(text, size):
+        if plain := plain_text(text):
             sketch = RMinHash(num_perm=N_HASHES, seed=SEED)
-            sketch.update(tokens)
+            for first in range(0, len(plain), SHINGLES_AT_ONCE):
+                sketch.update(_shingles(plain, size, first, first + SHINGLES_AT_ONCE))
             found[row] = sketch.digest()
             has_any[row] = True
     return has_any, found[has_any]
@@ -120,14 +154,14 @@ def band_keys(found: Signatures, threshold: float) -> Hashes:
     return np.ascontiguousarray((blocks * odd).sum(axis=2, dtype=np.uint64).T)
 
 
-def similarities(found: Signatures, rows: Ids, others: Ids) -> Float32:
+def similarities(found: StoredRows, rows: Ids, others: Ids) -> Float32:
     """Return the share of equal hashes of pairs of rows, given as positions (p,) in ``found``."""
     share: Float32 = (found[rows] == found[others]).mean(axis=1, dtype=np.float32)
     return share
 
 
 def older_in_band(
-    keys: Hashes, ids: Ids, found: Signatures, threshold: float, wanted: Mask
+    keys: Hashes, ids: Ids, found: StoredRows, threshold: float, wanted: Mask
 ) -> tuple[Ids, Ids, Float32]:
     """Return the oldest near row that one band finds, for rows that are ``wanted`` and have one.
 
@@ -136,7 +170,7 @@ def older_in_band(
     keys, ids, wanted
         (m,) key of the band, row id (older rows have smaller ones), and whether the row is asked for.
     found
-        (m, N_HASHES) signatures; may be mapped into memory.
+        (m, N_HASHES) signatures, of which at most ``ROWS_AT_ONCE`` are asked for at a time.
     threshold
         Least similarity.
 
@@ -151,19 +185,20 @@ def older_in_band(
     start[change] = change
     start = np.maximum.accumulate(start)
     place = np.arange(len(order)) - start
-    left = np.flatnonzero((place > 0) & wanted[order])
-    pieces: list[tuple[Ids, Ids, Float32]] = []
-    for member in range(COMPARED):
-        left = left[place[left] > member]
-        if not len(left):
-            break
-        rows, others = order[left], order[start[left] + member]
-        similar = similarities(found, rows, others)
-        near = similar >= threshold
-        pieces.append((rows[near], others[near], similar[near]))
-        left = left[~near]
+    asked = np.flatnonzero((place > 0) & wanted[order])
     empty = np.empty(0, np.int64)
-    pieces = pieces or [(empty, empty, np.empty(0, np.float32))]
+    pieces: list[tuple[Ids, Ids, Float32]] = [(empty, empty, np.empty(0, np.float32))]
+    for first in range(0, len(asked), ROWS_AT_ONCE):
+        left = asked[first : first + ROWS_AT_ONCE]
+        for member in range(COMPARED):
+            left = left[place[left] > member]
+            if not len(left):
+                break
+            rows, others = order[left], order[start[left] + member]
+            similar = similarities(found, rows, others)
+            near = similar >= threshold
+            pieces.append((rows[near], others[near], similar[near]))
+            left = left[~near]
     return tuple(np.concatenate(values) for values in zip(*pieces, strict=True))  # type: ignore[return-value]
 
 

@@ -2,12 +2,13 @@
 
 One folder for each shard holds the row ids of its texts, ascending (``ids.npy``), their signatures
 (``signatures.npy``) and the keys of their bands (``keys.npy``). One task searches one band among the rows
-whose key falls into its slice, so that its memory is bounded whatever the number of rows; what it finds is a
+whose key falls into its slice, and holds the signatures of a bounded number of them; what it finds is a
 file of pairs, ascending by row id, of which a shard reads the part with its own rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ import numpy.typing as npt
 from operators.arrays import Ids
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.duplicates.minhash import (
+    N_HASHES,
     Duplicates,
+    Signatures,
     band_keys,
     choose_bands,
     older_in_band,
@@ -27,7 +30,7 @@ from operators.duplicates.minhash import (
 from operators.duplicates.params import DuplicatesParams
 
 ROWS_OF_A_TASK = 250_000
-"""Rows whose signatures one task holds, about: 128 MB."""
+"""Rows that one task compares, about, unless many have the same key."""
 PAIR = np.dtype([("row", np.int64), ("of", np.int64), ("similarity", np.float32)])
 BETWEEN = "\n\x1f\n"
 """What stands between the columns of a row."""
@@ -95,13 +98,7 @@ def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
     _, which, count = np.unique(key, return_inverse=True, return_counts=True)
     shared = count[which] > 1
     key, row_id, place = key[shared], row_id[shared], place[:, shared]
-    found = np.empty((len(key), 0), np.uint32)
-    for number, folder in enumerate(folders):
-        stored = np.load(folder / "signatures.npy", mmap_mode="r")
-        if not found.shape[1]:
-            found = np.empty((len(key), stored.shape[1]), np.uint32)
-        mine = np.flatnonzero(place[0] == number)
-        found[mine] = stored[place[1, mine]]
+    found = _Signatures(folders, place)
     rows, others, similar = older_in_band(key, row_id, found, threshold, row_id >= first_row)
     pairs = np.empty(len(rows), PAIR)
     pairs["row"], pairs["of"], pairs["similarity"] = row_id[rows], row_id[others], similar
@@ -109,6 +106,23 @@ def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
         name = f"pairs-{first_row:015d}-{task.band:03d}-{task.part:06d}.npy"
         np.save(state / name, np.sort(pairs, order="row"))
     return len(pairs)
+
+
+class _Signatures:
+    """The signatures of some rows, read from their folders when they are asked for."""
+
+    def __init__(self, folders: Sequence[Path], place: Ids) -> None:
+        """Take the number of the folder and the row in it, (2, m)."""
+        self._files: list[Signatures] = [np.load(one / "signatures.npy", mmap_mode="r") for one in folders]
+        self._place = place
+
+    def __getitem__(self, rows: Ids, /) -> Signatures:
+        numbers, places = self._place[:, rows]
+        found = np.empty((len(rows), N_HASHES), np.uint32)
+        for number in np.unique(numbers):
+            mine = np.flatnonzero(numbers == number)
+            found[mine] = self._files[number][places[mine]]
+        return found
 
 
 class StoredPairs:

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from connectors.base import ConnectorError
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.own_artifacts import upload_file, upload_folder
@@ -167,6 +166,6 @@ def test_what_is_uploaded_is_read_without_links(forge: Forge, secret: Path, tmp_
     forge(folder / "x.png", secret)
     with pytest.raises(InputError, match=r"x\.png is"):
         upload_folder(client, "r", folder, "plots")
-    with pytest.raises(ConnectorError, match=r"x\.png is"):
+    with pytest.raises(InputError, match=r"x\.png is"):
         upload_file(client, "r", folder / "x.png", root=tmp_path / "out")
     assert "precious" not in sent

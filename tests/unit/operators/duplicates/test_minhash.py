@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from operators.duplicates import minhash
 from operators.duplicates.minhash import (
     N_HASHES,
     RECALL,
+    band_keys,
     choose_bands,
+    older_in_band,
+    plain_text,
     shingles,
     signatures,
     similarities,
@@ -113,3 +120,49 @@ def test_a_row_is_compared_with_a_bounded_number_of_others(monkeypatch: pytest.M
     given = texts(400, seed=3)
     assert (find_duplicates(given).of >= 0).sum() > 40
     assert len(compared) <= 2 * choose_bands(0.8)[0]
+
+
+def test_the_memory_of_a_text_does_not_grow_with_its_shingles() -> None:
+    """A cell may have as many bytes as a shard, and a shingle takes sixty in memory."""
+    text = "lorem ipsum  " * 40_000
+    signatures(["a warm start"], 8)
+    tracemalloc.start()
+    try:
+        signatures([text], 8)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * len(text)
+    assert signatures([text], 8)[1].tolist() == signatures(["LOREM\tipsum " * 400], 8)[1].tolist()
+
+
+def test_every_space_of_unicode_is_one() -> None:
+    spaces = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+    assert len(spaces) > 20
+    assert (
+        plain_text("".join(f"{space}A{space}{space}" for space in spaces)) == "a " * (len(spaces) - 1) + "a"
+    )
+
+
+class Recorded:
+    """Signatures that note how many are read at a time."""
+
+    def __init__(self, found: npt.NDArray[np.uint32]) -> None:
+        self.found, self.most = found, 0
+
+    def __getitem__(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+        self.most = max(self.most, len(rows))
+        return self.found[rows]
+
+
+def test_signatures_in_memory_are_bounded_where_all_texts_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = signatures(["n/a"] * 100 + texts(60), 8)
+    (keys, *_), ids = band_keys(found, 0.8), np.arange(160)
+    expected = older_in_band(keys, ids, found, 0.8, ids >= 20)
+    recorded = Recorded(found)
+    monkeypatch.setattr(minhash, "ROWS_AT_ONCE", 16)
+    rows, others, similar = older_in_band(keys, ids, recorded, 0.8, ids >= 20)
+    order = np.argsort(rows)
+    assert recorded.most == 16
+    for ours, theirs in zip((rows, others, similar), expected, strict=True):
+        assert ours[order].tolist() == theirs[np.argsort(expected[0])].tolist()
