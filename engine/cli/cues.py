@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole, bold, plain_table
-from engine.core.errors import InputError
+from engine.core.errors import InputError, RowsieveError
 
 if TYPE_CHECKING:
     from engine.training.version import Version
@@ -34,8 +35,29 @@ def cues(
         from engine.cli.output import show_json
         from engine.training.version import open_version
 
-        found = read_cues(open_version(dataset))
-        show_json(found) if as_json else _show(found)
+        version = open_version(dataset)
+        with _naming_the_state(version):
+            found = read_cues(version)
+            show_json(found) if as_json else _show(found)
+
+
+@contextmanager
+def _naming_the_state(version: Version) -> Iterator[None]:
+    """Turn what a list of another form leads to into an InputError: others may have changed the output."""
+    from operators.base import OperatorError
+
+    try:
+        yield
+    except OperatorError as error:  # deep, large, no JSON
+        raise InputError(str(error)) from None
+    except (RowsieveError, OSError):
+        raise
+    except Exception as error:  # a list lacks a key, or holds a text in place of a number, at any depth
+        raise InputError(
+            f"The state of `cues` in {version.output / 'store'} is damaged or forged ("
+            f"{type(error).__name__}: {' '.join(str(error).split())[:200]}). Remove it, and run the recipe "
+            "again."
+        ) from None
 
 
 def read_cues(version: Version) -> dict[str, Any]:

@@ -207,7 +207,9 @@ def field_id(column: str) -> str:
 
 
 def data_type(kind: str) -> dict[str, Any] | None:
-    """Return ``dataType`` of a field, for lists also their shape; None for structs, maps and durations.
+    """Return ``dataType`` of a field, for lists also their shape.
+
+    None for structs, maps, durations, and lists of lists.
 
     Parameters
     ----------
@@ -222,19 +224,26 @@ def data_type(kind: str) -> dict[str, Any] | None:
     {'dataType': 'cr:Float32', 'isArray': True, 'arrayShape': '384'}
 
     """
-    if found := DICTIONARY.fullmatch(kind):
-        return data_type(found[1])
-    if found := LIST.fullmatch(kind):
-        inner = data_type(found[1])
-        if inner is None or "isArray" in inner:
-            return None
-        return {**inner, "isArray": True, "arrayShape": found[2] or "-1"}
+    plain = _without_dictionary(kind)
+    found = LIST.fullmatch(plain)
+    name = _type_name(_without_dictionary(found[1]) if found else plain)
+    if name is None:
+        return None
+    shape = {"isArray": True, "arrayShape": found[2] or "-1"} if found else {}
+    return {"dataType": name, **shape}
+
+
+def _without_dictionary(kind: str) -> str:
+    found = DICTIONARY.fullmatch(kind)
+    return found[1] if found else kind
+
+
+def _type_name(kind: str) -> str | None:
+    """Return Croissant's name of a type without parts; None if there is none."""
     if kind in TYPES:
-        return {"dataType": TYPES[kind]}
-    if found := re.match(r"[a-z_]+", kind):
-        name = TYPES_BY_BEGINNING.get(found[0])
-        return {"dataType": name} if name else None
-    return None
+        return TYPES[kind]
+    found = re.match(r"[a-z_]+", kind)
+    return TYPES_BY_BEGINNING.get(found[0]) if found else None
 
 
 def _splits() -> dict[str, Any]:

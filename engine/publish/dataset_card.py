@@ -13,6 +13,8 @@ from engine.core.errors import InputError
 
 MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
 """Characters that Markdown reads as marks, or by which it recognises links."""
+ADDRESSES = re.compile(r":(?=//)|(?<=www)\.|@", re.IGNORECASE)
+"""What the hub takes for the address of a page or of a person, and makes a link."""
 MAX_ROWS = 50
 """Maximum number of groups, and of source columns, that the card lists."""
 SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
@@ -135,7 +137,7 @@ def _text(value: object) -> str:
     text = html.escape(" ".join(str(value).split()), quote=False)
     for mark in "\\|[]`*_#":
         text = text.replace(mark, f"\\{mark}")
-    return text
+    return ADDRESSES.sub(lambda mark: f"&#{ord(mark[0])};", text)
 
 
 def _code(value: object) -> str:

@@ -78,20 +78,15 @@ def plain_text(text: str) -> str:
     return plain.strip()
 
 
-def shingles(text: str, size: int) -> list[str]:
-    """Return the shingles of a text; none if it has no character but spaces.
+def shingles(plain: str, size: int, first: int = 0, count: int | None = None) -> list[str]:
+    """Return the shingles of a plain text: all, or so many from ``first`` on. An empty text has none.
 
-    >>> shingles("To  be", 4)
+    >>> shingles(plain_text("To  be"), 4)
     ['to b', 'o be']
     """
-    plain = plain_text(text)
-    return _shingles(plain, size, 0, len(plain))
-
-
-def _shingles(plain: str, size: int, first: int, end: int) -> list[str]:
-    """Return the shingles that begin in a range of a plain text."""
-    n_shingles = max(len(plain) - size + 1, 1) if plain else 0
-    return [plain[start : start + size] for start in range(first, min(end, n_shingles))]
+    end = max(len(plain) - size + 1, 1) if plain else 0
+    end = end if count is None else min(end, first + count)
+    return [plain[start : start + size] for start in range(first, end)]
 
 
 def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
@@ -127,7 +122,7 @@ def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
         if plain := plain_text(text):
             sketch = RMinHash(num_perm=N_HASHES, seed=SEED)
             for first in range(0, len(plain), SHINGLES_AT_ONCE):
-                sketch.update(_shingles(plain, size, first, first + SHINGLES_AT_ONCE))
+                sketch.update(shingles(plain, size, first, SHINGLES_AT_ONCE))
             found[row] = sketch.digest()
             has_any[row] = True
     return has_any, found[has_any]

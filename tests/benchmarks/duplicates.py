@@ -15,7 +15,7 @@ import numpy as np
 from rensa import RMinHashDeduplicator
 
 from operators.arrays import Ids
-from operators.duplicates.minhash import N_HASHES, shingles
+from operators.duplicates.minhash import N_HASHES, plain_text, shingles
 from tests.benchmarks.harness import Row, figure, machine, measure, ratio, table, write_section
 from tests.unit.operators.duplicates.on_texts import find_duplicates
 
@@ -49,7 +49,7 @@ def reviews(n: int, seed: int = 0) -> list[str]:
 def by_rensa(texts: Sequence[str]) -> Ids:
     """Rows that rensa drops."""
     kept = RMinHashDeduplicator(threshold=THRESHOLD, num_perm=N_HASHES, use_lsh=True).add_pairs(
-        (str(row), shingles(text, SHINGLE)) for row, text in enumerate(texts)
+        (str(row), shingles(plain_text(text), SHINGLE)) for row, text in enumerate(texts)
     )
     return np.flatnonzero(~np.array(kept))
 
@@ -61,7 +61,7 @@ def by_datasketch(texts: Sequence[str]) -> Ids:
     index, sketches, dropped = MinHashLSH(threshold=THRESHOLD, num_perm=N_HASHES), [], []
     for row, text in enumerate(texts):
         sketch = MinHash(num_perm=N_HASHES)
-        sketch.update_batch([one.encode() for one in shingles(text, SHINGLE)])
+        sketch.update_batch([one.encode() for one in shingles(plain_text(text), SHINGLE)])
         if any(sketches[other].jaccard(sketch) >= THRESHOLD for other in index.query(sketch)):
             dropped.append(row)
         index.insert(row, sketch)
@@ -76,7 +76,7 @@ def by_us(texts: Sequence[str]) -> Ids:
 
 def exact(texts: Sequence[str], rows: Ids) -> float:
     """Share of some rows that have an older row at the threshold, by the sets themselves."""
-    sets = [set(shingles(text, SHINGLE)) for text in texts]
+    sets = [set(shingles(plain_text(text), SHINGLE)) for text in texts]
     near = [
         any(len(sets[row] & older) >= THRESHOLD * len(sets[row] | older) for older in sets[:row])
         for row in rows

@@ -1,12 +1,16 @@
 """The lines of ``rowsieve cues``: every column stays readable, however many classes there are."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 from rich.table import Table
+from typer.testing import CliRunner
 
 from engine.cli import cues
+from engine.cli.app import app
 from engine.cli.cues import accuracies
 from engine.cli.safe_output import SafeConsole
 
@@ -50,3 +54,31 @@ def test_a_row_of_a_table_is_one_line_of_a_file(tmp_path: Path, monkeypatch: pyt
         table.add_row("sched_dep_time between 1200 and 1930 or is missing", *("0.25 0.75" for _ in range(8)))
         SafeConsole(file=file).print(table)
     assert len((tmp_path / "out").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "[" * 1000,
+        "5",
+        "{}",
+        json.dumps({"spurious": [], "legitimate": [], "suspects": 1}),
+        json.dumps({"spurious": [], "legitimate": [], "suspects": [{"slice": {}}]}),
+        json.dumps({"spurious": [], "legitimate": [], "suspects": [], "trade_off": {"points": [1]}}),
+        json.dumps({"spurious": [{}], "legitimate": [], "suspects": []}),
+    ],
+)
+def test_a_forged_list_of_suspects_is_named(
+    forged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "store" / "f" / "state"
+    state.mkdir(parents=True)
+    (state / "suspects.json").write_text(forged)
+    entry = {"name": "cues", "fingerprint": "f"}
+    version = SimpleNamespace(output=tmp_path, name="v1", manifest={"operators": [entry]})
+    monkeypatch.setattr("engine.training.version.open_version", lambda _: version)
+    done = CliRunner().invoke(app, ["cues", "somewhere"])
+    assert done.exit_code == 2, done.output
+    shown = " ".join(done.output.split())
+    for part in (str(tmp_path / "store"), "damaged or forged", "run the recipe again"):
+        assert part in shown

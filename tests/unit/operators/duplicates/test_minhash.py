@@ -64,7 +64,7 @@ def test_the_similarity_is_that_of_the_sets() -> None:
     _, found = signatures(given, 8)
     rng = np.random.default_rng(0)
     rows, others = np.arange(200, 400), rng.integers(0, 200, 200)
-    sets = [set(shingles(text, 8)) for text in given]
+    sets = [set(shingles(plain_text(text), 8)) for text in given]
     copies = [max(range(200), key=lambda other, row=row: len(sets[row] & sets[other])) for row in rows]  # type: ignore[misc]
     for pairs in (others, np.array(copies)):
         exact = np.array(
