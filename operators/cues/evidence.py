@@ -31,6 +31,7 @@ RAMPS = {
     "gain": (0.005, 0.025),
     "cost": (0.18, 0.10),
     "exchange": (0.05, 0.09),
+    "share_support": (0.0, 1.0),
 }
 SPREAD_RAMPS = {
     "agreement": (0.9, 0.8),
@@ -41,6 +42,7 @@ SPREAD_RAMPS = {
     "gain": (-0.3, -0.2),
     "righted": (0.01, 0.04),
     "exchange": (0.05, 0.09),
+    "share_support": (0.0, 1.0),
 }
 """Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
@@ -87,6 +89,9 @@ class Evidence:
         Number of classes with enough rows to be learnt from.
     exchange
         Rows that the robust weights put right for each row that they make wrong, against class balance.
+    share_support
+        How far the other columns support that class shares carry a shortcut, where models lean on some
+        (``share_columns.share_support``).
 
     """
 
@@ -101,6 +106,7 @@ class Evidence:
     price: float = 0.0
     classes: int = 2
     exchange: float = 1.0
+    share_support: float = 1.0
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the product of the ramps.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from operators.arrays import Floats, Integers
@@ -11,6 +13,7 @@ from operators.cues.evidence import class_correlation, measure, slice_part
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.row_weights import combine, mask_columns
+from operators.cues.share_columns import share_support
 from operators.cues.slices import find_slices, slice_factor, strongest
 from operators.cues.state import CueSettings, CueState
 
@@ -18,23 +21,31 @@ from operators.cues.state import CueSettings, CueState
 def fit_searched(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, scaler: Scaler, class_factor: Floats
 ) -> CueState:
-    """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows."""
-    Z = mask_columns(Z, s.legitimate)
-    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2)
-    before, after = held_out(twins.before, Z, ids, s.seed), held_out(twins.after, Z, ids, s.seed)
+    """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows.
+
+    Legitimate columns have no part in twins and slices. The models that measure the evidence see them, as the
+    models do that are trained with the weights.
+    """
+    shown = mask_columns(Z, s.legitimate)
+    twins = fit_twins(shown, y, ids, C, s.seed, l2=s.l2)
+    models = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0) if s.legitimate else twins
+    before, after = held_out(models.before, Z, ids, s.seed), held_out(twins.after, shown, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
     pointed = len(np.unique(y))
     by_slices = slice_factor(slices, Z, y)
     by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
     agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
-    halved = cross_fit_factor(Z, y, ids, twins, combine(by_slices, by_halves, slice_part(agreement)), s)
+    halved = cross_fit_factor(Z, y, ids, models, combine(by_slices, by_halves, slice_part(agreement)), s)
     part = slice_part(agreement, pointed)
     robust = combine(by_slices, environment_factor(after, y, errors, pointed), part)
-    tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, twins, robust, s)
-    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
+    plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    evidence = measure(y, agreement, before, plain, after, halved, tried, sides)
+    evidence = replace(
+        measure(y, agreement, before, plain, after, halved, tried, sides),
+        share_support=share_support(slices, Z, y, ids, s, C),
+    )
     return CueState(
         scaler=scaler,
         class_factor=class_factor,

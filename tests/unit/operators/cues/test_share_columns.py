@@ -1,0 +1,98 @@
+"""Class shares among the features: other columns tell a shortcut from an entity that decides the label."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from operators.cues import CueSettings, fit
+from operators.cues.references import FeatureColumns
+from operators.cues.share_columns import ADDITIVE, SUPPORTED, independence
+from operators.cues.slices import ShareColumn
+from operators.encode.outputs import Output
+
+N, CATEGORIES = 6000, 120
+COLUMN = ShareColumn(shares=(0,), features=(0,))
+
+
+def shares_of(category, y):
+    """Return the share of class 1 among the other rows of each row's category, smoothed by five rows."""
+    rows, ones = np.bincount(category), np.bincount(category, y)
+    return ((ones[category] - y + 5 * y.mean()) / (rows[category] - 1 + 5)).astype(np.float32)
+
+
+def shortcut(seed, flips=0.0):
+    """Categories that lie in one class for 94 % of the rows, beside features that tell the true class."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, N)
+    side = np.where(rng.random(N) < 0.94, y, 1 - y)
+    category = 2 * rng.integers(0, CATEGORIES // 2, N) + side
+    core = rng.normal(size=(N, 6)) + 0.55 * (2 * y[:, None] - 1)
+    label = np.where(rng.random(N) < flips, 1 - y, y)
+    return np.column_stack([shares_of(category, label), core]).astype(np.float32), label, side > 0
+
+
+def entity(seed):
+    """Categories with a level of their own, which the label and one more feature follow."""
+    rng = np.random.default_rng(seed)
+    category = rng.integers(0, CATEGORIES, N)
+    level = (2.5 * rng.normal(size=CATEGORIES))[category]
+    y = (level + rng.normal(size=N) > 0).astype(int)
+    core = np.column_stack([level + 2.0 * rng.normal(size=N), rng.normal(size=(N, 5))])
+    return np.column_stack([shares_of(category, y), core]).astype(np.float32), y, level > 0
+
+
+def ratio(X, y, side):
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    return independence(side, Z, y, np.arange(N), COLUMN, seed=0, l2=1e-3, n_classes=2)
+
+
+@pytest.mark.parametrize("flips", [0.0, 0.02])
+def test_the_other_columns_judge_rows_against_a_shortcut_as_well_but_for_wrong_labels(flips):
+    X, y, side = shortcut(0, flips)
+    wrong = flips * 0.94 / (flips * 0.94 + (1 - flips) * 0.06)  # of the rows that contradict their category
+    assert ratio(X, y, side) == pytest.approx(1 - 2 * wrong, abs=0.15)
+
+
+def test_rows_that_contradict_an_entity_are_hard_for_a_column_that_follows_it_too():
+    assert ratio(*entity(1)) < SUPPORTED[0]
+
+
+def test_rows_that_contradict_an_entity_are_easy_where_the_label_is_a_sum():
+    rng = np.random.default_rng(2)
+    level, other = 3.0 * rng.normal(size=N), rng.normal(size=N)
+    y = (level + other > 0).astype(int)
+    assert ratio(np.column_stack([level, other]), y, level > 0) > ADDITIVE[0]
+
+
+def test_without_rows_on_both_sides_nothing_is_supported():
+    X, y, _ = shortcut(3)
+    assert ratio(X, y, np.zeros(N, bool)) == 0.0
+
+
+@pytest.mark.parametrize(("made", "supported"), [(shortcut(4, 0.02), True), (entity(5), False)])
+def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made, supported):
+    X, y, _ = made
+    plain = CueSettings(seed=0)
+    free, judged = (
+        fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, share_columns=(COLUMN,)))
+    )
+    assert free.evidence.share_support == 1.0
+    assert free.blend > 0.5, "this table would open the gate if the column were an ordinary number"
+    assert judged.evidence.share_support == supported
+    assert judged.blend == (free.blend if supported else 0.0)
+
+
+def test_columns_with_class_shares_are_known_by_the_roles_of_their_features():
+    outputs = tuple(
+        Output(source=source, label=label, kind=kind, role=role)
+        for source, label, kind, role in (
+            ("age", "age", "numeric", "value"),
+            ("shop", "shop = a", "categorical", "category"),
+            ("shop", "shop: share of yes", "categorical", "target"),
+            ("town", "town = x", "categorical", "category"),
+        )
+    )
+    columns = FeatureColumns(("age", "shop", "town"), (1, 2, 1), outputs)
+    assert columns.share_columns() == (ShareColumn(shares=(2,), features=(1, 2)),)
+    assert FeatureColumns(("x",), (3,)).share_columns() == ()
