@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import TargetEncoder
 
 from operators.cues.slices import ShareColumn
@@ -40,7 +41,7 @@ def encode(train: pd.DataFrame, test: pd.DataFrame, y: Array) -> tuple[Array, Ar
         frequent = counts[counts >= MIN_LEVEL_SHARE * len(a)].index[:LEVELS]
         found += [((a == level).to_numpy(float), (b == level).to_numpy(float)) for level in frequent]
         if len(counts) > len(frequent):
-            encoder = TargetEncoder(random_state=0, cv=5)
+            encoder = TargetEncoder(cv=StratifiedKFold(5, shuffle=True, random_state=0))
             shares = encoder.fit_transform(a.to_frame(), y), encoder.transform(b.to_frame())
             places = range(len(found), len(found) + shares[0].shape[1])
             found += [(shares[0][:, k], shares[1][:, k]) for k in range(shares[0].shape[1])]

@@ -7,7 +7,7 @@ import pytest
 
 from operators.cues import CueSettings, fit
 from operators.cues.references import FeatureColumns
-from operators.cues.share_columns import ADDITIVE, SUPPORTED, independence
+from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, independence
 from operators.cues.slices import ShareColumn
 from operators.encode.outputs import Output
 
@@ -42,7 +42,7 @@ def entity(seed):
     return np.column_stack([shares_of(category, y), core]).astype(np.float32), y, level > 0
 
 
-def ratio(X, y, side):
+def judged(X, y, side):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     return independence(side, Z, y, np.arange(N), COLUMN, seed=0, l2=1e-3, n_classes=2)
 
@@ -51,36 +51,49 @@ def ratio(X, y, side):
 def test_the_other_columns_judge_rows_against_a_shortcut_as_well_but_for_wrong_labels(flips):
     X, y, side = shortcut(0, flips)
     wrong = flips * 0.94 / (flips * 0.94 + (1 - flips) * 0.06)  # of the rows that contradict their category
-    assert ratio(X, y, side) == pytest.approx(1 - 2 * wrong, abs=0.15)
+    found = judged(X, y, side)
+    assert found.ratio == pytest.approx(1 - 2 * wrong, abs=0.15)
+    assert found.evenness == pytest.approx(1, abs=0.2)
+    assert found.support() == 1.0
 
 
 def test_rows_that_contradict_an_entity_are_hard_for_a_column_that_follows_it_too():
-    assert ratio(*entity(1)) < SUPPORTED[0]
+    assert judged(*entity(1)).ratio < RATIO[0]
 
 
 def test_rows_that_contradict_an_entity_are_easy_where_the_label_is_a_sum():
     rng = np.random.default_rng(2)
     level, other = 3.0 * rng.normal(size=N), rng.normal(size=N)
     y = (level + other > 0).astype(int)
-    assert ratio(np.column_stack([level, other]), y, level > 0) > ADDITIVE[0]
+    assert judged(np.column_stack([level, other]), y, level > 0).ratio > ADDITIVE[0]
 
 
 def test_without_rows_on_both_sides_nothing_is_supported():
     X, y, _ = shortcut(3)
-    assert ratio(X, y, np.zeros(N, bool)) == 0.0
+    assert judged(X, y, np.zeros(N, bool)).support() == 0.0
+
+
+def test_rows_that_contradict_an_entity_lie_near_the_border_of_the_classes():
+    rng = np.random.default_rng(6)
+    level, shown = rng.normal(size=N), rng.normal(size=(N, 1))
+    size = level + 0.7 * rng.normal(size=N)
+    y = (size > 0).astype(int)
+    found = judged(np.column_stack([level, size[:, None] + 0.5 * shown]), y, level > 0)
+    assert found.ratio > RATIO[1]
+    assert found.evenness < EVENNESS[0]
 
 
 @pytest.mark.parametrize(("made", "supported"), [(shortcut(4, 0.02), True), (entity(5), False)])
 def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made, supported):
     X, y, _ = made
     plain = CueSettings(seed=0)
-    free, judged = (
+    free, found = (
         fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, share_columns=(COLUMN,)))
     )
     assert free.evidence.share_support == 1.0
     assert free.blend > 0.5, "this table would open the gate if the column were an ordinary number"
-    assert judged.evidence.share_support == supported
-    assert judged.blend == (free.blend if supported else 0.0)
+    assert found.evidence.share_support == supported
+    assert found.blend == (free.blend if supported else 0.0)
 
 
 def test_columns_with_class_shares_are_known_by_the_roles_of_their_features():
