@@ -33,6 +33,11 @@ NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
 OPTIONS = ("spurious", "legitimate")
+WEAKEST = {
+    "share_support": "it lies in class shares of a column of many values, and the other columns do not support "
+    "that this is a shortcut; name the column if it is one"
+}
+"""What shuts the gate, where the name of the measurement does not say it."""
 EXPLANATION = (
     "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
     "those on which it is wrong. It can be honest signal: only you can tell. All figures are of rows that "
@@ -145,7 +150,7 @@ def verdict(found: Mapping[str, Any]) -> str:
             f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
             f"{measured}{extra}"
         )
-    weakest = str(found["weakest"]).replace("_", " ")
+    weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
