@@ -34,8 +34,8 @@ NO_AGREEMENT = 0.5
 IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
 OPTIONS = ("spurious", "legitimate")
 WEAKEST = {
-    "share_support": "it lies in class shares of a column of many values, and the other columns do not support "
-    "that this is a shortcut; name the column if it is one"
+    "share_support": "it lies in class shares of a column of many values, and the other columns do not "
+    "support that this is a shortcut; name the column if it is one"
 }
 """What shuts the gate, where the name of the measurement does not say it."""
 EXPLANATION = (

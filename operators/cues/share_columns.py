@@ -2,12 +2,12 @@
 
 A class share is made from labels: ``encode`` gives the rows of a category the share of a class among its
 other rows. Models lean on it and are wrong where a row contradicts its category, whether the category is a
-shortcut or an entity that has much to do with the label, such as a country or a player. The other columns tell
-the two apart. Which side of a shortcut a row lies on does not depend on them, given the label, so models
-without the column are as good, and as sure, on the rows that contradict the shares as on the others, but for
-wrong labels. The rows that contradict an entity are hard for the other columns as well, which tell the same of
-it, or lie near the border between the classes; or they are easy, where column and other columns add up to the
-label. Measured in tests/paper/REAL.md, ninth study.
+shortcut or an entity that has much to do with the label, such as a country or a player. The other columns
+tell the two apart. Which side of a shortcut a row lies on does not depend on them, given the label, so
+models without the column are as good, and as sure, on the rows that contradict the shares as on the others,
+but for wrong labels. The rows that contradict an entity are hard for the other columns as well, which tell
+the same of it, or lie near the border between the classes; or they are easy, where column and other columns
+add up to the label. Measured in tests/paper/REAL.md, ninth study.
 """
 
 from __future__ import annotations

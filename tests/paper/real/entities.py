@@ -28,13 +28,13 @@ TRAIN_SHARE, ROWS, LEVELS, MIN_LEVEL_SHARE = 0.7, 25_000, 30, 0.01
 def encode(train: pd.DataFrame, test: pd.DataFrame, y: Array) -> tuple[Array, Array, tuple[ShareColumn, ...]]:
     """Return features of both tables: numbers, frequent values as 0/1 columns, class shares where some are
     infrequent."""
-    found: list[tuple[Array, Array]] = []
+    found: list[tuple[Array, ...]] = []
     columns = []
     for name in train:
         first, a, b = len(found), train[name], test[name]
         if a.dtype.kind in "ifb":
             middle = a.astype(float).median()
-            found.append((a.astype(float).fillna(middle).to_numpy(), b.astype(float).fillna(middle).to_numpy()))
+            found.append(tuple(part.astype(float).fillna(middle).to_numpy() for part in (a, b)))
             continue
         a, b = a.astype(str), b.astype(str)
         counts = a.value_counts()

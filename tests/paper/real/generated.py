@@ -63,7 +63,7 @@ SET, LABEL_SHARES = 0.42, (0.24, 0.02)
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to train on and to test on, with the hidden attribute of each, and the columns with class shares."""
+    """Rows to train on and to test on, the hidden attribute of each, and columns with class shares."""
 
     X: Array
     y: Array

@@ -236,7 +236,8 @@ def test_a_shortcut_in_no_single_feature_needs_the_other_evidence_to_be_strong()
     for name, bad in (("mistake_confidence", 0.3), ("crispness", 0.86), ("recovery", 0.5), ("error", 0.2)):
         assert replace(spread, **{name: bad}).gate() == 0.0
         assert replace(spread, **{name: bad, "agreement": 0.7, "gain": 0.1}).gate() > 0.0
-    for name, bad in (("righted", 0.01), ("gain", -0.3), ("agreement", 0.9), ("exchange", 0.05), ("share_support", 0)):
+    shut = {"righted": 0.01, "gain": -0.3, "agreement": 0.9, "exchange": 0.05, "share_support": 0.0}
+    for name, bad in shut.items():
         assert replace(spread, **{name: bad}).gate() == 0.0
 
 
