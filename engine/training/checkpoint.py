@@ -33,6 +33,8 @@ COMMON = "common.safetensors"
 STATE = "state.json"
 NAME = re.compile(r"[0-9]{5,9}-[0-9]{5,9}")
 """Name of a checkpoint's folder: phase and epoch."""
+MAX_NAME_BYTES = 100
+"""Bytes of the file that names the last checkpoint; others may have put a larger one there."""
 Array = npt.NDArray[Any]
 
 
@@ -127,12 +129,12 @@ class Checkpoints:
         elif self._latest[0] != name:
             (remote / LATEST).replace_if(name.encode(), self._latest[1])
             (remote / self._latest[0]).remove_below()
-        self._latest = name, (remote / LATEST).read_tagged()[1]
+        self._latest = name, (remote / LATEST).read_tagged(MAX_NAME_BYTES)[1]
 
     def _see(self, remote: ObjectPath, name: str) -> None:
         """Remember ``LATEST`` of the prefix; it must still have the name that was downloaded."""
-        content, tag = (remote / LATEST).read_tagged()
-        if content.decode() != name:
+        content, tag = (remote / LATEST).read_tagged(MAX_NAME_BYTES)
+        if content != name.encode():
             raise OSError(
                 f"{remote / LATEST} has changed meanwhile: another worker goes on with this training."
             )
@@ -159,7 +161,7 @@ class Checkpoints:
 
     def _load(self, place: Path) -> Progress | None:
         """Return the checkpoint below ``place``, whose files others may have changed."""
-        name = read_whole(place / LATEST, root=self._root or place, max_bytes=100).decode()
+        name = read_whole(place / LATEST, root=self._root or place, max_bytes=MAX_NAME_BYTES).decode()
         if not NAME.fullmatch(name):
             raise ValueError(f"{LATEST} holds {name!r}, which names none.")
         folder = place / name

@@ -16,6 +16,8 @@ Missing = Literal["median_and_indicator", "median", "fail"]
 Scaling = Literal["auto", "none", "standard", "robust", "log", "quantile"]
 Rare = Literal["auto", "bucket", "hash", "target"]
 Part = Literal["elapsed", "year", "month", "day", "weekday", "hour"]
+MAX_COMPONENTS = 512
+"""Most components of the words of a text."""
 
 
 class NumericParams(OperatorParams):
@@ -79,7 +81,7 @@ class TextParams(OperatorParams):
     """Text is cut after so many word pieces."""
     precision: Precision = "auto"
     """Precision of the network, as in ``embed``."""
-    words: int = Field(default=0, ge=0, le=512)
+    words: int = Field(default=0, ge=0, le=MAX_COMPONENTS)
     """Further features from the words themselves: so many components of the tf-idf of the 5,000 most frequent
     ones (latent semantic analysis). ``rowsieve init`` writes 64. A word that decides is often lost in the
     network's vector."""

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from operators.arrays import Float32
 from operators.base import ROW_ID, ShardReader
 from operators.encode.column_forms import as_texts
+from operators.encode.params import MAX_COMPONENTS
 from operators.hashing import row_hashes, uniform
 
 PURPOSE = "encode/words"
@@ -106,6 +107,8 @@ class WordComponents:
             raise ValueError("the words of an encoding and their components differ in number")
         if not (np.isfinite(idf).all() and np.isfinite(components).all()):
             raise ValueError("the components of the words of an encoding are not finite")
+        if len(components) > MAX_COMPONENTS * len(words):
+            raise ValueError(f"an encoding has {len(components) // len(words):,} components of its words")
         return cls(words, idf, components.reshape(len(words), -1))
 
 

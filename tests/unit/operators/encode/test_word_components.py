@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from typing import cast
@@ -90,7 +91,7 @@ def test_no_more_components_than_words() -> None:
     assert found.width == 3
 
 
-@pytest.mark.parametrize("change", ["fewer words", "a word twice", "not finite", "no base64"])
+@pytest.mark.parametrize("change", ["fewer words", "a word twice", "not finite", "no base64", "too wide"])
 def test_a_forged_state_is_refused(change: str) -> None:
     forged = fitted().to_json()
     if change == "fewer words":
@@ -101,5 +102,8 @@ def test_a_forged_state_is_refused(change: str) -> None:
         forged["idf"] = "AADAfwAA"[:8] + forged["idf"][8:]
     if change == "no base64":
         forged["components"] = "§"
-    with pytest.raises(ValueError, match=r"differ in number|not finite|ASCII|base64"):
+    if change == "too wide":  # every row would have as many features
+        wide = np.zeros(len(forged["vocabulary"]) * 513, "<f2").tobytes()
+        forged["components"] = base64.b64encode(wide).decode()
+    with pytest.raises(ValueError, match=r"differ in number|not finite|ASCII|base64|513 components"):
         WordComponents.from_json(forged)
