@@ -19,7 +19,7 @@ from connectors.storage import Place, remove_file
 from engine.core.errors import InputError
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.output_layout import version_folder
-from engine.storage.manifest import NAME, NUMBER, pointed_version, published_versions, read_manifest
+from engine.storage.manifest import NUMBER, pointed_version, published_versions, read_manifest
 
 FOLDER = "withdrawn"
 MAX_REASON = 2_000
@@ -31,7 +31,7 @@ class Withdrawal(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    version: Annotated[str, Field(pattern=NAME.pattern)]
+    version: str
     why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
     at: float
     was_current: bool
@@ -42,6 +42,8 @@ def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
     place = output / FOLDER / f"{version}.json"
     try:
         found = Withdrawal.model_validate(read_json(place, root=output))
+        if found.version != version:
+            raise ValueError(f"it names the version {found.version[:60]!r}")
     except FileNotFoundError:
         return None
     except (OSError, ConnectorError, DamagedFileError, ValidationError, ValueError) as error:

@@ -67,6 +67,18 @@ def test_what_an_image_installs_has_its_hash(path: Path) -> None:
     assert found == {name: pins()[name] for name in wanted}
 
 
+@pytest.mark.parametrize("path", ["deploy/Dockerfile", "deploy/mlflow/Dockerfile"])
+def test_an_image_checks_hashes(path: str) -> None:
+    """Whatever it installs from a file of pins, and before anything that finds its dependencies itself."""
+    text = (CONSTRAINTS.parents[1] / path).read_text().replace("\\\n", " ")
+    commands = re.findall(r"pip install [^;&\n]*", text)
+    pinned = [command for command in commands if " -r " in command]
+    assert pinned
+    assert all("--require-hashes" in command and "--no-deps" in command for command in pinned)
+    open_ones = [command for command in commands if "--no-deps" not in command]
+    assert all(text.index(pinned[0]) < text.index(command) for command in open_ones)
+
+
 def test_a_report_of_other_versions_is_refused() -> None:
     entry = {"metadata": {"name": "numpy", "version": "0.1"}, "download_info": {}}
     with pytest.raises(ValueError, match="numpy: pip resolves 0"):

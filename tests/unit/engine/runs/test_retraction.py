@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -23,7 +24,13 @@ from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.storage.manifest import NUMBER, pointed_version
-from engine.storage.withdrawals import FOLDER, MAX_REASON, current_version, write_withdrawal
+from engine.storage.withdrawals import (
+    FOLDER,
+    MAX_REASON,
+    current_version,
+    withdrawal_of,
+    write_withdrawal,
+)
 from engine.training.version import open_version
 from tests.data import small_recipe
 
@@ -194,6 +201,32 @@ def test_what_is_refused(out: Path, tmp_path: Path) -> None:
     shutil.copytree(out / "versions" / last, tmp_path / last)
     assert "is a copy" in command(str(tmp_path / last), "--why", "x", code=2)
     assert files(out) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": "v2"},
+        {"version": "v1/../v2"},
+        {"why": ""},
+        {"why": "x" * (MAX_REASON + 1)},
+        {"why": ["x"]},
+        {"at": "1"},
+        {"was_current": 1},
+        {"more": "x"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_forged_record_is_an_error(change: dict[str, Any], tmp_path: Path) -> None:
+    record = {"version": "v1", "why": "mislabelled", "at": 1.0, "was_current": True}
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "v1.json").write_text(json.dumps(record))
+    found = withdrawal_of(tmp_path, "v1")
+    assert found is not None
+    assert found.why == "mislabelled"
+    (tmp_path / FOLDER / "v1.json").write_text(json.dumps(record | change))
+    with pytest.raises(InputError, match=r"v1\.json says that the version was withdrawn, but cannot be read"):
+        withdrawal_of(tmp_path, "v1")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', "[" * 100_000])

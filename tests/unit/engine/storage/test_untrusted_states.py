@@ -118,11 +118,14 @@ def test_parts_hold_no_pickles_and_state_no_monstrous_size(
         read_columns(tmp_path / "q.parquet")
 
 
-@pytest.mark.parametrize("kind", ["link", "open", "file"])
+@pytest.mark.parametrize("kind", ["link", "open", "file", "foreign"])
 def test_the_folder_of_copies_is_this_users_own(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if kind == "foreign":  # what this user makes belongs to another one than the one that asks
+        user = os.getuid() + 1
+        monkeypatch.setattr(os, "getuid", lambda: user)
     folder = tmp_path / f"rowsieve-{os.getuid()}"
     if kind == "link":  # to a folder that is this user's, but was not chosen by this user
         (tmp_path / "mine").mkdir(mode=0o700)
@@ -130,10 +133,15 @@ def test_the_folder_of_copies_is_this_users_own(
     elif kind == "open":
         folder.mkdir()
         folder.chmod(0o777)
+    elif kind == "file":
+        folder.touch(mode=0o600)
     else:
-        folder.touch()
+        folder.mkdir(mode=0o700)
     with pytest.raises(InputError, match="is a link, belongs to another user, or is open to others"):
         local_cache()
-    folder.unlink() if kind != "open" else folder.rmdir()
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder.unlink() if kind in ("link", "file") else folder.rmdir()
+    folder = tmp_path / f"rowsieve-{os.getuid()}"
     assert local_cache().stat().st_mode & 0o777 == 0o700
     assert local_cache() == folder
