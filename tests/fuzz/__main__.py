@@ -64,7 +64,9 @@ def keep(name: str) -> None:
     merged.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.fuzz.one", name, "-merge=1", f"-rss_limit_mb={MEMORY_MB}"]
     folders = [str(merged), str(CORPUS / name), str(WORK / name / "corpus")]
-    subprocess.run([*command, *folders], capture_output=True, check=False)
+    done = subprocess.run([*command, *folders], capture_output=True, text=True, check=False)
+    if not any(merged.iterdir()):
+        print(f"{name:9} nothing was merged: {done.stderr.strip()[-300:]}", flush=True)
     known = {path.read_bytes() for path in (CORPUS / name).iterdir()}
     for path in sorted(merged.iterdir(), key=lambda file: file.stat().st_size)[:MAX_KEPT_INPUTS]:
         if len(known) < MAX_KEPT_INPUTS and path.read_bytes() not in known and path.stat().st_size < 4096:

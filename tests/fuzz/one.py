@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import shlex
 import socket
 import sys
 import time
@@ -46,6 +47,8 @@ def main() -> None:
         TARGETS[name](b"")  # imports what the target needs, which takes longer than any input may
     socket.getaddrinfo = _no_lookup  # type: ignore[assignment]
 
+    # libFuzzer starts its first argument by a shell, for every merge.
+    sys.argv[0] = f"{shlex.quote(sys.executable)} -m tests.fuzz.one {name}"
     options = list(sys.argv)
     sys.argv = [text for text in options if not text.startswith(CPU_SECONDS)]
     seconds = next((float(text.removeprefix(CPU_SECONDS)) for text in options if text not in sys.argv), inf)
