@@ -66,8 +66,7 @@ def _section(to: str, mode: str, catalog: str | None) -> Any:
     if not colon:
         raise InputError(
             f"--to {to}: write it as FORMAT:PATH, for example delta:exports/people. The formats are delta, "
-            f"hf, iceberg, lance and parquet; the files of a version are Parquet as well, which pandas "
-            f"writes as CSV."
+            "hf, iceberg, lance and parquet. For CSV, write the Parquet files of the version with pandas."
         )
     value: dict[str, Any] = {"format": format, "path": path, "mode": mode}
     if catalog is not None:

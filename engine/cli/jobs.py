@@ -173,8 +173,8 @@ def variables(given: Sequence[str], named: Sequence[str]) -> dict[str, str]:
     for name in named:
         if name not in os.environ:
             raise InputError(
-                f"--env-from {name}: there is no such environment variable here. Set it, or give --env "
-                f"{name}=VALUE."
+                f"--env-from {name}: there is no such environment variable here. Set "
+                f"it, or give --env {name}=VALUE."
             )
         found[name] = os.environ[name]
     return found

@@ -105,8 +105,8 @@ def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
         raise BudgetError(
             f"{n_faulty} of {plan.n_rows} rows are faulty ({n_faulty / plan.n_rows:.2%}), and "
             f"source.max_error_rate allows {allowed:.2%}. The rows and the reasons are in "
-            f"{folder}/quarantine-*.parquet (`rowsieve quarantine RECIPE` shows them). Repair the rows, or "
-            f"raise the rate."
+            f"{folder}/quarantine-*.parquet (`rowsieve quarantine RECIPE` shows them). "
+            "Repair the rows, or raise the rate."
         )
 
 

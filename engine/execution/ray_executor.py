@@ -125,9 +125,9 @@ def dying_workers(operator: str) -> Iterator[None]:
     except ray.exceptions.RayError as error:
         reason = one_line(error)
         raise InfeasibleError(
-            f"operators.{operator}: its workers keep dying, mostly for want of memory "
-            f"({type(error).__name__}: {reason}). Lower source.shard_bytes or run.shards_in_flight. What was "
-            f"committed is kept."
+            f"operators.{operator}: its workers keep dying, usually because memory ran out "
+            f"({type(error).__name__}: {reason}). Lower source.shard_bytes or run.shards_in_flight. "
+            "What was committed is kept."
         ) from None
 
 

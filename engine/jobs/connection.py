@@ -89,8 +89,8 @@ def find_token() -> str | None:
         token = path.read_text("utf-8").strip()
     except OSError as error:
         raise InputError(
-            f"The token file {path} cannot be read: {error.strerror}. Set RAY_AUTH_TOKEN, or mend "
-            f"RAY_AUTH_TOKEN_PATH."
+            f"The token file {path} cannot be read: {error.strerror}. Set "
+            "RAY_AUTH_TOKEN, or correct RAY_AUTH_TOKEN_PATH."
         ) from None
     return token or None
 

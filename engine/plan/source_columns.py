@@ -165,9 +165,8 @@ def account_for_columns(plan: Plan, sample: SourceSample) -> tuple[SourceColumn,
     for name in plan.recipe.source.features or ():
         if not uses[name].used:
             raise InputError(
-                f"source.features: {name!r} cannot be used, {uses[name].reason}: {uses[name].note}. Remove "
-                "it "
-                f"from source.features."
+                f"source.features: {name!r} cannot be used, {uses[name].reason}: {uses[name].note}. "
+                "Remove it from source.features."
             )
     return tuple(
         SourceColumn(field.name, str(field.type), uses[field.name], summaries[field.name], readers)

@@ -136,8 +136,8 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
         kind = schema.field(name).type
         if not is_usable(kind):
             raise InputError(
-                f"source.features: {name!r} cannot be a feature: {unsupported_type(name, kind)}. Remove it "
-                f"from source.features."
+                f"source.features: {name!r} cannot be a feature: {unsupported_type(name, kind)}. "
+                "Remove it from source.features."
             )
     return spec.features
 
@@ -163,9 +163,8 @@ def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema:
         hidden = sorted(set(recipe.truth.columns).intersection(names))
         if hidden:
             raise InputError(
-                f"{key}: {hidden[0]!r} is named under `truth`, for scoring only. Name another column, or "
-                "remove "
-                f"it from `truth`."
+                f"{key}: {hidden[0]!r} is named under `truth`, for scoring only. Name another "
+                "column, or remove it from `truth`."
             )
 
 

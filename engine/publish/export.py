@@ -132,8 +132,8 @@ def _export(
     except OSError as error:
         reason = " ".join(TERMINAL_COLOURS.sub("", str(error)).split())
         raise InputError(
-            f"Export to {table.format}: {table.path} cannot be written: {reason}. Correct the path or its "
-            "permissions."
+            f"Export to {table.format}: {table.path} cannot be written: {reason}. "
+            "Correct the path or its permissions."
         ) from error
 
 

@@ -195,9 +195,8 @@ def _unreachable(output: Place, error: Exception) -> str:
     else:
         problem = str(error).rstrip(".")
     return (
-        f"{problem}. The run goes on; its record waits in "
-        f"{pending_folder(output)} and is delivered by the next run, or by `rowsieve lineage --sync --output "
-        f"{output}`."
+        f"{problem}. The run goes on; its record waits in {pending_folder(output)} and is delivered by the "
+        f"next run, or by `rowsieve lineage --sync --output {output}`."
     )
 
 

@@ -52,8 +52,8 @@ class HoldoutSection(Section):
     def _leaves_rows(self) -> Self:
         if self.share + self.validation >= 1:
             raise ValueError(
-                f"share ({self.share}) and validation ({self.validation}) leave nothing to learn from. "
-                "Lower one of them"
+                f"share ({self.share}) and validation ({self.validation}) leave nothing "
+                "to learn from. Lower one of them"
             )
         return self
 

@@ -228,8 +228,8 @@ class TrainParams(OperatorParams):
         if self.optimizer == "lbfgs" and not self.uses_lbfgs:
             raise ValueError(
                 "optimizer lbfgs solves model logistic for the trainers erm, erm_plain and "
-                "erm_class_balanced, with sampling shuffle and keep last, without schedule, warmup and clip. "
-                "Set optimizer to auto."
+                "erm_class_balanced, with sampling shuffle and keep last, without schedule, warmup "
+                "and clip. Set optimizer to auto."
             )
         return self
 

@@ -241,8 +241,8 @@ def thumbnails(table: pa.Table, image: ImageSection) -> tuple[NDArray[np.float32
             size = " x ".join(map(str, shape))
             return None, (
                 f"report.image: column {image.column!r} has {count(len(pixels), 'number')} in row {row_id}, "
-                f"but {size} = {math.prod(shape):,} are needed; fields are shown instead. Correct height, "
-                f"width or channels."
+                f"but {size} = {math.prod(shape):,} are needed; fields are shown instead. "
+                "Correct height, width or channels."
             )
         images.append(pixels.reshape(shape)[::step, ::step])
     found = scaled(np.stack(images))

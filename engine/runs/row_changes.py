@@ -71,8 +71,8 @@ def write_row_changes(
         staged.replace(file)
     except OSError as error:
         raise InputError(
-            f"--rows {file} cannot be written: {error.strerror or error}. Name a file in a folder that "
-            "exists."
+            f"--rows {file} cannot be written: {error.strerror or error}. "
+            "Name a file in a folder that exists."
         ) from None
     finally:
         staged.unlink(missing_ok=True)

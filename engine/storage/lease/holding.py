@@ -37,7 +37,7 @@ def hold_lease(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS)
     except OSError as error:
         raise InputError(
             f"The output folder {folder} cannot be written: {error.strerror or error}. "
-            f"Choose another one with --set output.path=..., or mend its permissions."
+            f"Choose another one with --set output.path=..., or correct its permissions."
         ) from None
     ended = Event()
     heartbeat = Thread(
