@@ -60,7 +60,8 @@ def _section(to: str, mode: str, catalog: str | None) -> Any:
     from pydantic import ValidationError
 
     from engine.core.suggestions import explain
-    from engine.recipe.recipe import ExportSection, parse_yaml
+    from engine.recipe.recipe import ExportSection
+    from engine.recipe.yaml_text import parse_yaml
 
     format, colon, path = to.partition(":")
     if not colon:

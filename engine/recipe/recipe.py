@@ -1,4 +1,4 @@
-"""The recipe that a user writes: sections, YAML parsing and checks. Every error names the key and the fix."""
+"""The recipe that a user writes: its sections and their checks. Every error names the key and the fix."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from engine.core.errors import InputError, one_line
+from engine.core.errors import InputError
 from engine.core.policy import apply_policy
 from engine.core.redaction import redact
-from engine.core.suggestions import explain, nearest
+from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.section import Section
+from engine.recipe.yaml_text import apply_override, read_yaml
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     "probe": {},
@@ -26,8 +26,6 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 }
 """Operators of a recipe that names none: linear in rows, and class balance where evidence is weak."""
 
-
-MAX_BYTES, MAX_NODES = 2**20, 100_000
 PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 
@@ -332,98 +330,3 @@ class Recipe(Section):
     def place(self) -> str:
         """The recipe's file, or its name if it was not read from a file, for error messages."""
         return self._file or self.name
-
-
-def read_yaml(path: Path) -> Any:
-    """Load YAML safely. Raises InputError naming the line and column of a fault."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(
-                f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB. Name a recipe, a YAML file."
-            )
-        return parse_yaml(path.read_text("utf-8"), str(path))
-    except FileNotFoundError:
-        raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"The recipe {path} cannot be read: {error}. It must be a text file in UTF-8."
-        ) from None
-
-
-def parse_yaml(text: str, place: str) -> Any:
-    """Return the values of a YAML text, without tags that create objects. Raises InputError naming ``place``.
-
-    The expansion of aliases is limited, since a few lines of them can stand for more than fits into memory
-    ("billion laughs"), or refer to themselves.
-    """
-    try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        if _expanded(node, {}) > MAX_NODES:
-            raise InputError(f"{place}: its aliases stand for more than {MAX_NODES} values. Write them out.")
-        return loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise InputError(f"{place} is not valid YAML: {_yaml_fault(error)}") from None
-    except RecursionError:
-        raise InputError(
-            f"{place} is nested too deeply, or an alias stands for itself. Correct it."
-        ) from None
-    except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
-        raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
-
-
-def _yaml_fault(error: yaml.YAMLError) -> str:
-    """Return the fault and its place, without the line itself, which may hold a password."""
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return one_line(error)
-    places = ((error.context, error.context_mark), (error.problem, error.problem_mark))
-    parts = [
-        f"{text}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(text)
-        for text, mark in places
-        if text
-    ]
-    return "; ".join(parts)
-
-
-def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of values of a node with all aliases expanded. Raises RecursionError for a cycle."""
-    if id(node) in known:
-        if known[id(node)] == 0:
-            raise RecursionError
-        return known[id(node)]
-    known[id(node)] = 0
-    children: list[yaml.Node] = []
-    if isinstance(node, yaml.MappingNode):
-        children = [part for pair in node.value for part in pair]
-    elif isinstance(node, yaml.SequenceNode):
-        children = node.value
-    known[id(node)] = 1 + sum(_expanded(child, known) for child in children)
-    return known[id(node)]
-
-
-def _nearest_path(path: Path) -> str:
-    """Return a hint for the first part of a path that does not exist."""
-    existing = next(folder for folder in path.parents if folder.is_dir())
-    missing = path.relative_to(existing).parts[0]
-    return nearest(str(existing / missing), [str(entry) for entry in existing.iterdir()])
-
-
-def apply_override(value: Any, override: str) -> None:
-    """Apply ``a.b.c=value`` (the value is YAML) in place. Raises InputError."""
-    key, equals, text = override.partition("=")
-    names = key.strip().split(".")
-    if not equals or not all(names):
-        raise InputError(f"--set {override}: write it as section.key=value, for example source.label=target.")
-    parsed = parse_yaml(text, f"--set {override}: the value")
-    place = value
-    for name in names[:-1]:
-        if not isinstance(place, dict):
-            raise InputError(f"--set {override}: {name!r} lies inside a value that has no keys.")
-        if place.get(name) is None:
-            place[name] = {}
-        place = place[name]
-    if not isinstance(place, dict):
-        raise InputError(f"--set {override}: {names[-1]!r} lies inside a value that has no keys.")
-    place[names[-1]] = parsed

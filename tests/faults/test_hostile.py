@@ -16,7 +16,8 @@ from engine.core.errors import InputError
 from engine.core.redaction import redact, redact_all
 from engine.plan.planner import make_plan
 from engine.recipe.incremental import TrainSection
-from engine.recipe.recipe import Recipe, parse_yaml, read_yaml
+from engine.recipe.recipe import Recipe
+from engine.recipe.yaml_text import parse_yaml, read_yaml
 from engine.runs.runner import run
 from engine.storage.manifest import parse_manifest, read_manifest
 from engine.storage.withdrawals import current_version

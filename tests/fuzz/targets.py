@@ -32,7 +32,8 @@ from connectors.tables.sql import check_duckdb, check_postgresql, check_sqlite, 
 from connectors.webdataset_source import column_of, members, split_samples, type_of, unpack
 from engine.core.errors import RowsieveError
 from engine.core.terminal import json_text, printable
-from engine.recipe.recipe import Recipe, parse_yaml
+from engine.recipe.recipe import Recipe
+from engine.recipe.yaml_text import parse_yaml
 from engine.storage.manifest import parse_manifest
 from operators.base import OperatorError
 

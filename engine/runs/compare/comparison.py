@@ -22,7 +22,8 @@ from engine.plan.executor_choice import resolved_section
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.planner import make_plan
 from engine.recipe.incremental import IncrementalSection
-from engine.recipe.recipe import Recipe, apply_override
+from engine.recipe.recipe import Recipe
+from engine.recipe.yaml_text import apply_override
 from engine.report.survey import cast_or_null
 from engine.runs.compare.scores import Cell, Entry, floor_of, score
 from engine.runs.operator_runner import OperatorRunner

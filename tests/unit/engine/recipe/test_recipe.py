@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine.core.errors import InputError, RowsieveError
 from engine.plan.planner import build_operator
-from engine.recipe.recipe import Recipe, apply_override, read_yaml
+from engine.recipe.recipe import Recipe
+from engine.recipe.yaml_text import apply_override, read_yaml
 
 SMALL = {"name": "small", "source": {"path": "x.csv", "label": "y"}, "output": {"path": "out"}}
 

@@ -1,0 +1,106 @@
+"""Reading the YAML text of a recipe safely, and changing its values by ``a.b=c`` overrides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.core.errors import InputError, one_line
+from engine.core.suggestions import nearest
+
+MAX_BYTES, MAX_NODES = 2**20, 100_000
+
+
+def read_yaml(path: Path) -> Any:
+    """Load YAML safely. Raises InputError naming the line and column of a fault."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(
+                f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB. Name a recipe, a YAML file."
+            )
+        return parse_yaml(path.read_text("utf-8"), str(path))
+    except FileNotFoundError:
+        raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"The recipe {path} cannot be read: {error}. It must be a text file in UTF-8."
+        ) from None
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """Return the values of a YAML text, without tags that create objects. Raises InputError naming ``place``.
+
+    The expansion of aliases is limited, since a few lines of them can expand to more than fits into memory
+    ("billion laughs"), or refer to themselves.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _expanded(node, {}) > MAX_NODES:
+            raise InputError(f"{place}: its aliases expand to more than {MAX_NODES} values. Write them out.")
+        return loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise InputError(f"{place} is not valid YAML: {_yaml_fault(error)}") from None
+    except RecursionError:
+        raise InputError(f"{place} is nested too deeply, or an alias contains itself. Correct it.") from None
+    except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
+
+
+def _yaml_fault(error: yaml.YAMLError) -> str:
+    """Return the fault and its place, without the line itself, which may hold a password."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return one_line(error)
+    places = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+    parts = [
+        f"{text}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(text)
+        for text, mark in places
+        if text
+    ]
+    return "; ".join(parts)
+
+
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values of a node with all aliases expanded. Raises RecursionError for a cycle."""
+    if id(node) in known:
+        if known[id(node)] == 0:
+            raise RecursionError
+        return known[id(node)]
+    known[id(node)] = 0
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    known[id(node)] = 1 + sum(_expanded(child, known) for child in children)
+    return known[id(node)]
+
+
+def _nearest_path(path: Path) -> str:
+    """Return a hint for the first part of a path that does not exist."""
+    existing = next(folder for folder in path.parents if folder.is_dir())
+    missing = path.relative_to(existing).parts[0]
+    return nearest(str(existing / missing), [str(entry) for entry in existing.iterdir()])
+
+
+def apply_override(value: Any, override: str) -> None:
+    """Apply ``a.b.c=value`` (the value is YAML) in place. Raises InputError."""
+    key, equals, text = override.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise InputError(f"--set {override}: write it as section.key=value, for example source.label=target.")
+    parsed = parse_yaml(text, f"--set {override}: the value")
+    place = value
+    for name in names[:-1]:
+        if not isinstance(place, dict):
+            raise InputError(f"--set {override}: {name!r} lies inside a value that has no keys.")
+        if place.get(name) is None:
+            place[name] = {}
+        place = place[name]
+    if not isinstance(place, dict):
+        raise InputError(f"--set {override}: {names[-1]!r} lies inside a value that has no keys.")
+    place[names[-1]] = parsed
