@@ -14,6 +14,7 @@ from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
+    from engine.recipe.recipe import RunSection
     from engine.training.evaluation import Evaluation, GroupTable
     from engine.training.retrain import RetrainOptions, RetrainResult
     from engine.training.running import TrainSpec
@@ -25,14 +26,13 @@ console = SafeConsole()
 
 
 def run_retrain(
-    spec: TrainSpec, options: RetrainOptions, *, executor: str, as_json: bool, verbose: bool
+    spec: TrainSpec, options: RetrainOptions, *, section: RunSection, as_json: bool, verbose: bool
 ) -> None:
     """Carry out the command. Raises InputError."""
     from engine.cli.output import show_json
     from engine.execution.cluster import executor as open_executor
     from engine.training.retrain import retrain
 
-    section = run_section(executor)
     if section.executor == "auto":
         section = run_section("local" if not options.grid and needs_no_ray(spec) else "ray")
     with open_executor(section, verbose=verbose) as opened:
@@ -213,6 +213,7 @@ def retrain(
         from engine.execution.cluster import set_environment
         from engine.recipe.trainers import parse_params
 
+        section = run_section(executor)
         set_environment(verbose)
         from engine.training.retrain import RetrainOptions, find_dataset, parse_grid, parse_settings
         from engine.training.running import TrainSpec
@@ -220,4 +221,4 @@ def retrain(
         params = parse_params({"trainer": trainer, **parse_settings(settings or [])}, "retrain")
         spec = TrainSpec(find_dataset(dataset), params, seed, truth=truth, mix_alpha=alpha)
         options = RetrainOptions(parse_grid(grid or []), trials, seeds, register, promote_if)
-        run_retrain(spec, options, executor=executor, as_json=as_json, verbose=verbose)
+        run_retrain(spec, options, section=section, as_json=as_json, verbose=verbose)
