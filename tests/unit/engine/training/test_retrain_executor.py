@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.cli.common import run_section
 from engine.cli.retrain import run_retrain
 from engine.core.errors import InputError
 from engine.recipe.trainers import parse_params
@@ -46,7 +47,7 @@ def started(
 def retrain(folder: Path, settings: Sequence[str], grid: Sequence[str], executor: str) -> None:
     params = parse_params({"trainer": "gdro", **parse_settings(settings)})
     spec, options = TrainSpec(str(folder), params), RetrainOptions(parse_grid(grid))
-    run_retrain(spec, options, executor=executor, as_json=False, verbose=False)
+    run_retrain(spec, options, section=run_section(executor), as_json=False, verbose=False)
 
 
 @pytest.mark.usefixtures("small")
