@@ -38,7 +38,6 @@ def guess_options(spec: SourceSpec) -> Guess:
     ------
     ConnectorError
         The file cannot be read.
-
     """
     path = find_names(spec, Csv)[0]
     lines = _head(spec, path)
@@ -70,7 +69,6 @@ def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
     ------
     ConnectorError
         The file cannot be read.
-
     """
     path = find_names(spec, Csv)[0]
     separator = options.delimiter or ("\t" if extension(path, TSV) else ",")

@@ -54,24 +54,18 @@ def make_digits(
 
     Parameters
     ----------
-    rows
-        How many rows, from the first; default all 1,797.
-    seed
-        Decides which rows disagree with their background, are scrambled or flipped.
-    brightness
-        Value of a bright background, in [0, 1]: it replaces the pixels that are 0.
-    png
-        Height and width in pixels, a multiple of 8: images are then grey PNG files; default vectors of 64
+    rows : how many rows, from the first; default all 1,797.
+    seed : decides which rows disagree with their background, are scrambled or flipped.
+    brightness : value of a bright background, in [0, 1]: it replaces the pixels that are 0.
+    png : height and width in pixels, a multiple of 8: images are then grey PNG files; default vectors of 64
         numbers in [0, 1].
-    shares
-        Of the digits with a loop those that are dark, and of those without one those that are bright; at
+    shares : of the digits with a loop those that are dark, and of those without one those that are bright; at
         (0.5, 0.5) the background says nothing.
 
     Raises
     ------
     ValueError
         ``rows`` is not between 1 and 1,797, or ``png`` no multiple of 8.
-
     """
     data = load_digits()
     n = len(data.target) if rows is None else rows

@@ -30,7 +30,6 @@ def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, s
     ------
     ConnectorError
         A file cannot be read, or some text is UTF-8 and some is not.
-
     """
     utf8, other = "", ("", b"")
     for path in find_names(spec, kind):

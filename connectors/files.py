@@ -306,7 +306,6 @@ def check_links(folder: str, *, below: str = "", deep: bool = True, hidden: bool
     hidden : also look at names that start with ``.`` or ``_``, as tables have them, and refuse pipes and
         devices, at which a library that reads the table would wait for ever. Default: both are passed
         over, as they are when files are listed.
-
     """
     waiting = [os.path.join(folder, below) if below else folder]
     if below:

@@ -38,7 +38,6 @@ def make_madlibs(path: Path, *, seed: int = 0) -> pa.Table:
     ------
     ConnectorError
         The file is no such CSV, or has too few rows of a kind.
-
     """
     try:
         source = pv.read_csv(path)

@@ -78,25 +78,19 @@ class SourcePolicy:
 
     Parameters
     ----------
-    schemes
-        URI schemes that may be opened. Local paths need none.
-    hosts
-        Patterns such as ``*.example.org``; None: any host. Metadata services are refused in both cases
-        unless a pattern without wildcards names them. Credentials of the environment are sent to an
-        endpoint that a URI names only where a pattern other than ``*`` fits it.
-    variables
-        Environment variables that ``${NAME}`` may stand for in the user and password of a database's URL.
-    modules
-        Python modules, each with what lies below it, that the properties of an Iceberg catalog may name.
-    profiles
-        Profiles and roles of AWS, and tickets of Kerberos, that the properties of a catalog may name: each
-        makes the reader act as somebody whom the operator has set up for other work.
-    outside_links
-        Whether symbolic links in a source's folder may lead out of it.
-    json_depth
-        Levels of lists and objects that a row of JSON may have.
-    seconds
-        Time that a run may take, which is also the limit of a database's statement; None: no limit.
+    schemes : URI schemes that may be opened. Local paths need none.
+    hosts : patterns such as ``*.example.org``; None: any host. Metadata services are refused in both cases
+        unless a pattern without wildcards names them. Credentials of the environment are sent to an endpoint
+        that a URI names only where a pattern other than ``*`` fits it.
+    variables : environment variables that ``${NAME}`` may stand for in the user and password of a database's
+        URL.
+    modules : Python modules, each with what lies below it, that the properties of an Iceberg catalog may
+        name.
+    profiles : profiles and roles of AWS, and tickets of Kerberos, that the properties of a catalog may name:
+        each makes the reader act as somebody whom the operator has set up for other work.
+    outside_links : whether symbolic links in a source's folder may lead out of it.
+    json_depth : levels of lists and objects that a row of JSON may have.
+    seconds : time that a run may take, which is also the limit of a database's statement; None: no limit.
     """
 
     schemes: frozenset[str] = SCHEMES

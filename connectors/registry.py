@@ -117,25 +117,17 @@ def open_source(
 
     Parameters
     ----------
-    path
-        Relative paths start at the working directory of this call, wherever the source is read later.
-    format
-        A name of :func:`connectors.registry.connectors`. "auto" goes by the URI's scheme, then by what
+    path : relative paths start at the working directory of this call, wherever the source is read later.
+    format : a name of :func:`connectors.registry.connectors`. "auto" goes by the URI's scheme, then by what
         marks a folder, then by the endings of the files.
-    options
-        The format's own options, checked by its model.
-    filter
-        Rows to take, from :func:`connectors.filters.parse`; default: all.
-    rename
-        Old name -> new name, also of a field inside a struct ("metadata.language"). All else, ``filter`` too,
-        goes by the new names.
-    flatten
-        Struct columns, by their new names, whose fields become columns: "metadata.language".
-    label, label_map
-        A column, and other values for some of its own; ``filter`` goes by these.
-    settings
-        The other fields of :class:`connectors.base.SourceSpec`. ``missing`` and ``strip`` hold for the text
-        columns of every format.
+    options : the format's own options, checked by its model.
+    filter : rows to take, from :func:`connectors.filters.parse`; default: all.
+    rename : old name -> new name, also of a field inside a struct ("metadata.language"). All else, ``filter``
+        too, goes by the new names.
+    flatten : struct columns, by their new names, whose fields become columns: "metadata.language".
+    label, label_map : a column, and other values for some of its own; ``filter`` goes by these.
+    settings : the other fields of :class:`connectors.base.SourceSpec`. ``missing`` and ``strip`` hold for the
+        text columns of every format.
 
     Raises
     ------
@@ -143,7 +135,6 @@ def open_source(
         Nothing readable is there, several formats are, or there is no format of that name.
     pydantic.ValidationError
         An option is unknown or wrong.
-
     """
     found = find_connector(path, format)
     checked = found.Options.model_validate(dict(options or {}))

@@ -43,14 +43,10 @@ class RowScanner:
 
     Parameters
     ----------
-    start
-        Byte offset of the first block.
-    separator
-        One ASCII character between values that may be quoted (CSV). Empty for JSON lines, where nothing is
-        quoted and lines of white space count as blank as well.
-    encoding
-        How the text is stored; blocks hold whole code units of it, but for an odd byte at its end.
-
+    start : byte offset of the first block.
+    separator : one ASCII character between values that may be quoted (CSV). Empty for JSON lines, where
+        nothing is quoted and lines of white space count as blank as well.
+    encoding : how the text is stored; blocks hold whole code units of it, but for an odd byte at its end.
     """
 
     def __init__(self, start: int, *, separator: str, encoding: Encoding = UTF8_TEXT) -> None:
@@ -163,7 +159,6 @@ def cut(
     RowScanError
         The text is not in the encoding, or holds UTF-8 beside it, a quote stands inside an unquoted field, or
         one is never closed.
-
     """
     scanner = RowScanner(start, separator=separator, encoding=encoding)
     cutter = _RangeBuilder(start, size)

@@ -119,7 +119,6 @@ def merged(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     ------
     ConnectorError
         A column is missing in one of the files, or its two types have no common one.
-
     """
     first = next(iter(schemas))
     fields = list(schemas[first])

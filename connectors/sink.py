@@ -48,7 +48,6 @@ def write_parquet(table: pa.Table, path: str | Place, *, root: Place | None = No
     ------
     ConnectorError
         The folder is missing or cannot be written, the disk is full, or a folder beneath ``root`` is a link.
-
     """
     if isinstance(path, ObjectPath):
         data = parquet_bytes(table)

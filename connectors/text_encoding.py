@@ -63,11 +63,8 @@ class Encoding:
 
     Attributes
     ----------
-    name
-        Its name, as Python's codecs have it.
-    unit
-        Bytes of a code unit: 2 for UTF-16, else 1.
-
+    name : its name, as Python's codecs have it.
+    unit : bytes of a code unit: 2 for UTF-16, else 1.
     """
 
     name: str = UTF8
@@ -127,7 +124,6 @@ def find_encoding(name: str) -> str:
     ------
     UnknownEncodingError
         Python knows no such encoding, or rows cannot be found in it without decoding the file from its start.
-
     """
     try:
         found = codecs.lookup(name)

@@ -319,10 +319,8 @@ class Cost:
 
     Attributes
     ----------
-    small, large
-        CPU seconds per million rows in a table of 10,000 rows, and in one of 100,000 or more.
-    mib
-        Peak memory of the process at 100,000 rows, above what it held before, in MiB; 0 is not measured.
+    small, large : CPU seconds per million rows in a table of 10,000 rows, and in one of 100,000 or more.
+    mib : peak memory of the process at 100,000 rows, above what it held before, in MiB; 0 is not measured.
 
     Notes
     -----

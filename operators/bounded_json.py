@@ -51,7 +51,6 @@ def read_json(path: Path) -> Any:
         It is no regular file, too large, nested too deeply, or no JSON in UTF-8.
     OSError
         It cannot be opened, for example because it does not exist.
-
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # not to wait for a pipe's writer
     with open(handle, "rb") as file:
@@ -72,7 +71,6 @@ def parse_json(data: bytes | str, place: object) -> Any:
     ------
     BadJsonError
         It goes beyond a bound, or is no JSON.
-
     """
     found = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(found) > MAX_BYTES:

@@ -25,15 +25,12 @@ def class_shares(
 
     Parameters
     ----------
-    counts
-        Rows of each class, shape (C,).
-    min_class_rows
-        A class with at least so many rows, or with a quarter of the rows of the mean class (each then weighs
-        at most four times the mean row), has the full share. One with n rows of f that it would need has
-        (n / f)^2 of it: the fewer rows there are to learn from, the less does each of them weigh, down to the
-        weight of a row of the largest class.
-    strength
-        From 0 (every row has the same weight) to 1 (every class has the same total).
+    counts : rows of each class, shape (C,).
+    min_class_rows : a class with at least so many rows, or with a quarter of the rows of the mean class (each
+        then weighs at most four times the mean row), has the full share. One with n rows of f that it would
+        need has (n / f)^2 of it: the fewer rows there are to learn from, the less does each of them weigh,
+        down to the weight of a row of the largest class.
+    strength : from 0 (every row has the same weight) to 1 (every class has the same total).
 
     Examples
     --------
@@ -46,7 +43,6 @@ def class_shares(
     [0.5, 0.5, 0.0]
     >>> class_shares(np.array([900, 100]), strength=0.5).tolist()
     [0.75, 0.25]
-
     """
     rows = np.asarray(counts, np.float64)
     part = rows * _relative_weights(rows, min_class_rows, strength)

@@ -18,13 +18,9 @@ class Fact:
 
     Attributes
     ----------
-    name
-        What the value is, such as ``loss`` or the name of a column.
-    value
-        A text, number or truth value; None where there is none.
-    note
-        How to read the value: its unit, a threshold, or what follows from it. May be empty.
-
+    name : what the value is, such as ``loss`` or the name of a column.
+    value : a text, number or truth value; None where there is none.
+    note : how to read the value: its unit, a threshold, or what follows from it. May be empty.
     """
 
     name: str
@@ -38,14 +34,10 @@ class ExplainedRow:
 
     Attributes
     ----------
-    row_id, shard
-        Position of the row in the plan, and the shard that holds it.
-    table
-        One row: ``row_id`` and the columns that the operators of the run added, as far as the run store
+    row_id, shard : position of the row in the plan, and the shard that holds it.
+    table : one row: ``row_id`` and the columns that the operators of the run added, as far as the run store
         still has them. Values are null for a row that was set aside. Truth columns are not in it.
-    classes
-        Names of the classes by their index.
-
+    classes : names of the classes by their index.
     """
 
     row_id: int

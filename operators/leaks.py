@@ -40,13 +40,10 @@ class Leak:
 
     Attributes
     ----------
-    name
-        The column.
-    score
-        Balanced accuracy of the column alone on the held-out half, from 0 to 1, over the classes that count.
-    chance
-        Balanced accuracy of a guess: 1 / number of classes that count.
-
+    name : the column.
+    score : balanced accuracy of the column alone on the held-out half, from 0 to 1, over the classes that
+        count.
+    chance : balanced accuracy of a guess: 1 / number of classes that count.
     """
 
     name: str
@@ -61,14 +58,11 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
 
     Parameters
     ----------
-    columns
-        Source columns of n rows each; those of other types than numbers, texts and times are passed over.
-    y
-        Class of each row, (n,); negative for rows without one. Classes of fewer than 50 rows are left out
+    columns : source columns of n rows each; those of other types than numbers, texts and times are passed
+        over.
+    y : class of each row, (n,); negative for rows without one. Classes of fewer than 50 rows are left out
         where at least two larger ones remain, and classes of fewer than 20 always.
-    seed
-        Seed of the division into halves.
-
+    seed : seed of the division into halves.
     """
     labelled = _rows_that_count(y)
     if len(labelled) < MIN_ROWS or len(np.unique(y[labelled])) < 2:

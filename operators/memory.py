@@ -1,4 +1,4 @@
-"""Memory that is no longer used goes back to the operating system."""
+"""Returns unused memory to the operating system."""
 
 from __future__ import annotations
 

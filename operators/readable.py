@@ -18,11 +18,8 @@ def readable_between(low: float, high: float, scale: Scale = "number") -> float:
 
     Parameters
     ----------
-    low, high
-        Numbers, or seconds since 1970 where ``scale`` is another.
-    scale
-        ``date``: the start of a day if there is one between; ``time``: of a minute.
-
+    low, high : numbers, or seconds since 1970 where ``scale`` is another.
+    scale : ``date``: the start of a day if there is one between; ``time``: of a minute.
     """
     if scale != "number":
         unit = SECONDS_PER_DAY if scale == "date" else 60.0
@@ -67,11 +64,8 @@ def time_text(seconds: float, scale: Scale | None = None) -> str:
 
     Parameters
     ----------
-    seconds
-        Bounded to the dates that 64 bits hold.
-    scale
-        ``date``: the day; ``time``: to the minute. Default: as much as the value has.
-
+    seconds : bounded to the dates that 64 bits hold.
+    scale : ``date``: the day; ``time``: to the minute. Default: as much as the value has.
     """
     if scale is None:
         unit = "D" if seconds % SECONDS_PER_DAY == 0 else "m" if seconds % 60 == 0 else "s"

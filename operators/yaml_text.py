@@ -29,7 +29,6 @@ def inline_yaml(value: Any) -> str:
     --------
     >>> inline_yaml(["age", "[x], y", "no"])
     "[age, '[x], y', 'no']"
-
     """
     text = yaml.dump(
         value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False

@@ -83,7 +83,6 @@ def write_whole(place: Place, data: bytes, *, durable: bool = True, root: Place 
         It cannot be written.
     ConnectorError
         A folder beneath ``root`` is a link.
-
     """
     if isinstance(place, ObjectPath):
         place.write_bytes(data)

@@ -41,7 +41,6 @@ def folder_beneath(root: Path, folder: Path, *, create: bool = False) -> Iterato
         One of them is a file.
     ValueError
         The folder does not lie beneath the root.
-
     """
     names = folder.relative_to(root).parts
     if ".." in names:
@@ -128,7 +127,6 @@ def old_file_beneath(root: Path, file: Path) -> Iterator[io.BufferedReader]:
         The file or a folder above it, beneath the root, is a link; or it is no regular file.
     OSError
         It cannot be read.
-
     """
     with folder_beneath(root, file.parent) as parent:
         try:
@@ -187,7 +185,6 @@ def new_file_beneath(
         A folder beneath the root is a link.
     OSError
         It cannot be written.
-
     """
     with folder_beneath(root, file.parent, create=create) as parent:
         temporary = f".{file.name}.{uuid.uuid4().hex}.tmp"

@@ -48,7 +48,6 @@ def check_vectors(uri: str, version: int) -> None:
     ----------
     uri : the table's folder or URI.
     version : commits after it are not read.
-
     """
     filesystem, where = resolve(uri)
     infos = filesystem.get_file_info(fs.FileSelector(f"{where.rstrip('/')}/{LOG}", recursive=True))

@@ -347,7 +347,6 @@ def expand(url: str, policy: SourcePolicy) -> str:
     ------
     ConnectorError
         A name is not listed or not set, or stands elsewhere in the URL.
-
     """
 
     def value(found: re.Match[str]) -> str:

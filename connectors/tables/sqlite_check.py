@@ -47,7 +47,6 @@ def check_database_file(path: str, may_trigger: Collection[str] = ()) -> None:
     ConnectorError
         The database or a file of its journal is no regular file, the journal names another file, the
         database has views, virtual tables or triggers, or it is no SQLite database.
-
     """
     path = os.path.realpath(path)
     for ending in ("", "-journal", "-wal", "-shm"):

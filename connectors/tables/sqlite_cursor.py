@@ -78,7 +78,6 @@ def reading_sqlite(path: str, name: str, seconds: float, max_bytes: int) -> Iter
     ------
     ConnectorError
         SQLite refuses a statement, or it takes too long.
-
     """
     with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(max_bytes, MAX_BYTES))
@@ -134,7 +133,6 @@ def array_of(values: Sequence[Any]) -> pa.Array:
     --------
     >>> [str(array_of(column).type) for column in ([1, None], [1, 2.5], [1, "a"], [b"a", "b"], [None])]
     ['int64', 'double', 'string', 'binary', 'int64']
-
     """
     kinds = {type(value) for value in values} - {type(None)}
     if kinds <= {int}:

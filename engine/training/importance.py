@@ -23,7 +23,7 @@ from engine.training.job import TrainingJob
 from engine.training.row_samples import read_samples, sample_file, write_sample
 from operators.base import FEATURES, Executor
 from operators.hashing import END, row_hashes
-from operators.metrics.importance import MIN_DRAWN_ROWS, drawn_rows, permutation_importance, sample_rows
+from operators.metrics.importance import MIN_DRAWN_ROWS, drawn_rows, max_scored_rows, permutation_importance
 
 RECORD = "importance.json"
 SAMPLE = "importance-sample"
@@ -124,7 +124,7 @@ def _measured(
     width = max(model.spec.n_features, 1)
     cost = ESTIMATOR_COST if job.params.is_estimator else 1.0
     mixed = max(1, int(np.count_nonzero(model.model_weights)))
-    most = sample_rows(len(blocks), cost=cost * mixed)
+    most = max_scored_rows(len(blocks), cost=cost * mixed)
     most = min(most, max(MIN_DRAWN_ROWS, MAX_VALUES // width))
     last = END - 1 if n_rows <= most else most * END // n_rows
     work = _Draw(job, split, last, most, blocks)

@@ -53,12 +53,12 @@ def measured_importance(
     from operators.cues.curve import curve_groups
     from operators.cues.draws import halves
     from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
-    from operators.metrics.importance import drawn_rows, permutation_importance, sample_rows
+    from operators.metrics.importance import drawn_rows, max_scored_rows, permutation_importance
 
     blocks = {name: columns.positions(name) for name in columns.used()}
     if len(blocks) < 2:
         return None
-    drawn = drawn_rows(sample.ids, sample_rows(len(blocks)), seed, PURPOSE)
+    drawn = drawn_rows(sample.ids, max_scored_rows(len(blocks)), seed, PURPOSE)
     X, y, ids = sample.X[drawn], sample.y[drawn], sample.ids[drawn]
     half = halves(ids, seed, HALVES)
     if len(y) < MIN_ROWS or min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:

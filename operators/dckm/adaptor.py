@@ -1,4 +1,4 @@
-"""``dckm`` and ``decorrelation`` over shards: passes until the objective stands still, then columns."""
+"""The operators ``dckm`` and ``decorrelation``, which run :func:`operators.dckm.kernel.solve` over shards."""
 
 from __future__ import annotations
 
@@ -39,19 +39,21 @@ P = TypeVar("P", bound=BalanceParams)
 
 
 class Balanced(Operator[P]):
-    """Base of both operators: minimises, stores weights of mean 1 by shard, and adds them as a column."""
+    """Base of both operators: minimises the objective and adds its weights, scaled to mean 1, as a column."""
 
     weight: ClassVar[str]
+    """Name of the column of weights."""
     cluster: ClassVar[str | None] = None
+    """Name of the column of clusters; None for ``decorrelation``."""
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The features of the rows."""
+        """Return the name of the features."""
         return (FEATURES,)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """Weights of mean 1, and the cluster where there are any."""
+        """Return the added columns: weights of mean 1 and, for ``dckm``, the cluster."""
         weight = pa.field(self.weight, pa.float32())
         return (weight,) if self.cluster is None else (weight, pa.field(self.cluster, pa.int32()))
 
@@ -63,7 +65,7 @@ class Balanced(Operator[P]):
         init: Init,
         lambdas: tuple[float, float] | None = None,
     ) -> dict[str, float]:
-        """Run the passes; leaves ``result-<shard>.npz``, ``centres.npy`` and ``balance.json``.
+        """Run the passes and store ``result-<shard>.npz``, ``centres.npy`` and ``balance.json``.
 
         ``lambdas`` are lambda1 and lambda2, by default those of the recipe.
 
@@ -75,12 +77,12 @@ class Balanced(Operator[P]):
         OperatorError
             No rows, rows of different lengths, or fewer rows than clusters.
         """
-        # Not at the top: planning imports this module.
+        # Imported here because planning imports this module and must stay light.
         from operators.dckm.kernel import DckmSettings, solve
         from operators.dckm.sharded import Sharded, survey
 
         params = self.params
-        place, n_rows = survey(context.shards, params.coding, context.state, executor, params.resources)
+        states, n_rows = survey(context.shards, params.coding, context.state, executor, params.resources)
         if n_clusters > n_rows:
             raise OperatorError(
                 f"operators.{self.name}.n_clusters is {n_clusters}, but there are only {n_rows} valid rows. "
@@ -96,17 +98,17 @@ class Balanced(Operator[P]):
             context.seed,
             params.min_effective_share,
         )
-        found = solve(Sharded(place, n_rows, executor, params.resources), settings)
-        return _leave(context.state, found, n_rows)
+        found = solve(Sharded(states, n_rows, executor, params.resources), settings)
+        return _store(context.state, found, n_rows)
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Say by how much the correlation of the features falls."""
+        """Return the section on the correlation of the features before and after weighting."""
         from operators.dckm.report import balance_section
 
         return balance_section(self.name, context.metrics)
 
     def open(self, context: Context) -> Apply:
-        """Load the scale; each shard's weights are read when it comes."""
+        """Return a function that reads the stored weights of a table's shard and scales them to mean 1."""
         from operators.dckm.sharded import read_result
 
         scale = read_json(context.state / STATE)["scale"]
@@ -127,7 +129,9 @@ class Balanced(Operator[P]):
 
 
 class Dckm(Balanced[DckmParams]):
-    """Adds ``dckm_weight`` and ``dckm_cluster``: k-means on rows weighted so that features correlate less."""
+    """Adds ``dckm_weight`` and ``dckm_cluster`` by k-means on rows weighted so that features correlate
+    less.
+    """
 
     name = "dckm"
     version = 3
@@ -137,10 +141,10 @@ class Dckm(Balanced[DckmParams]):
     cluster = DCKM_CLUSTER
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Cluster and weigh; see :meth:`Balanced.minimise`.
+        """Cluster and weight the rows; see :meth:`Balanced.minimise`.
 
-        Also returns clusters (those that have rows) and, with ``lambdas: auto``, the chosen lambda1 and
-        lambda2; all pairs tried are in ``lambdas.json``.
+        Also returns the number of clusters that have rows and, with ``lambdas: auto``, the chosen lambda1 and
+        lambda2. All pairs that were tried are stored in ``lambdas.json``.
         """
         params = self.params
         if params.lambdas == "given":
@@ -184,12 +188,12 @@ class Decorrelation(Balanced[DecorrelationParams]):
     weight = DECORRELATION_WEIGHT
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Weigh the rows; see :meth:`Balanced.minimise`."""
+        """Weight the rows; see :meth:`Balanced.minimise`."""
         return self.minimise(context, executor, 0, "random")
 
 
-def _leave(state: Path, found: Solution, n_rows: int) -> dict[str, float]:
-    """Write what is known apart from rows; return the metrics."""
+def _store(state: Path, found: Solution, n_rows: int) -> dict[str, float]:
+    """Write the centres and the record of the fit; return the metrics."""
     metrics = {
         "objective": float(found.objective[-1]),
         "balance": float(found.balance[-1]),

@@ -1,12 +1,12 @@
 """The decorrelation regulariser (DCKM, equation 5) as a function of four sums over rows.
 
-For each feature k, rows are treated (T_ik = 1) or not, and the weighted means of all other features
-should be the same in both parts. With s = T'w, t = sum(w) - s, C = Z' diag(w) T and v = Z'w,
+For each feature k, rows are treated (T_ik = 1) or not, and the weighted means of all other features should be
+the same among treated and untreated rows. With s = T'w, t = sum(w) - s, C = Z' diag(w) T and v = Z'w,
 
     D_jk = C_jk / s_k - (v_j - C_jk) / t_k,   D_kk = 0,   cost = ||D||_F^2.
 
-The sums are taken block by block of rows and columns, from features that are coded as -1 and +1 or as
-standard scores (:class:`Coded`).
+The sums are computed in blocks of rows and columns, from features that are coded as -1 and +1 or as standard
+scores (:class:`Coded`).
 
 Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 """
@@ -22,11 +22,12 @@ import numpy as np
 from operators.arrays import Float64, Floats
 
 MIN_SHARE = 1e-6
-"""A part with less of the weight than this has no mean in float32: its feature is left out."""
+"""A feature counts as balanced if its treated or its untreated rows have less than this share of the weight:
+in float32 the mean of so little weight is rounding."""
 
 
 class Moments(NamedTuple):
-    """Sums over rows, all linear in the weights.
+    """Sums over rows, linear in the weights.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class Moments(NamedTuple):
 
 
 class Derivative(NamedTuple):
-    """Derivatives of the cost by each of the four sums, as in :class:`Moments`."""
+    """Derivatives of the cost by the four sums of :class:`Moments`, of the same shapes."""
 
     cross: Float64
     total: Float64
@@ -56,10 +57,7 @@ class Derivative(NamedTuple):
 
 
 def balance_cost(sums: Moments) -> float:
-    """Return the cost of equation 5.
-
-    A feature without treated or without untreated weight counts as balanced.
-    """
+    """Return the cost of equation 5. A feature that is the same in all of the weight counts as balanced."""
     D = _difference(sums, *_shares(sums))
     return float(np.vdot(D, D))
 
@@ -97,7 +95,7 @@ def correlation(gram: Float64, total: Float64, weight: float) -> float:
 
 
 def _shares(sums: Moments) -> tuple[Float64, Float64]:
-    """Return 1 / s and 1 / t, or 0 and 0 for a feature that is the same in (nearly) all of the weight."""
+    """Return 1 / s and 1 / t (d,), both 0 for a feature that is the same in nearly all of the weight."""
     s, t = sums.treated, sums.weight - sums.treated
     least = MIN_SHARE * sums.weight
     usable = (s > least) & (t > least)
@@ -115,7 +113,7 @@ def _difference(sums: Moments, over_s: Float64, over_t: Float64) -> Float64:
 ROW_BLOCK = 2048
 """Rows whose weighted copy is held at a time."""
 COLUMN_BLOCK = 128
-"""Columns of a symmetric product made at a time: nothing left of the diagonal's block is computed."""
+"""Columns of a symmetric product that are computed at a time; blocks below the diagonal are copied."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,8 @@ class Coded:
     Attributes
     ----------
     Z : (n, d) float32 or float64, C-contiguous.
-    signs : every entry of Z is -1 or +1. Then treated = (Z + 1) / 2, and all products are symmetric.
+    signs : whether every entry of Z is -1 or +1. Then T = (Z + 1) / 2, and all products are symmetric.
+        Otherwise T = (Z > 0).
     """
 
     Z: Floats
@@ -140,14 +139,14 @@ class Coded:
         return int(self.Z.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield a bounded number of rows at a time, counted from the first row."""
+        """Yield up to ``ROW_BLOCK`` rows at a time, as a slice and their codes."""
         for start in range(0, len(self.Z), ROW_BLOCK):
             rows = slice(start, min(start + ROW_BLOCK, len(self.Z)))
             yield rows, self.Z[rows]
 
 
 def moments(coded: Coded, weight: Float64) -> Moments:
-    """Compute the sums of :class:`Moments` under ``weight`` (n,), which may have either sign."""
+    """Compute the sums of :class:`Moments` under ``weight`` (n,), whose entries may be negative."""
     d = coded.width
     cross, along, treated = np.zeros((d, d)), np.zeros(d), np.zeros(d)
     for rows, Z in coded.blocks():
@@ -171,8 +170,8 @@ def moments(coded: Coded, weight: Float64) -> Moments:
 def row_gradient(coded: Coded, derivative: Derivative) -> Float64:
     """Return the derivative (n,) of the balance cost by the weight of each row.
 
-    The cost depends on the weights through four sums alone, so that
-    g_i = z_i' P t_i + p' z_i + q' t_i + c, with t_i the row's treated marks.
+    The cost depends on the weights through the four sums alone, so that
+    g_i = z_i' P t_i + p' z_i + q' t_i + c, where t_i is row i of T.
     """
     P, p, q = derivative.cross, derivative.total, derivative.treated
     constant = derivative.weight
@@ -192,7 +191,7 @@ def row_gradient(coded: Coded, derivative: Derivative) -> Float64:
 
 
 def gram(coded: Coded, weight: Float64) -> Float64:
-    """Return Z' diag(weight) Z (d, d), whatever the coding."""
+    """Return Z' diag(weight) Z (d, d)."""
     found = np.zeros((coded.width, coded.width))
     for rows, Z in coded.blocks():
         found += _symmetric_product(Z, weight[rows].astype(Z.dtype))
@@ -208,7 +207,7 @@ def total(coded: Coded, weight: Float64) -> Float64:
 
 
 def _symmetric_product(Z: Floats, w: Floats) -> Floats:
-    """Compute Z' diag(w) Z from its blocks on and above the diagonal: about 60 % of the work."""
+    """Return Z' diag(w) Z (d, d), of which only the blocks on and above the diagonal are computed."""
     d = Z.shape[1]
     out = np.empty((d, d), Z.dtype)
     for start in range(0, d, COLUMN_BLOCK):
@@ -219,7 +218,10 @@ def _symmetric_product(Z: Floats, w: Floats) -> Floats:
 
 
 def _upper_twice(Q: Float64) -> Float64:
-    """Move the blocks of a symmetric Q below the diagonal to above it, which leaves z' Q z as it is."""
+    """Return U (d, d) with z' U z = z' Q z for a symmetric Q, whose blocks above the diagonal are doubled.
+
+    :func:`_quadratic` does not read the blocks below the diagonal.
+    """
     upper = 2 * Q
     for start in range(0, len(Q), COLUMN_BLOCK):
         block = slice(start, start + COLUMN_BLOCK)
@@ -228,7 +230,7 @@ def _upper_twice(Q: Float64) -> Float64:
 
 
 def _quadratic(Z: Floats, upper: Floats) -> Float64:
-    """Return z' U z of each row, where U is zero below the blocks of the diagonal."""
+    """Return z' U z (n,) of each row, where blocks of U below the diagonal count as zero."""
     found = np.zeros(len(Z))
     d = Z.shape[1]
     for start in range(0, d, COLUMN_BLOCK):

@@ -16,7 +16,7 @@ from operators.dckm.kernel import INITS, DckmSettings, Init, InMemory, Solution,
 from operators.dckm.steps import nearest
 
 
-class _Decorrelating(BaseEstimator):  # type: ignore[misc]
+class _DecorrelationBase(BaseEstimator):  # type: ignore[misc]
     """Base of both estimators: checks parameters, codes features, solves and sets the common attributes."""
 
     def _solve(self, X: Any, n_clusters: int, init: Init) -> tuple[InMemory, Solution]:
@@ -62,53 +62,74 @@ class _Decorrelating(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"{name}={value!r} must be {what} of at least {least}.")
         if self.lambda3 == 0:
             raise ValueError(
-                "lambda3=0 leaves nothing that keeps the weights above 0: all of them would vanish. Give a "
-                "positive lambda3, such as 1."
+                "lambda3=0 would let all weights vanish, as only its penalty keeps their sum above 0. Give "
+                "a positive lambda3, such as 1."
             )
         if self.min_effective_share >= 1:
             raise ValueError(
-                f"min_effective_share={self.min_effective_share!r} leaves weights no room: give less than 1."
+                f"min_effective_share={self.min_effective_share!r} must be below 1 for weights to change."
             )
         if self.coding not in CODINGS:
             raise ValueError(f"coding={self.coding!r} is unknown; there are: {', '.join(CODINGS)}.")
 
 
-class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
+class DecorrelatedKMeans(ClusterMixin, _DecorrelationBase):  # type: ignore[misc]
     """k-means on rows weighted so that the features correlate less (DCKM).
 
-    Minimises equation 7 of Wang et al. (IJCAI 2020); :mod:`operators.dckm.kernel` has the objective and
-    the steps, which never raise it.
+    Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 
     Parameters
     ----------
-    n_clusters : K >= 1, default 8.
-    lambda1 : factor of the balance cost, >= 0, default 0.01.
-    lambda2 : factor of the sum of squared weights, >= 0, default 10.
-    lambda3 : factor of (sum of weights - 1)^2, > 0, default 1.
-    init : "random" (default): every row in a random cluster, as in the paper; or "k-means++".
-    random_state : int, RandomState or None: of the start.
-    max_iter : most outer loops, default 20.
-    tol : stop when the objective changes by less, in its own units, default 0.01.
-    coding : "binarize" (default): a feature becomes +1 above its mean, else -1, which leaves a feature of two
-        values as it is; "standardize": mean 0, standard deviation 1, treated above the mean. Clusters and
-        balance are of the coded features.
-    min_effective_share : least effective sample size of the weights, as a share of the rows, in [0, 1): steps
-        that would go below are shortened. Default 0, as in the paper: none.
+    n_clusters : int, default 8
+        Number of clusters K.
+    lambda1 : float, default 0.01
+        Factor of the balance cost, at least 0.
+    lambda2 : float, default 10
+        Factor of the sum of squared weights, at least 0.
+    lambda3 : float, default 1
+        Factor of (sum of weights - 1)^2, above 0.
+    init : {"random", "k-means++"}, default "random"
+        Start. "random" puts every row into a random cluster, as the paper does.
+    random_state : int, RandomState or None, default None
+        Seed of the start.
+    max_iter : int, default 20
+        Largest number of outer loops.
+    tol : float, default 0.01
+        The fit ends when the objective changes by less than this.
+    coding : {"binarize", "standardize"}, default "binarize"
+        "binarize" makes values above a feature's mean +1 and all others -1; "standardize" gives mean 0 and
+        standard deviation 1, and values above the mean are treated. Clusters and balance are computed from
+        the coded features.
+    min_effective_share : float, default 0
+        Lower limit of the effective sample size of the weights as a share of the rows, in [0, 1). Steps that
+        would go below it are shortened. The paper has no limit.
 
     Attributes
     ----------
-    labels_ : (n,) int32: nearest centre.
-    sample_weight_ : (n,) float64 >= 0 of mean 1.
-    cluster_centers_ : (K, d) weighted means of the coded features. A cluster that loses its rows keeps its
-        centre.
-    objective_ : (n_iter_,) after each outer loop.
-    effective_sample_size_ : (sum w)^2 / sum w^2.
-    correlation_before_, correlation_after_ : Frobenius norm of the off-diagonal covariance of the coded
-        features, unweighted and weighted.
-    n_iter_ : outer loops run.
-    converged_ : whether ``tol`` was reached.
-    coder_ : codes new rows.
-    n_features_in_ : features seen by fit.
+    labels_ : (n,) int32
+        Nearest centre of each row.
+    sample_weight_ : (n,) float64
+        Weights of mean 1, at least 0.
+    cluster_centers_ : (K, d) float64
+        Weighted means of the coded features. A cluster that loses its rows keeps its centre.
+    objective_ : (n_iter_,) float64
+        Objective after each outer loop.
+    effective_sample_size_ : float
+        (sum w)^2 / sum w^2.
+    correlation_before_, correlation_after_ : float
+        Frobenius norm of the off-diagonal covariance of the coded features, unweighted and weighted.
+    n_iter_ : int
+        Number of outer loops.
+    converged_ : bool
+        Whether ``tol`` was reached.
+    coder_ : operators.dckm.features.Coder
+        Codes new rows.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Minimises equation 7, sum_i w_i |z_i - f_c(i)|^2 + lambda1 balance(w) + lambda2 sum_i w_i^2
+    + lambda3 (sum_i w_i - 1)^2. :mod:`operators.dckm.kernel` describes the steps, none of which raises it.
 
     Examples
     --------
@@ -173,22 +194,38 @@ class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
         return nearest(self.coder_(X), np.asarray(self.cluster_centers_))[0]
 
 
-class DecorrelationWeights(_Decorrelating):
+class DecorrelationWeights(_DecorrelationBase):
     """Sample weights under which the features correlate less, without clusters ("Dec" of the paper).
-
-    Minimises lambda1 balance(w) + lambda2 sum w_i^2 + lambda3 (sum w_i - 1)^2, from equal weights of sum 1.
 
     Parameters
     ----------
-    lambda1 : factor of the balance cost, >= 0, default 1: with few features the cost is of the order of 1,
-        and 0.01 of it would hardly count beside lambda2 / n.
-    lambda2, lambda3, tol, coding, min_effective_share : as in :class:`DecorrelatedKMeans`.
-    max_iter : most steps, default 100.
+    lambda1 : float, default 1
+        Factor of the balance cost, at least 0. With few features the cost is of the order of 1, and 0.01 of
+        it would hardly count beside lambda2 / n.
+    lambda2, lambda3, tol, coding, min_effective_share
+        As in :class:`DecorrelatedKMeans`.
+    max_iter : int, default 100
+        Largest number of steps.
 
     Attributes
     ----------
-    sample_weight_, objective_, effective_sample_size_, correlation_before_, correlation_after_, n_iter_,
-    converged_, coder_, n_features_in_ : as in :class:`DecorrelatedKMeans`.
+    sample_weight_, objective_, effective_sample_size_, correlation_before_, correlation_after_, n_iter_, \
+converged_, coder_, n_features_in_
+        As in :class:`DecorrelatedKMeans`.
+
+    Notes
+    -----
+    Minimises lambda1 balance(w) + lambda2 sum w_i^2 + lambda3 (sum w_i - 1)^2 from equal weights of sum 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.dckm import DecorrelationWeights
+    >>> shared = np.random.default_rng(0).normal(size=(200, 1))
+    >>> X = shared + np.random.default_rng(1).normal(size=(200, 3))
+    >>> model = DecorrelationWeights().fit(X)
+    >>> bool(model.correlation_after_ < model.correlation_before_)
+    True
     """
 
     def __init__(
@@ -210,10 +247,10 @@ class DecorrelationWeights(_Decorrelating):
         self.min_effective_share = min_effective_share
 
     random_state = 0
-    """Nothing is drawn."""
+    """Not a parameter: nothing is drawn."""
 
     def fit(self, X: Any, y: Any = None) -> DecorrelationWeights:
-        """Weigh the rows of X (n, d), finite numbers; y is ignored.
+        """Weight the rows of X (n, d), finite numbers; y is ignored.
 
         Raises
         ------

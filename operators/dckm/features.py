@@ -1,4 +1,4 @@
-"""Features as DCKM reads them: signs, or standard scores."""
+"""Coding of features for DCKM, as signs or as standard scores."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from operators.dckm.balance import ROW_BLOCK, Coded
 
 Coding: TypeAlias = Literal["binarize", "standardize"]
 CODINGS: tuple[Coding, ...] = ("binarize", "standardize")
-SMALLEST_SPREAD = 1e-6
-"""A standard deviation below this share of the largest value is rounding: the column is constant."""
+MIN_RELATIVE_SPREAD = 1e-6
+"""A column whose standard deviation is below this share of its largest value counts as constant."""
 
 
 def column_sums(X: npt.NDArray[np.floating]) -> Float64:
-    """Return number of rows, sum and largest absolute value of each column, (3, d); see :func:`join_sums`."""
+    """Return number of rows, sum and largest absolute value (3, d) of each column."""
     found = np.zeros((3, X.shape[1]))
     for start in range(0, len(X), ROW_BLOCK):
         block = X[start : start + ROW_BLOCK].astype(np.float64)
@@ -43,16 +43,15 @@ def squared_deviations(X: npt.NDArray[np.floating], mean: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class Coder:
-    """Turns features into what the regulariser and the clusters are made of.
+    """Codes features for the regulariser and the clusters.
 
-    ``binarize``: -1 or +1, the latter above the column's mean; a feature of two values keeps them, up to
-    their names. ``standardize``: mean 0 and standard deviation 1, constant columns 0; treated is above the
-    mean.
+    ``binarize`` makes values above the column's mean +1 and all others -1. ``standardize`` gives mean 0 and
+    standard deviation 1, and 0 for constant columns; values above the mean are treated.
 
     Attributes
     ----------
     coding : "binarize" or "standardize".
-    mean, scale : (d,) of the raw features.
+    mean, scale : (d,) mean and standard deviation of the raw features.
     """
 
     coding: Coding
@@ -61,24 +60,22 @@ class Coder:
 
     @classmethod
     def from_sums(cls, coding: Coding, sums: Float64, squares: Float64 | None = None) -> Coder:
-        """Make the coder from :func:`column_sums` and, for ``standardize``, :func:`squared_deviations` of all
-        rows.
-        """
+        """Return the coder for :func:`column_sums` and, for ``standardize``, :func:`squared_deviations`."""
         mean = sums[1] / sums[0]
         if squares is None:
             return cls(coding, mean, np.ones_like(mean))
         spread = np.sqrt(squares / sums[0])
-        return cls(coding, mean, np.where(spread > SMALLEST_SPREAD * sums[2], spread, np.inf))
+        return cls(coding, mean, np.where(spread > MIN_RELATIVE_SPREAD * sums[2], spread, np.inf))
 
     @classmethod
     def of(cls, X: npt.NDArray[np.floating], coding: Coding) -> Coder:
-        """Make the coder from all rows at once."""
+        """Return the coder for rows X (n, d) in memory."""
         sums = column_sums(X)
         squares = squared_deviations(X, sums[1] / sums[0]) if coding == "standardize" else None
         return cls.from_sums(coding, sums, squares)
 
     def __call__(self, X: npt.NDArray[np.floating]) -> Coded:
-        """Return the codes (n, d), float32, of rows."""
+        """Return the codes (n, d), float32, of rows X (n, d)."""
         if self.coding == "binarize":
             Z = np.full(X.shape, -1, np.float32)
             Z[self.mean < X] = 1

@@ -1,24 +1,25 @@
-"""Decorrelation-regularised k-means as passes over rows that move only d x d and K x d sums.
+"""Decorrelation-regularised k-means (DCKM) as passes over rows, each of which returns d x d and K x d sums.
 
 The objective (equation 7) for weights w = omega^2 >= 0, centres f_k and assignments c(i) is
 
     sum_i w_i |z_i - f_c(i)|^2 + lambda1 balance(w) + lambda2 sum_i w_i^2 + lambda3 (sum_i w_i - 1)^2
 
 with the balance cost of :mod:`operators.dckm.balance`. An outer loop sets the centres to the weighted means
-(10), assigns each row to the nearest (14), and takes one accelerated gradient step in omega with backtracking
-(15-20). The paper leaves the step open; here the gradient is taken at y = omega + k / (k + 3) (omega - omega
-before), and the step size is halved until f(y - r g) <= f(y) - r |g|^2 / 2 (Beck & Teboulle 2009); each
-loop starts at twice the last one's, since curvature falls with the sum of weights and a trial reads no rows.
-Where the objective would rise, momentum is dropped for that loop (O'Donoghue & Candes 2015), so that it never
-does.
+(equation 10), assigns each row to the nearest centre (14), and takes one gradient step in omega (15 to 20).
 
-With the paper's factors the sum of weights sinks towards 0 for as long as the loops run, and fewer and fewer
-rows hold all of it. ``min_effective_share`` is a floor of the effective sample size: a step that would go
-below is halved until it does not. The paper has none (0).
+The paper leaves the size of the step open. Here the gradient g is taken at
+y = omega + k / (k + 3) (omega - omega before), and the step size r is halved until
+f(y - r g) <= f(y) - r |g|^2 / 2 (Beck & Teboulle 2009). Each loop begins with twice the step size of the last
+one, because curvature falls with the sum of weights and trying a size reads no rows. A loop in which the
+objective would rise is repeated without momentum (O'Donoghue & Candes 2015), so the objective never rises.
 
-The gradient is that of equation 16. Equation 17, as printed, lacks the factor 2 of d omega^2 = 2 omega
-d omega in its first term, the clusters' error; the other terms have it. A test compares the gradient with
-differences.
+With the paper's factors the sum of weights falls towards 0 for as long as loops run, and ever fewer rows hold
+all of it. ``min_effective_share`` is a lower limit of the effective sample size: a step that would go below
+it is halved. The paper has no such limit (0).
+
+The gradient is that of equation 16. Equation 17, as printed, lacks the factor 2 of d(omega^2) =
+2 omega d(omega) in its first term, the clusters' error; the other terms have it. A test compares the gradient
+with finite differences.
 
 Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 """
@@ -46,16 +47,17 @@ from operators.dckm.steps import (
 
 Init: TypeAlias = Literal["random", "k-means++"]
 INITS: tuple[Init, ...] = ("random", "k-means++")
-HALVINGS = 100
-"""Step sizes tried before a point counts as stationary."""
-FLOOR_HALVINGS = 8
-"""Of a step that falls far enough, to keep to the floor; after so many the weights count as at it."""
+MAX_HALVINGS = 100
+"""Step sizes that are tried before a point counts as stationary."""
+MAX_FLOOR_HALVINGS = 8
+"""Further halvings of a step that lowers the objective enough but leaves too small an effective sample size;
+after them the weights stay as they are."""
 ROUNDING = 1e-9
-"""By which sums of equal weights may miss an effective sample size of all rows."""
+"""Relative rounding error of the effective sample size of equal weights."""
 
 
 class Passes(Protocol):
-    """Something that can go over all rows: arrays in memory, or shards. Each method is one pass."""
+    """Passes over all rows, which are in memory or in shards. Each method is one pass."""
 
     @property
     def n_rows(self) -> int:
@@ -85,7 +87,7 @@ class Passes(Protocol):
 
 @dataclass(frozen=True)
 class DckmSettings:
-    """Factors of the objective and limits of the search; ``n_clusters`` 0 drops the error of clusters."""
+    """Factors of the objective and limits of the search; ``n_clusters`` 0 leaves out the clusters' error."""
 
     n_clusters: int
     lambda1: float
@@ -127,21 +129,26 @@ class Solution:
 
 
 class LoopEnd(NamedTuple):
-    """The end of an outer loop: the step taken from y, and the parts of the objective there."""
+    """The point at which an outer loop ends."""
 
     step: float
+    """Size of the step from y; 0 if none lowers the objective."""
     value: float
+    """Objective."""
     without_error: float
+    """Objective without the clusters' error."""
     balance: float
+    """Balance cost."""
     clusters: Clusters
     effective: float
     """Effective sample size."""
 
 
 def solve(passes: Passes, settings: DckmSettings) -> Solution:
-    """Minimise the objective; rows' weights and labels stay with ``passes``."""
+    """Minimise the objective. The weights and labels of the rows remain with ``passes``."""
     n, k = passes.n_rows, settings.n_clusters
-    # The paper starts at w = 1. Without clusters nothing but sum w = 1 gives the scale: start there.
+    # The paper starts at w = 1. Without clusters only the penalty (sum w - 1)^2 sets the scale: start at its
+    # zero.
     initial = passes.initialise(k, 1.0 if k else n**-0.5, settings.seed)
     centres = _first_centres(passes, initial, settings)
     search = _Search(passes, settings)
@@ -180,7 +187,7 @@ def _first_centres(passes: Passes, initial: InitialSums, settings: DckmSettings)
 
 
 class _Search:
-    """Steps in omega, one an outer loop; step size and momentum go on from one to the next."""
+    """Takes one step in omega per outer loop, and keeps step size and momentum from loop to loop."""
 
     def __init__(self, passes: Passes, settings: DckmSettings) -> None:
         self._passes = passes
@@ -191,7 +198,7 @@ class _Search:
         self.point: LoopEnd
 
     def advance(self, centres: Float64 | None) -> LoopEnd:
-        """Assign rows to the centres and take a step."""
+        """Assign rows to the centres, take a step, and return where it ends."""
         first = not self._steps
         point, before = self._try(
             centres, None if first else self.point.step, self._steps / (self._steps + 3)
@@ -205,7 +212,7 @@ class _Search:
         return point
 
     def _try(self, centres: Float64 | None, step: float | None, momentum: float) -> tuple[LoopEnd, float]:
-        """Return the next point, and the error of the clusters at the last one."""
+        """Return the next point, and the clusters' error with the new assignment at the previous point."""
         chosen = self._settings
         self._rate *= 2
         at_y = self._passes.assign_rows(centres, step, momentum)
@@ -218,16 +225,16 @@ class _Search:
         return self._backtrack(at_y, line, here), float(at_y.error_before)
 
     def _backtrack(self, at_y: GradientSums, line: LineSums, here: float) -> LoopEnd:
-        """Halve the step size until the objective falls by half of what the gradient promises."""
-        squared_length = float(line.second.weight)
+        """Halve the step size r until the objective falls by at least r |g|^2 / 2."""
+        squared_length = float(line.second.weight)  # |g|^2
         too_low = 0
-        for _ in range(HALVINGS):
+        for _ in range(MAX_HALVINGS):
             point = self._at(at_y, line, self._rate)
             falls = point.value <= here - self._rate * squared_length / 2
             if falls and point.effective >= self._floor:
                 return point
             too_low += falls
-            if too_low > FLOOR_HALVINGS:
+            if too_low > MAX_FLOOR_HALVINGS:
                 break
             self._rate /= 2
         return self._at(at_y, line, 0.0)
@@ -252,7 +259,8 @@ class InMemory:
 
     Attributes
     ----------
-    weight, labels : (n,) after ``finish``; weights as minimised, labels 0 without clusters.
+    weight, labels : (n,) weights that minimise the objective and cluster of each row (0 without clusters),
+        both set by :meth:`finish`.
     """
 
     weight: Float64

@@ -9,7 +9,7 @@ from operators.report.text import count, number
 
 
 def balance_section(name: str, metrics: Mapping[str, float]) -> ReportSection | None:
-    """Say by how much the features' correlation falls; None without metrics."""
+    """Return a section on the features' correlation before and after weighting; None without metrics."""
     if not metrics:
         return None
     clusters = f" in {count(int(metrics['clusters']), 'cluster')}" if "clusters" in metrics else ""

@@ -1,9 +1,9 @@
-"""lambda1 and lambda2 without labels: the least correlation that keeps enough of the rows.
+"""Selection of lambda1 and lambda2 without labels.
 
-Decorrelation is a trade-off: weight on few rows can balance almost anything, and few rows cluster badly.
-Among the settings that keep the effective sample size at a share of the rows or above, the rule takes the one
-whose weights leave the least correlation; where no setting keeps it, the one with the largest effective
-sample size. Figures are means over several starts. Neither labels nor the number of true classes enter.
+Weights on few rows can balance almost any features, but few rows cluster badly. Of the pairs whose weights
+keep the effective sample size at a given share of the rows, the rule selects the one that leaves the least
+correlation. If no pair keeps it, the rule selects the one with the largest effective sample size. Figures are
+means over several starts.
 
 ``dckm: {lambdas: auto}`` applies the rule to a sample of the rows; one task tries one pair of the grid.
 """
@@ -28,14 +28,16 @@ from operators.hashing import Hashes, row_hashes
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """The paper's values of lambda1 and lambda2 (section 4)."""
 MIN_SHARE = 0.5
+"""Share of the rows that the effective sample size must keep."""
 STARTS = 2
+"""Fits of each pair."""
 SAMPLE = 4096
-"""Rows that the operator tries the grid on."""
+"""Rows on which the operator tries the grid."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A pair of lambdas and its result, as means over starts.
+class TriedPair:
+    """A pair of lambdas and its figures, means over starts.
 
     Attributes
     ----------
@@ -49,15 +51,17 @@ class Tried:
     correlation: float
 
 
-def pick(tried: Iterable[Tried], least_share: float = MIN_SHARE) -> Tried:
-    """Apply the rule of this module; the first of equals wins. Raises ValueError where nothing was tried."""
-    settings = list(tried)
-    if not settings:
-        raise ValueError("There is no setting to pick from: give at least one lambda1 and one lambda2.")
-    kept = [setting for setting in settings if setting.share >= least_share]
+def select_pair(tried: Iterable[TriedPair], min_share: float = MIN_SHARE) -> TriedPair:
+    """Return the pair that the rule of this module selects, the first of equals. Raises ValueError if
+    empty.
+    """
+    pairs = list(tried)
+    if not pairs:
+        raise ValueError("there is no pair to select from: give at least one value of lambda1 and lambda2.")
+    kept = [pair for pair in pairs if pair.share >= min_share]
     if kept:
-        return min(kept, key=lambda setting: setting.correlation)
-    return max(settings, key=lambda setting: setting.share)
+        return min(kept, key=lambda pair: pair.correlation)
+    return max(pairs, key=lambda pair: pair.share)
 
 
 def choose_lambdas(
@@ -65,22 +69,30 @@ def choose_lambdas(
     X: Any,
     *,
     grid: Sequence[float] = GRID,
-    least_share: float = MIN_SHARE,
+    min_share: float = MIN_SHARE,
     n_starts: int = STARTS,
-) -> tuple[Tried, list[Tried]]:
-    """Try every pair of the grid on the rows of X, which may be a sample.
+) -> tuple[TriedPair, list[TriedPair]]:
+    """Try every pair of lambda1 and lambda2 of a grid, and select one without labels.
 
     Parameters
     ----------
-    model : all other parameters; its ``random_state`` draws the starts, the same for every pair.
-    X : (n, d) finite numbers.
-    grid : values of lambda1 and of lambda2.
-    least_share : of the rows, that the effective sample size must keep; in [0, 1].
-    n_starts : fits of each pair.
+    model : DecorrelatedKMeans
+        Gives all other parameters. Its ``random_state`` draws the starts, the same for every pair.
+    X : (n, d) array
+        Finite numbers; may be a sample of the rows.
+    grid : sequence of float, default (0.01, 0.1, 1, 10, 100, 1000)
+        Values of lambda1 and of lambda2.
+    min_share : float, default 0.5
+        Share of the rows that the effective sample size must keep, in [0, 1].
+    n_starts : int, default 2
+        Number of fits of each pair.
 
     Returns
     -------
-    The pick, and all pairs tried.
+    selected : TriedPair
+        The pair with the least correlation among those that keep ``min_share``.
+    tried : list of TriedPair
+        All pairs, in the order of the grid.
 
     Examples
     --------
@@ -92,24 +104,24 @@ def choose_lambdas(
     (4, True)
     """
     tried = [try_pair(model, X, n_starts, pair) for pair in product(grid, grid)]
-    return pick(tried, least_share), tried
+    return select_pair(tried, min_share), tried
 
 
-def try_pair(model: DecorrelatedKMeans, X: Any, n_starts: int, pair: tuple[float, float]) -> Tried:
-    """Fit ``model`` with lambda1, lambda2 = ``pair`` from ``n_starts`` starts that its random_state draws."""
+def try_pair(model: DecorrelatedKMeans, X: Any, n_starts: int, pair: tuple[float, float]) -> TriedPair:
+    """Return the figures of one pair (lambda1, lambda2): means over ``n_starts`` fits of ``model``."""
     seeds = check_random_state(model.random_state).randint(np.iinfo(np.int32).max, size=n_starts).tolist()
     fits = [
         clone(model).set_params(lambda1=pair[0], lambda2=pair[1], random_state=seed).fit(X) for seed in seeds
     ]
     share = np.mean([fit.effective_sample_size_ / len(fit.labels_) for fit in fits])
     left = np.mean([fit.correlation_after_ for fit in fits])
-    return Tried(*pair, float(share), float(left))
+    return TriedPair(*pair, float(share), float(left))
 
 
 def choose_over_shards(
     model: DecorrelatedKMeans, shards: ShardReader, seed: int, executor: Executor, resources: Resources
-) -> tuple[Tried, list[Tried]]:
-    """Apply the rule to the :data:`SAMPLE` rows with the least hashes; tasks share the grid."""
+) -> tuple[TriedPair, list[TriedPair]]:
+    """Apply the rule to the :data:`SAMPLE` rows with the smallest hashes; one task fits one pair."""
     numbers = range(len(shards.shards))
     parts = list(executor.map(partial(_candidates, shards, seed), numbers, resources=resources))
     rows = [part for part in parts if len(part[0])]
@@ -117,11 +129,11 @@ def choose_over_shards(
     X = X[np.argsort(hashes, kind="stable")[:SAMPLE]]
     pairs = list(product(GRID, GRID))
     tried = list(executor.map(partial(try_pair, model, X, STARTS), pairs, resources=resources))
-    return pick(tried), tried
+    return select_pair(tried), tried
 
 
 def _candidates(shards: ShardReader, seed: int, shard: int) -> tuple[Hashes, Any]:
-    """Return hashes and features of the rows of a shard that may be in the sample."""
+    """Return hashes and features of the up to :data:`SAMPLE` rows of a shard with the smallest hashes."""
     table = shards.read(shard, [FEATURES])
     hashes = row_hashes(table.column(ROW_ID).to_numpy(), seed, "dckm/sample for lambdas")
     first = np.argsort(hashes, kind="stable")[:SAMPLE]

@@ -1,8 +1,8 @@
-"""DCKM's passes over shards: rows and what is remembered of them stay in files, sums come back.
+"""The passes of DCKM over shards: workers keep the state of rows in files and return sums.
 
-Shards are dealt to a fixed number of slots. Sums are formed within each slot, in the order of its shards,
-and then over the slots, in their order, so that the number of workers changes no bit. What a pass remembers
-of a shard goes into a new file; the one it came from is kept for one more pass, so that a task can be
+Shards are distributed over a fixed number of slots. Sums are formed within each slot, in the order of its
+shards, and then over the slots in their order, so that the number of workers changes no bit. A pass writes
+the state of a shard into a new file and keeps the previous one for one more pass, so that a task can be
 repeated.
 """
 
@@ -39,21 +39,21 @@ from operators.dckm.steps import (
 )
 
 SLOTS = 32
-"""The most workers that can share a pass. Another number gives other last bits."""
+"""Largest number of tasks of a pass. Another number gives other last bits."""
 
 R = TypeVar("R")
 Rows: TypeAlias = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Shards of the rows and files of their states. It can be pickled."""
+class ShardStates:
+    """Shards, and the files with the states of their rows. Picklable."""
 
     shards: ShardReader
     used: tuple[int, ...]
     """Shards that have rows."""
     folder: Path
-    """For states and results; all workers must see it."""
+    """Folder of states and results, which all workers must share."""
     coder: Coder
     version: int = 0
     """Number of the pass that wrote the states."""
@@ -69,10 +69,7 @@ class Place:
             return RowState(**stored)
 
     def save(self, state: RowState, shard: int, version: int) -> None:
-        """Store the state of a shard's rows.
-
-        The state before stays, for a task that is repeated; older ones are removed.
-        """
+        """Store the state of a shard's rows, keep the previous one, and remove the one before it."""
         save_array(self._state(shard, version), vars(state))
         self._state(shard, version - 2).unlink(missing_ok=True)
 
@@ -83,8 +80,8 @@ class Place:
 class Sharded:
     """Passes over shards; implements :class:`operators.dckm.kernel.Passes`. ``finish`` writes the results."""
 
-    def __init__(self, place: Place, n_rows: int, executor: Executor, resources: Resources) -> None:
-        self._place = place
+    def __init__(self, states: ShardStates, n_rows: int, executor: Executor, resources: Resources) -> None:
+        self._states = states
         self._n_rows = n_rows
         self._executor = executor
         self._resources = resources
@@ -97,11 +94,11 @@ class Sharded:
     def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:
         """Make the pass of :func:`operators.dckm.steps.initialise`."""
         step = partial(steps.initialise, n_clusters=n_clusters, start=start, seed=seed)
-        return self._total(partial(_initialise, self._place, step))
+        return self._total(partial(_initialise, self._states, step))
 
     def draw(self, centres: Float64, seed: int) -> Float64:
         """Return the row (d,) that k-means++ draws next."""
-        return self._total(partial(_draw, self._place, centres, seed), earlier).row
+        return self._total(partial(_draw, self._states, centres, seed), earlier).row
 
     def assign_rows(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
         """Make the pass of :func:`operators.dckm.steps.assign_rows`."""
@@ -113,26 +110,26 @@ class Sharded:
 
     def finish(self, centres: Float64 | None, step: float) -> FinalSums:
         """Make the pass of :func:`operators.dckm.steps.finish`."""
-        sums = self._total(partial(_finish, self._place, centres, step))
-        for path in self._place.folder.glob("rows-*.npz"):
+        sums = self._total(partial(_finish, self._states, centres, step))
+        for path in self._states.folder.glob("rows-*.npz"):
             path.unlink()
         return sums
 
     def _advance(self, step: Callable[[Coded, RowState], tuple[RowState, R]]) -> R:
-        sums = self._total(partial(_advance, self._place, step))
-        self._place = replace(self._place, version=self._place.version + 1)
+        sums = self._total(partial(_advance, self._states, step))
+        self._states = replace(self._states, version=self._states.version + 1)
         return sums
 
     def _total(self, work: Callable[[int], R], join: Callable[[R, R], R] = add) -> R:
-        slots = range(min(SLOTS, len(self._place.used)))
-        in_slot = partial(_in_slot, self._place.used, work, join)
+        slots = range(min(SLOTS, len(self._states.used)))
+        in_slot = partial(_in_slot, self._states.used, work, join)
         return reduce(join, self._executor.map(in_slot, slots, resources=self._resources))
 
 
 def survey(
     shards: ShardReader, coding: Coding, folder: Path, executor: Executor, resources: Resources
-) -> tuple[Place, int]:
-    """Count rows and learn how features are coded: where everything is, and the number of rows.
+) -> tuple[ShardStates, int]:
+    """Compute how features are coded; return the shards with their files, and the number of rows.
 
     Raises
     ------
@@ -147,26 +144,26 @@ def survey(
             continue
         if sums is not None and part.shape != sums.shape:
             raise OperatorError(
-                f"{shards.shards[shard].path}: rows of {part.shape[1]} features, in earlier shards "
-                f"{sums.shape[1]}. Every row needs the same features; fix the source."
+                f"{shards.shards[shard].path}: rows have {part.shape[1]} features, those of earlier shards "
+                f"have {sums.shape[1]}. Every row needs the same features; fix the source."
             )
         used.append(shard)
         sums = part if sums is None else join_sums(sums, part)
     if sums is None:
         raise OperatorError(
-            f"There is nothing to weigh: none of the {len(numbers)} shards has a valid row. See what "
-            "`ingest` rejected, and why."
+            f"There is no row to weight: none of the {len(numbers)} shards has a valid row. `rowsieve "
+            "quarantine` lists the rejected rows and the reasons."
         )
     squares = None
     if coding == "standardize":
         work = partial(_squared_deviations, shards, sums[1] / sums[0])
         squares = reduce(add, executor.map(work, used, resources=resources))
     coder = Coder.from_sums(coding, sums, squares)
-    return Place(shards, tuple(used), folder, coder), int(sums[0, 0])
+    return ShardStates(shards, tuple(used), folder, coder), int(sums[0, 0])
 
 
 def read_result(folder: Path, shard: int) -> tuple[Float64, Labels]:
-    """Read the weights as minimised, and the clusters, of a shard's rows."""
+    """Read the weights (n,) that minimise the objective, and the clusters (n,), of a shard's rows."""
     path = folder / f"result-{shard}.npz"
     if not path.exists():
         return np.empty(0), np.empty(0, np.int32)
@@ -188,30 +185,30 @@ def _squared_deviations(shards: ShardReader, mean: Float64, shard: int) -> Float
 
 
 def _in_slot(used: Sequence[int], work: Callable[[int], R], join: Callable[[R, R], R], slot: int) -> R:
-    # One thread: more would change the order of sums.
+    # More than one thread would change the order of sums.
     with threadpool_limits(limits=1):
         return reduce(join, map(work, used[slot::SLOTS]))
 
 
-def _draw(place: Place, centres: Float64, seed: int, shard: int) -> Candidate:
-    return candidate(*place.read(shard), centres, seed)
+def _draw(states: ShardStates, centres: Float64, seed: int, shard: int) -> Candidate:
+    return candidate(*states.read(shard), centres, seed)
 
 
 def _initialise(
-    place: Place, step: Callable[[Coded, Integers], tuple[RowState, InitialSums]], shard: int
+    states: ShardStates, step: Callable[[Coded, Integers], tuple[RowState, InitialSums]], shard: int
 ) -> InitialSums:
-    state, sums = step(*place.read(shard))
-    place.save(state, shard, 0)
+    state, sums = step(*states.read(shard))
+    states.save(state, shard, 0)
     return sums
 
 
-def _advance(place: Place, step: Callable[[Coded, RowState], tuple[RowState, R]], shard: int) -> R:
-    state, sums = step(place.read(shard)[0], place.load(shard))
-    place.save(state, shard, place.version + 1)
+def _advance(states: ShardStates, step: Callable[[Coded, RowState], tuple[RowState, R]], shard: int) -> R:
+    state, sums = step(states.read(shard)[0], states.load(shard))
+    states.save(state, shard, states.version + 1)
     return sums
 
 
-def _finish(place: Place, centres: Float64 | None, step: float, shard: int) -> FinalSums:
-    weight, labels, sums = steps.finish(place.read(shard)[0], place.load(shard), centres, step)
-    save_array(place.folder / f"result-{shard}.npz", {"weight": weight, "cluster": labels})
+def _finish(states: ShardStates, centres: Float64 | None, step: float, shard: int) -> FinalSums:
+    weight, labels, sums = steps.finish(states.read(shard)[0], states.load(shard), centres, step)
+    save_array(states.folder / f"result-{shard}.npz", {"weight": weight, "cluster": labels})
     return sums

@@ -1,9 +1,9 @@
 """Steps of DCKM on the rows of one shard, each of which returns sums.
 
 Weights are w = omega^2 (equation 16), so that they are never negative. Each step reads a shard's rows and
-their :class:`RowState`, and gives the next state and sums; sums of shards add up (:func:`add`).
+their :class:`RowState` and returns the next state and sums; :func:`add` adds the sums of two shards.
 
-Along a line omega = y - r g all sums are polynomials in the step size r: w = y^2 - 2 r y g + r^2 g^2. So the
+Along a line omega = y - r g, w = y^2 - 2 r y g + r^2 g^2, so all sums are polynomials in the step size r. The
 sums under y^2, -2 y g and g^2 give the objective at every step size, and backtracking reads no rows.
 
 The starts of k-means++ (Arthur & Vassilvitskii 2007) are drawn without an order of the rows: the row with the
@@ -34,21 +34,21 @@ class Clusters(NamedTuple):
     weights: Float64
 
     def centres(self, fallback: Float64) -> Float64:
-        """Return the means (K, d) of equation 10; a cluster without weight gets its row of ``fallback``."""
+        """Return the means (K, d) of equation 10. A cluster without weight has its row of ``fallback``."""
         kept = self.weights > 1e-9 * self.weights.sum()
         return np.divide(self.sums, self.weights[:, None], out=fallback.copy(), where=kept[:, None])
 
 
 @dataclass(frozen=True)
 class RowState:
-    """State of the rows of a shard between steps; arrays of length n.
+    """State of the n rows of a shard between steps; all arrays are (n,).
 
     Attributes
     ----------
     omega : root of the weight, of either sign.
-    ahead : y, where the gradient is taken: omega carried on by its momentum.
-    gradient : of the objective, at y.
-    labels, error : nearest centre, and squared distance to it; without clusters 0.
+    ahead : y = omega + momentum (omega - omega before), where the gradient is taken.
+    gradient : gradient of the objective at y.
+    labels, error : nearest centre, and squared distance to it; 0 without clusters.
     """
 
     omega: Float64
@@ -67,12 +67,15 @@ class InitialSums(NamedTuple):
 
 
 class GradientSums(NamedTuple):
-    """Sums of :func:`assign_rows`: all that the objective needs at y, and the clusters' error at omega."""
+    """Sums of :func:`assign_rows`, from which the objective at y follows."""
 
     moments: Moments
     error: Float64
+    """Sum of w error at y."""
     square: Float64
+    """Sum of w^2 at y."""
     error_before: Float64
+    """Sum of w error at omega."""
 
 
 class LineSums(NamedTuple):
@@ -81,11 +84,11 @@ class LineSums(NamedTuple):
     first: Moments
     second: Moments
     error: Float64
-    """(3,) sum of w error."""
+    """(3,) coefficients of the sum of w error."""
     square: Float64
-    """(5,) sum of w^2."""
+    """(5,) coefficients of the sum of w^2."""
     clusters: Clusters
-    """(3, ...)"""
+    """(3, K, d) and (3, K) coefficients."""
 
 
 class FinalSums(NamedTuple):
@@ -99,12 +102,14 @@ class FinalSums(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Derivative of the objective: of the balance cost, its factor, lambda2, and what all weights share."""
+    """What the derivative of the objective by a row's weight is computed from, apart from the row."""
 
     derivative: Derivative
+    """Derivative of the balance cost by the four sums."""
     lambda1: float
     lambda2: float
     common: float
+    """2 lambda3 (sum w - 1), the same for all rows."""
 
 
 def add(first: S, second: S) -> S:
@@ -119,7 +124,10 @@ def add(first: S, second: S) -> S:
 def initialise(
     coded: Coded, row_ids: Integers, n_clusters: int, start: float, seed: int
 ) -> tuple[RowState, InitialSums]:
-    """Start with the weight start^2 for all rows, and a random partition by a hash of seed and row id."""
+    """Return the state with weight ``start``^2 for all rows and a random partition, and its sums.
+
+    The partition is a hash of seed and row id, so it does not depend on shards.
+    """
     n = len(coded)
     labels = (row_hashes(row_ids, seed, "dckm/partition") % np.uint64(max(n_clusters, 1))).astype(np.int32)
     omega, nothing, ones = np.full(n, start), np.zeros(n), np.ones(n)
@@ -132,13 +140,13 @@ def initialise(
 def assign_rows(
     coded: Coded, state: RowState, centres: Float64 | None, step: float | None, momentum: float
 ) -> tuple[RowState, GradientSums]:
-    """Take the step that was chosen, assign rows to centres, and look ahead.
+    """Take the chosen step, assign rows to centres, and extrapolate to y.
 
     Parameters
     ----------
     centres : (K, d), or None without clusters.
-    step : size of the step from y against the gradient; None: stay at omega.
-    momentum : y = omega + momentum (omega - omega before).
+    step : size of the step from y against the gradient; None stays at omega.
+    momentum : factor of the extrapolation y = omega + momentum (omega - omega before).
     """
     omega = state.omega if step is None else state.ahead - step * state.gradient
     ahead = omega + momentum * (omega - state.omega)
@@ -151,10 +159,10 @@ def assign_rows(
 def compute_gradient(
     coded: Coded, state: RowState, slope: Slope, n_clusters: int
 ) -> tuple[RowState, LineSums]:
-    """Return the gradient at y (equation 17), and the sums that give the objective anywhere along it."""
+    """Return the state with the gradient at y (equation 17), and the sums along the line y - r g."""
     y = state.ahead
     by_weight = slope.lambda1 * row_gradient(coded, slope.derivative) + 2 * slope.lambda2 * y**2
-    # Equation 17 lacks the 2 of d(omega^2) before the error of the clusters.
+    # Equation 17 lacks the factor 2 of the first term; see the module operators.dckm.kernel.
     g = 2 * y * (state.error + by_weight + slope.common)
     powers = np.stack([y**2, -2 * y * g, g**2])
     cross = powers @ powers.T
@@ -171,7 +179,7 @@ def compute_gradient(
 def finish(
     coded: Coded, state: RowState, centres: Float64 | None, step: float
 ) -> tuple[Float64, Labels, FinalSums]:
-    """Return weights and labels after the last step, and their sums; ``sizes`` count the clusters' rows."""
+    """Return weights (n,) and labels (n,) after the last step, and the sums under these weights."""
     w = (state.ahead - step * state.gradient) ** 2
     labels = state.labels if centres is None else nearest(coded, centres)[0]
     sizes = np.bincount(labels, minlength=0 if centres is None else len(centres)).astype(np.float64)
@@ -180,8 +188,9 @@ def finish(
 
 
 def nearest(coded: Coded, centres: Float64) -> tuple[Labels, Float64]:
-    """Return the nearest centre (n,) of each row (equation 14; the first of equals), and its squared distance
-    (n,).
+    """Return the nearest centre (n,) of each row (equation 14) and the squared distance (n,) to it.
+
+    Of equally near centres it is the first.
     """
     labels, error = np.empty(len(coded), np.int32), np.empty(len(coded))
     for rows, block in coded.blocks():
@@ -192,7 +201,7 @@ def nearest(coded: Coded, centres: Float64) -> tuple[Labels, Float64]:
 
 
 def _clusters(coded: Coded, labels: Labels, weights: Float64, n_clusters: int) -> Clusters:
-    """Return the cluster sums under each of m weightings (m, n); m = 1 gives no leading axis."""
+    """Return the sums of clusters under each of m weightings (m, n), without the leading axis if m = 1."""
     m = len(weights)
     sums, mass = np.zeros((m * n_clusters, coded.width)), np.zeros(m * n_clusters)
     for rows, Z in coded.blocks() if n_clusters else ():
@@ -205,16 +214,19 @@ def _clusters(coded: Coded, labels: Labels, weights: Float64, n_clusters: int) -
 
 
 class Candidate(NamedTuple):
-    """The row of a shard that comes first."""
+    """The row of a shard that k-means++ may draw."""
 
     time: float
+    """-log(u) / D^2; the smallest over all shards is drawn."""
     row_id: int
     row: Float64
+    """(d,) codes of the row."""
 
 
 def candidate(coded: Coded, row_ids: Integers, centres: Float64, seed: int) -> Candidate:
-    """Return the row of a shard (n >= 1 rows) that k-means++ draws first, by its distance from the centres
-    (k, d). For k = 0 all rows are equally likely.
+    """Return the candidate of a shard (n >= 1 rows) for the next centre after ``centres`` (k, d).
+
+    For k = 0 all rows are equally likely.
     """
     squares = nearest(coded, centres)[1] if len(centres) else np.ones(len(coded))
     with np.errstate(divide="ignore"):
@@ -224,7 +236,5 @@ def candidate(coded: Coded, row_ids: Integers, centres: Float64, seed: int) -> C
 
 
 def earlier(first: Candidate, second: Candidate) -> Candidate:
-    """Return the earlier of two candidates; of equal ones (rows that all lie on centres) that with the
-    smaller row id.
-    """
+    """Return the candidate with the smaller time; of equal times, the one with the smaller row id."""
     return min(first, second, key=lambda found: (found.time, found.row_id))

@@ -27,10 +27,8 @@ class Range:
 
     Attributes
     ----------
-    missing
-        Whether rows without a value fulfil the condition too. With both ends infinite, ``missing`` False
-        means that the column has a value.
-
+    missing : whether rows without a value fulfil the condition too. With both ends infinite, ``missing``
+        False means that the column has a value.
     """
 
     column: str
@@ -129,10 +127,8 @@ class DatePart:
 
     Attributes
     ----------
-    missing
-        Whether rows without a value fulfil the condition too. Without ``values`` only they do; with all
+    missing : whether rows without a value fulfil the condition too. Without ``values`` only they do; with all
         values and ``missing`` False, the column has a value.
-
     """
 
     column: str

@@ -32,18 +32,12 @@ class GroupSample:
 
     Attributes
     ----------
-    table
-        Source columns that a description may name.
-    row_ids
-        Shape (n,).
-    y, group
-        Class index and group of each row, shape (n,); group -1 is the noise of the class.
-    sizes
-        Number of rows of every class and group in the whole dataset.
-    features
-        Features (m, d) of the rows ``feature_rows`` (positions, increasing); None where no column is an image
-        or a vector.
-
+    table : source columns that a description may name.
+    row_ids : shape (n,).
+    y, group : class index and group of each row, shape (n,); group -1 is the noise of the class.
+    sizes : number of rows of every class and group in the whole dataset.
+    features : features (m, d) of the rows ``feature_rows`` (positions, increasing); None where no column is
+        an image or a vector.
     """
 
     table: pa.Table
@@ -69,17 +63,14 @@ def describe_groups(sample: GroupSample, classes: Sequence[str]) -> list[dict[st
 
     Parameters
     ----------
-    sample
-        Rows of all groups.
-    classes
-        Names of the classes by their index.
+    sample : rows of all groups.
+    classes : names of the classes by their index.
 
     Returns
     -------
     One JSON-able mapping for each class and group in their order: ``class``, ``group``, ``rows``,
     ``description`` (a sentence), ``rule`` (None where no rule is better than chance), ``terms`` and
     ``central_rows``.
-
     """
     fit = (row_hashes(sample.row_ids, sample.seed, "descriptions/fit") & np.uint64(1)).astype(np.bool_)
     views, weights = views_of(sample.table, fit), sample.weights()
@@ -111,10 +102,9 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
 
     Parameters
     ----------
-    sample
-        Rows with ``features``.
-    slices
-        Name of each slice, position of its feature, and cut: a row is inside if its feature exceeds the cut.
+    sample : rows with ``features``.
+    slices : name of each slice, position of its feature, and cut: a row is inside if its feature exceeds the
+        cut.
 
     Returns
     -------
@@ -122,7 +112,6 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
     all others, whatever their class. A slice with the rows of an earlier one, or whose rule holds for the
     rows of an earlier one's, by a Jaccard index of ``SAME_ROWS``, is named in its ``also`` instead. Empty
     where the sample has no features.
-
     """
     if sample.features is None or sample.feature_rows is None:
         return []
@@ -166,17 +155,11 @@ def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], ha
 
     Parameters
     ----------
-    rule
-        The group's rule; None if there is none.
-    name
-        Name of the class.
-    rest
-        Number of rows of the class that are not in the group.
-    drawn
-        Drawn rows of the group and of the rest of its class.
-    has_columns
-        Whether any source column can be part of a rule.
-
+    rule : the group's rule; None if there is none.
+    name : name of the class.
+    rest : number of rows of the class that are not in the group.
+    drawn : drawn rows of the group and of the rest of its class.
+    has_columns : whether any source column can be part of a rule.
     """
     if rule is not None:
         return rule.text

@@ -42,19 +42,12 @@ class RuleScore:
 
     Attributes
     ----------
-    coverage
-        Share of the group's rows for which the rule holds.
-    purity
-        Share of the group among the rows of the class for which the rule holds.
-    base
-        Share of the group among all rows of the class.
-    rows
-        Number of rows of the class for which the rule holds, estimated for all rows.
-    checked
-        Number of held-out rows.
-    p_value
-        Probability that a rule without use separates the held-out rows as well or better.
-
+    coverage : share of the group's rows for which the rule holds.
+    purity : share of the group among the rows of the class for which the rule holds.
+    base : share of the group among all rows of the class.
+    rows : number of rows of the class for which the rule holds, estimated for all rows.
+    checked : number of held-out rows.
+    p_value : probability that a rule without use separates the held-out rows as well or better.
     """
 
     coverage: float
@@ -90,17 +83,11 @@ def find_rule(
 
     Parameters
     ----------
-    views
-        Columns of n rows.
-    inside
-        Whether a row is in the group, shape (n,). The other rows are those of the same class.
-    weights
-        Number of rows that each row stands for, shape (n,).
-    fit
-        Rows from which the rule is made, shape (n,); the others check it.
-    tests
-        Number of rules that are searched for together, by which the level of the test is divided.
-
+    views : columns of n rows.
+    inside : whether a row is in the group, shape (n,). The other rows are those of the same class.
+    weights : number of rows that each row stands for, shape (n,).
+    fit : rows from which the rule is made, shape (n,); the others check it.
+    tests : number of rules that are searched for together, by which the level of the test is divided.
     """
     sides = [int((inside & fit).sum()), int((~inside & fit).sum())]
     held_out = [int((inside & ~fit).sum()), int((~inside & ~fit).sum())]
@@ -131,15 +118,10 @@ def score_rule(rule: Mask, inside: Mask, weights: Float64, rows: Mask) -> RuleSc
 
     Parameters
     ----------
-    rule
-        For which rows the rule holds, shape (n,).
-    inside
-        Which rows are in the group, shape (n,).
-    weights
-        Number of rows that each row stands for, shape (n,). Shares are weighted, the test is not.
-    rows
-        Rows to score on, shape (n,).
-
+    rule : for which rows the rule holds, shape (n,).
+    inside : which rows are in the group, shape (n,).
+    weights : number of rows that each row stands for, shape (n,). Shares are weighted, the test is not.
+    rows : rows to score on, shape (n,).
     """
     from scipy.stats import hypergeom  # a run in which nothing changed does not need it
 

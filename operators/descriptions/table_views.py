@@ -50,11 +50,8 @@ def views_of(table: pa.Table, fit: npt.NDArray[np.bool_]) -> list[View]:
 
     Parameters
     ----------
-    table
-        Source columns of n sampled rows.
-    fit
-        Rows, shape (n,), from which thresholds, frequent values and terms are taken.
-
+    table : source columns of n sampled rows.
+    fit : rows, shape (n,), from which thresholds, frequent values and terms are taken.
     """
     found: list[View | None] = []
     for name in table.column_names:
@@ -234,17 +231,14 @@ def readable_cuts(values: Float64, scale: Scale = "number") -> Float64:
 
     Parameters
     ----------
-    values
-        Shape (m,), without NaN.
-    scale
-        Dates are cut at the beginning of a day.
+    values : shape (m,), without NaN.
+    scale : dates are cut at the beginning of a day.
 
     Returns
     -------
     At most twice ``MAX_CUTS`` thresholds t, each with values on both sides (value < t and value >= t).
     Between few distinct values every gap has one; else each lies within half a step of an even quantile of
     the values, or of the distinct values.
-
     """
     distinct = np.unique(values)
     if len(distinct) < 2:

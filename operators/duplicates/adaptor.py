@@ -96,7 +96,6 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         ------
         OperatorError
             A package is missing, or vectors have different lengths.
-
         """
         return self._find(context, executor, range(len(context.shards.shards)), {})
 

@@ -73,7 +73,6 @@ class SentenceEncoder:
     max_tokens : at which a text is cut, its two marks included.
     device : of the network.
     precision : of the forward pass; see :class:`operators.embed.params.EmbedParams`.
-
     """
 
     takes: Literal["text"] = "text"

@@ -72,7 +72,6 @@ class Encode(Operator[EncodeParams]):
         ------
         OperatorError
             A column changes its type between shards, or cannot be what the recipe says; no column is usable.
-
         """
         from operators.encode.fitting import fit_table
         from operators.encode.level_counts import write_counts
@@ -100,7 +99,6 @@ class Encode(Operator[EncodeParams]):
         CannotPredictError
             More than ``max_new_share`` of the new rows have a new category, or the share of missing values of
             a column has changed by more.
-
         """
         from operators.encode.encoding import TableEncoding
         from operators.encode.level_counts import check_new_rows, count_shards, read_counts, write_counts

@@ -64,7 +64,6 @@ def part_text(part: str, values: Collection[int]) -> str:
     'on Sat, Sun'
     >>> part_text("day", {30, 31, 1, 5})
     'on day 5, 30-1 of the month'
-
     """
     if not values:
         return f"in no {part}"

@@ -62,21 +62,13 @@ class CategoryEncoding:
 
     Attributes
     ----------
-    source
-        The column.
-    reading
-        How texts are compared.
-    frequent
-        Categories with a 0/1 feature, ascending; None among them, as the last, is the missing value.
-    bucket
-        Whether there is a 0/1 feature for all other values.
-    binary
-        Whether the column has two levels, of which only the second gets a feature.
-    hash_columns
-        Features of the hash of all other values; 0 without.
-    target
-        Class shares of every category; None without.
-
+    source : the column.
+    reading : how texts are compared.
+    frequent : categories with a 0/1 feature, ascending; None among them, as the last, is the missing value.
+    bucket : whether there is a 0/1 feature for all other values.
+    binary : whether the column has two levels, of which only the second gets a feature.
+    hash_columns : features of the hash of all other values; 0 without.
+    target : class shares of every category; None without.
     """
 
     source: str
@@ -216,15 +208,10 @@ class Levels:
 
     Attributes
     ----------
-    frequent
-        Categories with a feature, ascending; None as the last for the missing value.
-    infrequent_rows
-        Rows with another category.
-    bucket
-        Whether the other categories together have a feature.
-    binary
-        Whether two levels are left in all.
-
+    frequent : categories with a feature, ascending; None as the last for the missing value.
+    infrequent_rows : rows with another category.
+    bucket : whether the other categories together have a feature.
+    binary : whether two levels are left in all.
     """
 
     frequent: tuple[str | None, ...]

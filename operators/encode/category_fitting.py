@@ -35,15 +35,10 @@ class CategoryPlan:
 
     Attributes
     ----------
-    values
-        Categories (v,), ascending, with a null as the last for the missing value if it occurs.
-    counts
-        Rows of each; lower bounds where the first pass could not keep all categories.
-    exact
-        Whether they are exact.
-    with_targets
-        Whether class shares are counted.
-
+    values : categories (v,), ascending, with a null as the last for the missing value if it occurs.
+    counts : rows of each; lower bounds where the first pass could not keep all categories.
+    exact : whether they are exact.
+    with_targets : whether class shares are counted.
     """
 
     values: pa.Array

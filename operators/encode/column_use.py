@@ -53,15 +53,12 @@ class KindOptions:
 
     Attributes
     ----------
-    kind
-        Kind that the recipe gives the column, ``unused`` for an excluded one; None to decide by the values.
-    explicit
-        Whether the recipe names the column as a feature: it is used then even if it looks like an identifier.
-    text_model
-        Whether text can be embedded: a model is named, and its packages are installed.
-    date_format
-        Format of dates in text that the recipe gives; empty to recognise it.
-
+    kind : kind that the recipe gives the column, ``unused`` for an excluded one; None to decide by the
+        values.
+    explicit : whether the recipe names the column as a feature: it is used then even if it looks like an
+        identifier.
+    text_model : whether text can be embedded: a model is named, and its packages are installed.
+    date_format : format of dates in text that the recipe gives; empty to recognise it.
     """
 
     kind: Kind | None = None
@@ -76,16 +73,12 @@ class ColumnUse:
 
     Attributes
     ----------
-    kind
-        How the column is used.
-    reason
-        Why it is unused; None for a column that is used.
-    note
-        A sentence for people: for an unused column the reason with the remedy, else what was recognised;
+    kind : how the column is used.
+    reason : why it is unused; None for a column that is used.
+    note : a sentence for people: for an unused column the reason with the remedy, else what was recognised;
         may be empty.
-    parameters
-        What the encoding needs: ``parse`` (``number``, or a format of dates) for numbers and dates in text.
-
+    parameters : what the encoding needs: ``parse`` (``number``, or a format of dates) for numbers and dates
+        in text.
     """
 
     kind: Kind

@@ -35,23 +35,14 @@ class DatetimeEncoding:
 
     Attributes
     ----------
-    source
-        The column.
-    parts
-        Its parts in the order of the features; a cyclic one is two features, sine and cosine.
-    centre
-        Median, in seconds since 1970.
-    indicator
-        Whether there is a feature "is missing". A missing date has 0 in every other feature.
-    fails
-        Whether a missing value is a fault of its row.
-    format
-        Format of dates in text; empty for dates.
-    zone
-        Time zone in which days begin; empty for UTC or times without zone.
-    missing
-        Texts that stand for a missing value.
-
+    source : the column.
+    parts : its parts in the order of the features; a cyclic one is two features, sine and cosine.
+    centre : median, in seconds since 1970.
+    indicator : whether there is a feature "is missing". A missing date has 0 in every other feature.
+    fails : whether a missing value is a fault of its row.
+    format : format of dates in text; empty for dates.
+    zone : time zone in which days begin; empty for UTC or times without zone.
+    missing : texts that stand for a missing value.
     """
 
     source: str

@@ -33,11 +33,8 @@ class TableEncoding:
 
     Attributes
     ----------
-    columns
-        Encodings of the columns that are used.
-    about
-        What else the state records: the use of every column, counts for drift, seed, classes.
-
+    columns : encodings of the columns that are used.
+    about : what else the state records: the use of every column, counts for drift, seed, classes.
     """
 
     columns: tuple[Encoding, ...]
@@ -58,9 +55,7 @@ class TableEncoding:
 
         Parameters
         ----------
-        missing
-            Columns that have missing values.
-
+        missing : columns that have missing values.
         """
         found = (word for one in self.columns for word in words_of(one, has_missing=one.source in missing))
         return {place: word for place, word in enumerate(found) if word is not None}

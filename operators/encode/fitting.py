@@ -76,15 +76,10 @@ class FirstPass:
 
     Attributes
     ----------
-    summaries
-        Summary of every column, over all shards.
-    uses
-        How each column is used.
-    labels
-        Rows of each label; empty without a label.
-    classes
-        Labels in the order of their class index; empty if they are too many for class shares.
-
+    summaries : summary of every column, over all shards.
+    uses : how each column is used.
+    labels : rows of each label; empty without a label.
+    classes : labels in the order of their class index; empty if they are too many for class shares.
     """
 
     summaries: dict[str, ColumnSummary] = field(default_factory=dict)
@@ -106,7 +101,6 @@ def fit_table(
     ------
     OperatorError
         A column changes its type between shards, cannot be what the recipe says, or no column is usable.
-
     """
     found = first_pass(params, context, executor)
     encodings: dict[str, Encoding] = {}

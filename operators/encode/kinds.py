@@ -64,7 +64,6 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
     ------
     OperatorError
         The recipe gives a kind that the column's values do not allow.
-
     """
     options = options or KindOptions()
     if options.kind == Kind.UNUSED:
@@ -151,7 +150,6 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     ------
     OperatorError
         The values do not allow it.
-
     """
     kind, form = options.kind, summary.form
     if form == Form.TAGS:

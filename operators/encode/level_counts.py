@@ -33,12 +33,9 @@ class ColumnCounts:
 
     Attributes
     ----------
-    rows, missing
-        Rows, and those without a value.
-    levels
-        Rows of each frequent category, of all infrequent ones, and of categories that no row had in ``fit``;
-        empty for other kinds.
-
+    rows, missing : rows, and those without a value.
+    levels : rows of each frequent category, of all infrequent ones, and of categories that no row had in
+        ``fit``; empty for other kinds.
     """
 
     rows: int = 0

@@ -40,13 +40,9 @@ class Scale:
 
     Attributes
     ----------
-    method
-        ``none``, ``standard``, ``robust``, ``log`` or ``quantile``.
-    centre, factor
-        A number x becomes (x - centre) / factor, then for ``log`` its inverse hyperbolic sine.
-    quantiles
-        For ``quantile``: the column's quantiles at evenly spaced probabilities, (m,).
-
+    method : ``none``, ``standard``, ``robust``, ``log`` or ``quantile``.
+    centre, factor : a number x becomes (x - centre) / factor, then for ``log`` its inverse hyperbolic sine.
+    quantiles : for ``quantile``: the column's quantiles at evenly spaced probabilities, (m,).
     """
 
     method: Method = "none"
@@ -141,19 +137,12 @@ class NumberEncoding:
 
     Attributes
     ----------
-    source, kind
-        The column and its kind.
-    scale
-        Map of the numbers.
-    fill
-        Mapped value in place of a missing one.
-    indicator
-        Whether there is a feature "is missing".
-    fails
-        Whether a missing value is a fault of its row.
-    missing
-        Texts that stand for a missing value, for numbers that are written as text.
-
+    source, kind : the column and its kind.
+    scale : map of the numbers.
+    fill : mapped value in place of a missing one.
+    indicator : whether there is a feature "is missing".
+    fails : whether a missing value is a fault of its row.
+    missing : texts that stand for a missing value, for numbers that are written as text.
     """
 
     source: str

@@ -18,17 +18,12 @@ class Output:
 
     Attributes
     ----------
-    source
-        The source column.
-    kind
-        The column's kind.
-    label
-        The feature in words, such as ``age``, ``age is missing``, ``workclass = Private``,
-        ``hired: month (sin)`` or ``image[3]``.
-    role
-        What it says of the column: its ``value``, one ``category``, that it is ``missing`` or
+    source : the source column.
+    kind : the column's kind.
+    label : the feature in words, such as ``age``, ``age is missing``, ``workclass = Private``, ``hired: month
+        (sin)`` or ``image[3]``.
+    role : what it says of the column: its ``value``, one ``category``, that it is ``missing`` or
         ``infrequent``, a ``part`` of a date, a ``target`` statistic, a ``hash`` or an ``entry`` of a vector.
-
     """
 
     source: str

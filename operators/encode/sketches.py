@@ -44,15 +44,10 @@ class Histogram:
 
     Attributes
     ----------
-    low, high
-        Least and greatest number of each bucket, (b,) float64, ascending.
-    counts
-        Rows of each bucket, (b,) int64.
-    shift
-        Bits of the numbers' form that a bucket leaves open; 0 where the buckets are exact.
-    hashes
-        The smallest hashes of the distinct values; empty where the buckets are exact.
-
+    low, high : least and greatest number of each bucket, (b,) float64, ascending.
+    counts : rows of each bucket, (b,) int64.
+    shift : bits of the numbers' form that a bucket leaves open; 0 where the buckets are exact.
+    hashes : the smallest hashes of the distinct values; empty where the buckets are exact.
     """
 
     low: Float64
@@ -161,15 +156,10 @@ class ValueCounts:
 
     Attributes
     ----------
-    values
-        Distinct texts, ascending, as ``large_string``.
-    counts
-        Rows of each, (v,) int64.
-    error
-        Most rows that a count may lack; 0 where the counts are exact.
-    hashes
-        The smallest hashes of the distinct texts; empty where the counts are exact.
-
+    values : distinct texts, ascending, as ``large_string``.
+    counts : rows of each, (v,) int64.
+    error : most rows that a count may lack; 0 where the counts are exact.
+    hashes : the smallest hashes of the distinct texts; empty where the counts are exact.
     """
 
     values: pa.Array

@@ -50,17 +50,11 @@ class TextRules:
 
     Attributes
     ----------
-    strip
-        Ignore white space around a text.
-    fold_case
-        Ignore the case of letters.
-    missing
-        Texts that stand for a missing value.
-    as_text
-        Columns of other types that are counted as text, since the recipe calls them categorical.
-    formats
-        Formats of the dates of text columns that the recipe gives, by column.
-
+    strip : ignore white space around a text.
+    fold_case : ignore the case of letters.
+    missing : texts that stand for a missing value.
+    as_text : columns of other types that are counted as text, since the recipe calls them categorical.
+    formats : formats of the dates of text columns that the recipe gives, by column.
     """
 
     strip: bool = True
@@ -76,40 +70,24 @@ class ColumnSummary:
 
     Attributes
     ----------
-    name
-        The column.
-    types
-        Arrow types of the column in the shards, ascending.
-    form
-        Kind of values that these types hold.
-    rows
-        Number of rows.
-    missing
-        Rows without a value: null, NaN, or a text that stands for one.
-    unusable
-        Rows with an infinite number, or one beyond the range of float32.
-    infinite
-        Those of them with an infinite number.
-    large
-        The smallest hashes of the whole numbers that float64 cannot tell from their neighbours.
-    images
-        For bytes: the rows whose value begins with the signature of an image format.
-    histogram
-        The usable numbers, or the points in time in seconds since 1970; None for other forms.
-    values
-        Texts and their rows, of lists of texts the rows that have each entry; None for other forms.
-    parsed
-        For texts: the histogram of the numbers or the points in time that they are written as, for each
+    name : the column.
+    types : Arrow types of the column in the shards, ascending.
+    form : kind of values that these types hold.
+    rows : number of rows.
+    missing : rows without a value: null, NaN, or a text that stands for one.
+    unusable : rows with an infinite number, or one beyond the range of float32.
+    infinite : those of them with an infinite number.
+    large : the smallest hashes of the whole numbers that float64 cannot tell from their neighbours.
+    images : for bytes: the rows whose value begins with the signature of an image format.
+    histogram : the usable numbers, or the points in time in seconds since 1970; None for other forms.
+    values : texts and their rows, of lists of texts the rows that have each entry; None for other forms.
+    parsed : for texts: the histogram of the numbers or the points in time that they are written as, for each
         reading that all texts so far allow.
-    n_parsed
-        For texts: the rows that each reading fits.
-    characters, words, longest
-        For texts: sums of characters and words over the rows, and the most bytes of one value.
-    lengths
-        For vectors: the rows of each length; of more than ``MAX_LENGTHS`` lengths, all rows under -1.
-    zone
-        Time zone of a timestamp; empty without one.
-
+    n_parsed : for texts: the rows that each reading fits.
+    characters, words, longest : for texts: sums of characters and words over the rows, and the most bytes of
+        one value.
+    lengths : for vectors: the rows of each length; of more than ``MAX_LENGTHS`` lengths, all rows under -1.
+    zone : time zone of a timestamp; empty without one.
     """
 
     name: str
@@ -162,7 +140,6 @@ class ColumnSummary:
         ------
         OperatorError
             The types of the column cannot be joined, such as text in one shard and numbers in the other.
-
         """
         types = tuple(sorted({*self.types, *other.types}))
         return replace(
@@ -255,7 +232,6 @@ def summarise(
     ------
     OperatorError
         A text is not valid UTF-8.
-
     """
     rules, found = rules or TextRules(), {}
     for name in table.column_names if columns is None else columns:

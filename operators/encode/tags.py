@@ -49,7 +49,6 @@ def read_tags(
     ------
     OperatorError
         A text is not valid UTF-8.
-
     """
     lists = column.combine_chunks()
     lists = pa.concat_arrays(lists.chunks) if isinstance(lists, pa.ChunkedArray) else lists
@@ -77,7 +76,6 @@ def count_tags(
     ------
     OperatorError
         A text is not valid UTF-8.
-
     """
     texts, _, places = read_tags(column, strip=strip, fold_case=fold_case, missing=missing)
     rows = np.bincount(places, minlength=len(texts))
@@ -91,17 +89,12 @@ class TagsEncoding:
 
     Attributes
     ----------
-    source
-        The column.
-    strip, fold_case, missing
-        How entries are compared; see :class:`operators.encode.categories.TextReading`.
-    frequent
-        Entries with a 0/1 feature, ascending.
-    bucket
-        Whether there is a 0/1 feature for all other entries.
-    indicator
-        Whether there is a feature "is missing".
-
+    source : the column.
+    strip, fold_case, missing : how entries are compared; see
+        :class:`operators.encode.categories.TextReading`.
+    frequent : entries with a 0/1 feature, ascending.
+    bucket : whether there is a 0/1 feature for all other entries.
+    indicator : whether there is a feature "is missing".
     """
 
     source: str

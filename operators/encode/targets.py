@@ -31,17 +31,11 @@ class TargetTable:
 
     Attributes
     ----------
-    values
-        Categories (v,), ascending; null as the last for the missing value, if it occurs.
-    counts
-        Rows, (v, N_FOLDS, C) int64.
-    totals
-        Rows of all categories, also of those that are not kept, (N_FOLDS, C) int64.
-    names
-        Classes whose shares are features: all of them, or the second one of two.
-    smoothing
-        Rows with the overall shares that are added to each category.
-
+    values : categories (v,), ascending; null as the last for the missing value, if it occurs.
+    counts : rows, (v, N_FOLDS, C) int64.
+    totals : rows of all categories, also of those that are not kept, (N_FOLDS, C) int64.
+    names : classes whose shares are features: all of them, or the second one of two.
+    smoothing : rows with the overall shares that are added to each category.
     """
 
     values: pa.Array

@@ -50,16 +50,11 @@ class TextEncoding:
 
     Attributes
     ----------
-    source
-        The column.
-    width
-        Length of the network's vectors.
-    params
-        Parameters of ``operators.embed``, as JSON values. Without a precision they are of a time when there
-        was float32 alone.
-    words
-        Components of the words, which follow on the network's vectors; None without them.
-
+    source : the column.
+    width : length of the network's vectors.
+    params : parameters of ``operators.embed``, as JSON values. Without a precision they are of a time when
+        there was float32 alone.
+    words : components of the words, which follow on the network's vectors; None without them.
     """
 
     source: str

@@ -39,13 +39,9 @@ class WordComponents:
 
     Attributes
     ----------
-    vocabulary
-        v words in lower case.
-    idf
-        Inverse document frequency of each, shape (v,).
-    components
-        Directions, shape (v, k).
-
+    vocabulary : v words in lower case.
+    idf : inverse document frequency of each, shape (v,).
+    components : directions, shape (v, k).
     """
 
     vocabulary: tuple[str, ...]

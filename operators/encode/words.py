@@ -121,11 +121,8 @@ class ElapsedWords(CutWords):
 
     Attributes
     ----------
-    zone
-        ``UTC`` where the column's times have a zone, else empty.
-    missing
-        Whether the column has missing values, whose feature is 0.
-
+    zone : ``UTC`` where the column's times have a zone, else empty.
+    missing : whether the column has missing values, whose feature is 0.
     """
 
     source: str
@@ -211,11 +208,9 @@ class LevelWords(CutWords):
 
     Attributes
     ----------
-    words
-        The condition.
-    fill
-        Feature of a missing value, where the column has missing values and ``words`` does not mention them.
-
+    words : the condition.
+    fill : feature of a missing value, where the column has missing values and ``words`` does not mention
+        them.
     """
 
     source: str
@@ -284,11 +279,8 @@ def words_of(encoding: Encoding, *, has_missing: bool) -> list[Words | None]:
 
     Parameters
     ----------
-    encoding
-        The fitted column.
-    has_missing
-        Whether the column has missing values, which then have a feature too.
-
+    encoding : the fitted column.
+    has_missing : whether the column has missing values, which then have a feature too.
     """
     if isinstance(encoding, NumberEncoding):
         return _number_words(encoding, encoding.fill if has_missing else math.nan)

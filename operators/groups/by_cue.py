@@ -60,7 +60,6 @@ class ByCue(GroupsBase[CueGroupsParams]):
         Returns
         -------
         ``groups``, and ``minority_share``, the share of rows in the groups that break the shortcut.
-
         """
         for name in STATE_FILES:
             copyfile(context.states["cues"] / name, context.state / name)

@@ -106,12 +106,9 @@ def assemble_features(
 
     Parameters
     ----------
-    table
-        n rows.
-    features
-        Scalar columns (one feature each) and vector columns, in the order of the result.
-    widths
-        How many features each column gives; default :func:`feature_widths` of this table.
+    table : n rows.
+    features : scalar columns (one feature each) and vector columns, in the order of the result.
+    widths : how many features each column gives; default :func:`feature_widths` of this table.
 
     Returns
     -------
@@ -123,7 +120,6 @@ def assemble_features(
     ------
     OperatorError
         A column is no number or vector of numbers.
-
     """
     check_features(table, features)
     expected = widths if widths is not None else [width or 0 for width in feature_widths(table, features)]

@@ -32,13 +32,10 @@ class LabelFinding:
 
     Attributes
     ----------
-    kind
-        ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare``, ``missing`` or ``unmapped``.
-    text
-        The finding, with its remedy as it is written in a recipe.
-    fatal
-        Whether the label cannot be used so.
-
+    kind : ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare``, ``missing`` or
+        ``unmapped``.
+    text : the finding, with its remedy as it is written in a recipe.
+    fatal : whether the label cannot be used so.
     """
 
     kind: Literal["one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing", "unmapped"]
@@ -52,17 +49,11 @@ class LabelCounts:
 
     Attributes
     ----------
-    name
-        The label column.
-    counts
-        Rows of each value.
-    missing
-        Rows without a value.
-    is_exact
-        Whether all rows were counted; else a sample of them.
-    counted
-        What the rows are called.
-
+    name : the label column.
+    counts : rows of each value.
+    missing : rows without a value.
+    is_exact : whether all rows were counted; else a sample of them.
+    counted : what the rows are called.
     """
 
     name: str
@@ -93,15 +84,10 @@ def check_labels(
 
     Parameters
     ----------
-    label
-        The counts.
-    classes
-        Values that the recipe allows; it has then looked at them, and many of them are meant.
-    tolerated
-        Share of faulty rows that the recipe allows; 0 where a faulty row ends the run.
-    balanced
-        Whether the weights give every class the same sum.
-
+    label : the counts.
+    classes : values that the recipe allows; it has then looked at them, and many of them are meant.
+    tolerated : share of faulty rows that the recipe allows; 0 where a faulty row ends the run.
+    balanced : whether the weights give every class the same sum.
     """
     found = [*_too_few(label), *([] if classes is not None else _quantity(label))]
     if not any(finding.fatal for finding in found):

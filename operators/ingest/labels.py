@@ -23,7 +23,6 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
     ------
     OperatorError
         The classes are of another type than the column.
-
     """
     labels = decode(column)
     try:

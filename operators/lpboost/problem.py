@@ -1,7 +1,7 @@
 """The game of alpha-LPBoost (Zhai et al. 2021, section 3.1): its data, its checks and its duality gap.
 
 Losses are an (n, t) matrix: column s holds the losses of base model s on the n rows, each in [0, 1]. One
-player mixes the models, lambda in the simplex; the other weighs the rows, w in the simplex with
+player mixes the models by lambda in the simplex; the other weights the rows by w in the simplex with
 w_i <= 1/(alpha n). The value of the game is
 
     min over lambda of CVaR_alpha(losses @ lambda) = max over w of min_s <w, l_s>    (Proposition 3),
@@ -100,12 +100,12 @@ def check_beta(beta: float | None) -> float | None:
 
 
 def tail_rows(n: int, alpha: float, copies: Float64 | None = None) -> float:
-    """Return the rows in the tail: alpha n, at least 1 (below that the cap on a weight does not bind).
+    """Return the number of rows in the tail: alpha n, at least 1 (below that the cap does not bind).
 
-    With sample weights ``copies`` (n,) of mean 1, the least that counts is the smallest of them above 0.
+    With sample weights ``copies`` (n,) of mean 1 it is at least the smallest of them above 0.
     """
-    least = 1.0 if copies is None else float(copies[copies > 0].min())
-    return min(float(n), max(least, alpha * n))
+    smallest = 1.0 if copies is None else float(copies[copies > 0].min())
+    return min(float(n), max(smallest, alpha * n))
 
 
 def row_copies(sample_weight: npt.ArrayLike | None, n: int) -> Float64 | None:
@@ -128,25 +128,33 @@ def duality_gap(
     *,
     sample_weight: npt.ArrayLike | None = None,
 ) -> float:
-    """Return how far a pair of weights can be from optimal: upper minus lower bound of the game's value.
+    """Return an upper bound of the distance of a pair of weights from the optimum of the game.
 
     Parameters
     ----------
-    losses : (n, t) in [0, 1].
-    sample_weights : (n,), in the simplex, each at most 1/(alpha n).
-    model_weights : (t,), in the simplex.
-    alpha : size of the tail, in (0, 1].
-    beta : strength of the entropy term, or None.
-    sample_weight : (n,) >= 0, how often each row counts; default: once.
+    losses : (n, t) array
+        Losses in [0, 1].
+    sample_weights : (n,) array
+        In the simplex, each at most 1/(alpha n).
+    model_weights : (t,) array
+        In the simplex.
+    alpha : float
+        Size of the tail, in (0, 1].
+    beta : float, optional
+        Strength of the entropy term.
+    sample_weight : (n,) array, optional
+        How often each row counts, by default once.
 
     Returns
     -------
-    float >= 0 up to rounding, with beta about 1e-15/beta; 0 means that both are optimal (strong duality,
-    Proposition 3).
+    float
+        Upper minus lower bound of the game's value, at least 0 up to rounding. 0 means that both weights are
+        optimal (strong duality, Proposition 3).
 
     Raises
     ------
-    ValueError : weights are not feasible to 1e-9; the gap would prove nothing.
+    ValueError
+        The weights are not feasible to 1e-9, so that the gap would prove nothing.
     """
     L, w, lam = check_losses(losses), np.asarray(sample_weights, float), np.asarray(model_weights, float)
     copies = row_copies(sample_weight, len(L))
@@ -167,7 +175,7 @@ def duality_gap(
 
 def _check_weights(name: str, values: Float64, size: int, cap: float | Float64) -> None:
     if values.shape != (size,):
-        raise ValueError(f"{name} has shape {values.shape}; the losses ask for ({size},)")
+        raise ValueError(f"{name} has shape {values.shape}; for these losses it must be ({size},)")
     low, high, total = float(values.min()), float(values.max()), float(values.sum())
     if not (low >= -1e-9 and bool((values <= cap + 1e-9).all()) and abs(total - 1) <= 1e-9):
         raise ValueError(

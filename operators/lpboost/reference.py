@@ -1,6 +1,6 @@
-"""The same game by a library, HiGHS or CLARABEL through CVXPY: slower, independent of the solvers here.
+"""The game of alpha-LPBoost solved by a library, HiGHS or CLARABEL through CVXPY.
 
-:func:`operators.lpboost.solve` falls back on it where its own solver leaves a gap, and tests compare with it.
+:func:`operators.lpboost.solve` uses it where its own solver leaves a gap, and tests compare with it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,22 @@ def solve_by_library(
 ) -> Solution:
     """Solve the game by a library.
 
-    losses : (n, t) in [0, 1]. tail : 1 <= tail <= n. copies : (n,) sample weights of mean 1.
+    Parameters
+    ----------
+    losses : (n, t) in [0, 1].
+    tail : number of rows in the tail, 1 <= tail <= n.
+    library : its solver; HiGHS solves linear and quadratic programs, so it takes no entropy term.
+    copies : (n,) sample weights of mean 1.
 
     Raises
     ------
-    ValueError : HiGHS with an entropy term; it solves linear and quadratic programs.
-    UncertifiedError : the library found no solution.
+    ValueError
+        HiGHS was asked for an entropy term.
+    UncertifiedError
+        The library found no solution.
     """
     if library == "highs" and beta is not None:
-        raise ValueError('method "highs" has no entropy term: drop beta, or take "auto" or "clarabel"')
+        raise ValueError('method "highs" solves no entropy term; leave beta out, or set "auto" or "clarabel"')
     caps = np.ones(len(losses)) if copies is None else copies
     rows = np.flatnonzero(caps)
     x, lam = _solve(losses[rows], tail, library, beta, caps[rows])
@@ -61,17 +68,17 @@ def solve_by_library(
 def _solve(
     losses: Float64, tail: float, library: Library, beta: float | None, caps: Float64
 ) -> tuple[Float64, Float64]:
-    cp: Any = import_module("cvxpy")  # slow, and seldom needed
+    cp: Any = import_module("cvxpy")  # imported here because it is slow and rarely needed
     n = len(losses)
-    x, theta = cp.Variable(n), cp.Variable()  # x = tail w is of the size of the tolerances
-    beats = losses.T @ x >= theta
-    # -sum x log(x / cap), as cvxpy's rel_entr costs an exponential cone per row just as entr does
+    x, theta = cp.Variable(n), cp.Variable()  # x = tail w is of order 1, to which the tolerances relate
+    scores_reach_theta = losses.T @ x >= theta
+    # The entropy is -sum x log(x / cap) = entr(x) + x log(cap).
     aim = theta if beta is None else theta + (cp.sum(cp.entr(x)) + x @ np.log(caps)) / beta
-    problem = cp.Problem(cp.Maximize(aim), [beats, cp.sum(x) == tail, x >= 0, x <= caps])
+    problem = cp.Problem(cp.Maximize(aim), [scores_reach_theta, cp.sum(x) == tail, x >= 0, x <= caps])
     try:
         problem.solve(solver=library.upper(), **SETTINGS[library])
     except cp.SolverError as error:
         raise UncertifiedError(f"{library} on {n} rows and {losses.shape[1]} models: {error}") from error
-    if x.value is None or beats.dual_value is None:
+    if x.value is None or scores_reach_theta.dual_value is None:
         raise UncertifiedError(f"{library} on {n} rows and {losses.shape[1]} models: {problem.status}")
-    return np.asarray(x.value), np.asarray(beats.dual_value)
+    return np.asarray(x.value), np.asarray(scores_reach_theta.dual_value)

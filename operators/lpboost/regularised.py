@@ -38,7 +38,7 @@ NEGLIGIBLE = 1e-4
 
 @dataclass
 class _State:
-    """The rows' best answer to a lambda."""
+    """The optimal sample weights for a lambda."""
 
     risk: Float64
     """(n,) losses @ lambda."""

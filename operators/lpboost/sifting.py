@@ -1,14 +1,14 @@
 """alpha-LPBoost by sifting: a small LP over the rows near the threshold, the others fixed on their side.
 
-At the optimum of equations 5 and 6 of Zhai et al. 2021 a row whose risk (losses @ lambda)_i is above the
-threshold rho weighs 1/tail, and a row below it weighs 0; only the rows at rho lie between, and they are few
-or alike. So the method guesses a window of rows around rho, solves the LP over them alone, prices all rows,
-lets those into the window that are on the wrong side of rho, and repeats until the duality gap is closed
-(Bixby et al. 1992: sifting). Rows with the same losses are one column of the small LP and get the same
-weight; without a start, where many rows are equal (0/1 losses of few or good models), they are one row
-throughout. Sample weights multiply the caps; rows of weight 0 never enter the window. Models are sifted
-likewise: the LP starts with those that had weight in the last round or were near it, and a model with a
-lower score than all of them joins.
+At the optimum of equations 5 and 6 of Zhai et al. 2021, a row whose risk (losses @ lambda)_i is above the
+threshold rho has the weight 1/tail, and a row below it the weight 0. Only rows at rho lie between, and they
+are few or equal. The method solves the LP over a window of rows around an estimate of rho, computes the risk
+of all rows, adds those to the window that are on the wrong side of rho, and repeats until the duality gap is
+closed (sifting; Bixby et al. 1992). Rows with the same losses are one column of the small LP and get the same
+weight. Without a start, if many rows are equal (0/1 losses of few or good models), each set of equal rows is
+one row throughout. Sample weights multiply the caps; rows of weight 0 never enter the window. Models are
+sifted in the same way: the LP starts with those that had weight in the last round or nearly had, and a model
+with a lower score than all of them is added.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from operators.lpboost.interior import CappedMinimaxProblem, rescale_to_budget, 
 from operators.lpboost.problem import GOAL, Solution
 
 WINDOW, MIN_WINDOW = 12, 768
-"""Rows in the window for each model, and at least; as many may enter at a time (measured: half or twice as
-many cost up to a third more)."""
+"""Rows in the window per model, and the smallest window. The same number may be added in one pass (measured:
+half or twice as many take up to a third longer)."""
 MAX_PASSES = 100
 TRIALS = 5
-"""Shares of a new model that are tried (measured: more do not save passes)."""
+"""Shares of a new model that are tried (measured: more save no passes)."""
 NEGLIGIBLE = 1e-6
-"""A model of less weight is not in the first LP of the next round, unless its loss is among the least."""
+"""A model of less weight is not in the first LP of the next round, unless its score is among the lowest."""
 PROBE, MAX_DISTINCT = 1024, 0.5
-"""Rows that are looked at to see whether equal rows are common, and the share of different ones among them
-up to which they count as common (50,000 x 30: at .4 collapsing halves the time, from .75 on it costs it)."""
+"""Rows that are compared to estimate whether equal rows are common, and the share of different rows among
+them up to which equal rows are collapsed (50,000 x 30: a share of .4 halves the time, .75 or more doubles
+it).
+"""
 WRONG = 1e-10
 """Distance from rho, in units of loss, beyond which a fixed row is on the wrong side."""
 
@@ -107,10 +109,9 @@ def row_keys(losses: Float64) -> Float64:
     return keys
 
 
-def kinds_of_rows(losses: Float64) -> tuple[Int64, Int64] | None:
-    """Return the first row of every kind of equal rows (k,) and each row's kind (n,).
-
-    None where few of the rows are equal.
+def equal_rows(losses: Float64) -> tuple[Int64, Int64] | None:
+    """Return the first row (k,) of every set of equal rows and each row's set (n,), or None if few are
+    equal.
     """
     probe = row_keys(losses[:: max(1, len(losses) // PROBE)])
     if len(np.unique(probe)) > MAX_DISTINCT * len(probe):
@@ -127,13 +128,15 @@ def _weighted_sum(losses: Float64, weights: Float64) -> Float64:
 
 
 def warm_start(losses: Float64, last: Solution, tail: float, copies: Float64 | None = None) -> Start:
-    """Start from the mixture of the last optimum and a new model that has the least CVaR.
+    """Return the mixture of the last optimum and a new model that has the smallest CVaR.
 
-    losses : (n, t), the new model's in the last column. last : the solution without it.
+    The CVaR is convex in the new model's share, and its slope is the mean change of the rows in the tail, so
+    a bracketed secant method finds the minimum. A good start halves the number of passes.
 
-    The CVaR is convex in the new model's share, and its slope is the mean change of the rows in the tail: a
-    bracketed secant method finds the minimum. A good start halves the number of passes; a fixed share is too
-    large for some models and too small for others.
+    Parameters
+    ----------
+    losses : (n, t), the new model's in the last column.
+    last : the solution without it.
     """
     t = losses.shape[1]
     scores = _weighted_sum(losses, last.sample_weights)
@@ -159,10 +162,10 @@ def warm_start(losses: Float64, last: Solution, tail: float, copies: Float64 | N
 
 def sift_cold(losses: Float64, tail: float, copies: Float64 | None = None) -> Solution:
     """Solve the game as :func:`sift` does, from equal model weights; equal rows are priced once."""
-    kinds = kinds_of_rows(losses)
-    if kinds is None:
+    sets = equal_rows(losses)
+    if sets is None:
         return sift(losses, cold_start(losses), tail, copies)
-    first, kind = kinds
+    first, kind = sets
     own = np.ones(len(losses)) if copies is None else copies
     total = np.bincount(kind, own).astype(np.float64)
     found = sift(losses[first], cold_start(losses[first]), tail, total)
@@ -202,7 +205,7 @@ def sift(losses: Float64, start: Start, tail: float, copies: Float64 | None = No
 
 
 def in_tail(risk: Float64, tail: float, copies: Float64 | None) -> Mask:
-    """Mask the rows of largest risk (n,) whose sample weights add up to at most ``tail``."""
+    """Return the mask (n,) of the rows of largest risk whose sample weights add up to at most ``tail``."""
     if copies is None:
         return largest(risk, int(tail))
     order = np.argsort(-np.where(copies > 0, risk, -1.0), kind="stable")
@@ -212,7 +215,9 @@ def in_tail(risk: Float64, tail: float, copies: Float64 | None) -> Mask:
 
 
 def largest(values: Float64, count: int) -> Mask:
-    """Mask the ``count`` largest of finite values (n,), 0 <= count <= n; of equal ones the first."""
+    """Return the mask (n,) of the ``count`` largest of finite values, 0 <= count <= n; of equal ones the
+    first.
+    """
     if count <= 0:
         return np.zeros(len(values), bool)
     cut = np.partition(values, len(values) - count)[len(values) - count]

@@ -1,8 +1,8 @@
-"""Weights of maximal entropy under a cap: the rows' best answer to given risks, up to one scalar.
+"""The capped softmax: sample weights that maximise risk plus entropy under a cap.
 
 With a cap of 1/tail on every weight, the w that maximises <w, risk> + H(w) / beta over the simplex is
-min(1/tail, exp(beta risk + shift)); only the shift has to be searched (Warmuth et al. 2008). Used by Newton's
-method for the regularised game (equation 8 of Zhai et al. 2021) and by its duality gap.
+min(1/tail, exp(beta risk + shift)), where only the shift has to be searched (Warmuth et al. 2008). Newton's
+method for the regularised game (equation 8 of Zhai et al. 2021) and its duality gap use it.
 
 Rows with sample weights c (mean 1) count as c_i copies each: the caps are c_i/tail, the entropy is that of
 the copies, H(w) = -sum w log(w / c), and the solution is c_i min(1/tail, exp(beta risk_i + shift)).
@@ -36,7 +36,7 @@ def capped_softmax(
     ----------
     scores : (n,) finite, n >= 1.
     tail : at least 1, at most n.
-    start : where to start the search for the shift; default: the plain softmax's.
+    start : shift from which the search starts; by default the lower end of its bracket.
     copies : (n,) c >= 0, sum n; default 1.
 
     Returns
@@ -45,9 +45,9 @@ def capped_softmax(
     shift : float.
     """
     log_cap = -np.log(tail)
-    least, most = float(scores.min()), float(scores.max())
+    smallest, largest = float(scores.min()), float(scores.max())
     # At the lower end all rows weigh at most 1/n, at the upper end all rows are at the cap.
-    low, high = -most - np.log(float(len(scores))), log_cap - least
+    low, high = -largest - np.log(float(len(scores))), log_cap - smallest
     shift, move, total = low if start is None else float(np.clip(start, low, high)), np.inf, 1.0
     for _ in range(200):
         raw = scores + shift

@@ -1,4 +1,4 @@
-"""The public functions: model weights and sample weights, each certified by its duality gap."""
+"""The public functions of alpha-LPBoost: model weights and sample weights, certified by a duality gap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from operators.lpboost.softmax import entropy
 
 Method = Literal["auto", "highs", "clarabel"]
 EPSILON = 1e-12
-"""A tail nearer than this share to all weighted rows is all of them; sums of weights are no nearer."""
+"""A tail that misses all weighted rows by less than this share counts as all of them: rounding of sums."""
 
 
 def solve(
@@ -43,28 +43,45 @@ def solve(
 
     Parameters
     ----------
-    losses : (n, t) in [0, 1]: column s holds the losses of base model s. Copied to float64.
-    alpha : size of the tail, in (0, 1]. Below 1/n the tail is the one worst row.
-    beta : strength of the entropy term H(w)/beta (Zhai et al. 2021, equation 8); None for the plain LP.
-    method : "auto" is sifting, or where there is a beta Newton's method, beyond beta = 1,000 an interior
-        point method; "highs" (no beta) and "clarabel" force a library's solver through CVXPY.
-    sample_weight : (n,) >= 0, not all 0: how often each row counts. The weight that boosting may give row i
-        is at most w_i / (alpha sum w), and a whole number counts as that many copies of the row. Default: 1.
+    losses : (n, t) array
+        Column s holds the losses of base model s, in [0, 1].
+    alpha : float
+        Size of the tail, in (0, 1]. Below 1/n the tail is the one worst row.
+    beta : float, optional
+        Strength of the entropy term H(w)/beta. By default there is none.
+    method : {"auto", "highs", "clarabel"}, default "auto"
+        "auto" is sifting without beta, Newton's method for beta up to 1,000, and an interior-point method
+        beyond. "highs" (without beta) and "clarabel" use a library's solver through CVXPY.
+    sample_weight : (n,) array, optional
+        How often each row counts, at least 0, by default once. Boosting may give row i at most the weight
+        w_i / (alpha sum w), and a whole number counts as that many copies of the row.
 
     Returns
     -------
-    Solution with a gap of at most 1e-7.
+    Solution
+        Its gap is at most 1e-7.
 
     Raises
     ------
-    ValueError : losses not (n, t), not finite or not in [0, 1]; alpha, beta, method or a sample weight out
-        of range.
-    UncertifiedError : no solver closed the gap.
+    ValueError
+        The losses are not (n, t), not finite or not in [0, 1]; or alpha, beta, method or a sample weight is
+        out of range.
+    UncertifiedError
+        No solver closed the gap.
 
     Notes
     -----
-    Where "auto" does not close the gap, a library solves the problem again, with a RuntimeWarning;
-    ``method`` of the result says so.
+    The game is max over w of min over s of <w, l_s>, with w in the simplex and w_i <= 1/(alpha n)
+    (Zhai et al. 2021, equation 5 and Proposition 3), plus H(w)/beta in equation 8. Where "auto" does not
+    close the gap, a library solves the problem again, with a RuntimeWarning; ``method`` of the result names
+    the solver.
+
+    Examples
+    --------
+    >>> from operators.lpboost import solve
+    >>> found = solve([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], alpha=1.0)
+    >>> round(found.value, 6), found.gap <= 1e-7
+    (0.666667, True)
     """
     L = check_losses(losses)
     copies = row_copies(sample_weight, len(L))
@@ -79,11 +96,10 @@ def solve_model_weights(
     *,
     method: Method = "auto",
 ) -> Float64:
-    """Return the model weights lambda (t,) of least CVaR: the primal LP of alpha-LPBoost, equation 6.
+    """Return the model weights lambda (t,) with the smallest CVaR (equation 6, the primal LP).
 
-    losses (n, t) are those of the selection set, and ``sample_weight`` (n,) says how often each of its rows
-    counts. Base models are trained once; another alpha only needs another call. See :func:`solve` for
-    parameters and errors.
+    ``losses`` (n, t) are those of the selection set. Base models are trained once; another alpha only needs
+    another call. Parameters and errors are those of :func:`solve`.
 
     Examples
     --------
@@ -102,10 +118,10 @@ def solve_sample_weights(
     method: Method = "auto",
     sample_weight: npt.ArrayLike | None = None,
 ) -> Float64:
-    """Return sample weights w (n,) for the next base model: equation 5, or equation 8 with ``beta``.
+    """Return sample weights w (n,) for the next base model (equation 5, or equation 8 with ``beta``).
 
-    losses (n, t) are those of the training rows. See :func:`solve` for parameters and errors, and
-    :class:`SampleWeightSolver` for the rounds of boosting.
+    ``losses`` (n, t) are those of the training rows. Parameters and errors are those of :func:`solve`. For
+    the rounds of boosting use :class:`SampleWeightSolver`.
 
     Examples
     --------
@@ -121,13 +137,24 @@ class SampleWeightSolver:
 
     Parameters
     ----------
-    alpha, beta, method, sample_weight : as in :func:`solve`.
+    alpha, beta, method, sample_weight
+        As in :func:`solve`.
 
     Attributes
     ----------
-    losses_ : (n, t) losses given so far.
-    solution_ : the last Solution; None before the first round.
-    fallbacks_ : rounds that a library had to solve.
+    losses_ : (n, t) float64
+        Losses of the models that were added.
+    solution_ : Solution or None
+        Solution of the last round; None before the first one.
+    fallbacks_ : int
+        Number of rounds that a library had to solve.
+
+    Examples
+    --------
+    >>> from operators.lpboost import SampleWeightSolver
+    >>> solver = SampleWeightSolver(alpha=0.5)
+    >>> solver.add([0.0, 0.2, 1.0, 0.9]).round(6).tolist()
+    [0.0, 0.0, 0.5, 0.5]
     """
 
     def __init__(
@@ -147,11 +174,12 @@ class SampleWeightSolver:
         self._t = 0
 
     @property
-    def losses_(self) -> Float64:  # noqa: D102
+    def losses_(self) -> Float64:
+        """Losses (n, t) of the models that were added."""
         return self._store[:, : self._t]
 
     def add(self, loss: npt.ArrayLike) -> Float64:
-        """Add a model's losses, (n,) in [0, 1]; return the weights (n,) for the next model."""
+        """Add a model's losses (n,), in [0, 1], and return the sample weights (n,) for the next model."""
         last = self.solution_
         self._append(loss)
         tail, copies = tail_rows(len(self.losses_), self.alpha, self._copies), self._copies
@@ -167,7 +195,7 @@ class SampleWeightSolver:
         return found.sample_weights
 
     def restore(self, losses: npt.ArrayLike, solution: Solution) -> None:
-        """Continue from a checkpoint: the next ``add`` gives the same bytes as in an unbroken run."""
+        """Continue from a checkpoint. The next ``add`` returns the same bytes as in an unbroken run."""
         L = check_losses(losses)
         self._store, self._t = L.copy(), L.shape[1]
         self.solution_ = solution
@@ -178,7 +206,9 @@ class SampleWeightSolver:
             if not len(values):
                 raise ValueError("loss has no rows; give at least one")
             if self._n_weights not in (None, len(values)):
-                raise ValueError(f"loss has {len(values)} rows, sample_weight {self._n_weights}")
+                raise ValueError(
+                    f"loss has {len(values)} rows, but sample_weight has {self._n_weights}; give one per row"
+                )
             self._store = np.empty((len(values), 16))
         if self._t == self._store.shape[1]:
             wider = np.empty((len(values), 2 * self._t))
@@ -210,8 +240,8 @@ def _solve(
         if found.gap <= MAX_GAP:
             return found
         warnings.warn(
-            f"{found.method} left a duality gap of {found.gap:.1e} on {n_rows} rows and "
-            f"{losses.shape[1]} models; a library solves them again",
+            f"lpboost: {found.method} left a duality gap of {found.gap:.1e} on {n_rows} rows and "
+            f"{losses.shape[1]} models, so a library solves the problem again",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -220,8 +250,8 @@ def _solve(
     found = solve_by_library(losses, tail, library, beta, copies)
     if not found.gap <= MAX_GAP:
         raise UncertifiedError(
-            f"{library} left a duality gap of {found.gap:.1e} on {n_rows} rows and {losses.shape[1]} models, "
-            f'more than {MAX_GAP:g}: try method "auto" or another library'
+            f"lpboost: {library} left a duality gap of {found.gap:.1e} on {n_rows} rows and "
+            f'{losses.shape[1]} models, more than {MAX_GAP:g}; set method to "auto" or to another library'
         )
     return found
 
@@ -240,7 +270,9 @@ def _unchanged(last: Solution, loss: Float64, beta: float | None, copies: Float6
 
 
 def _all_rows(losses: Float64, beta: float | None, copies: Float64 | None = None) -> Solution:
-    """Solve the game whose tail is all rows: weights 1/n, and the model of least mean loss."""
+    """Solve the game whose tail is all rows: sample weights are 1/n, and the model of least mean loss
+    wins.
+    """
     n_rows = len(losses)
     means = (losses.sum(axis=0) if copies is None else copies @ losses) / n_rows
     best = int(means.argmin())

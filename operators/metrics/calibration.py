@@ -1,4 +1,4 @@
-"""Does a predicted probability mean what it says?"""
+"""Reliability diagram and expected calibration error of predicted probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operators.arrays import Float64
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rows by the probability of their predicted class, in bins of equal width."""
+    """Reliability diagram: rows in bins of equal width by the probability of their predicted class."""
 
     edges: Float64
     """(bins + 1,) from 0 to 1."""
@@ -33,8 +33,7 @@ class Calibration:
 
 
 def calibration(probabilities: npt.ArrayLike, y: npt.ArrayLike, bins: int = 15) -> Calibration:
-    """Compute the reliability diagram and the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017,
-    section 2).
+    """Compute the reliability diagram (Guo, Pleiss, Sun & Weinberger 2017, section 2).
 
     Parameters
     ----------
@@ -49,7 +48,8 @@ def calibration(probabilities: npt.ArrayLike, y: npt.ArrayLike, bins: int = 15) 
     p, y = np.asarray(probabilities, np.float64), np.asarray(y)
     if p.ndim != 2 or y.shape != (len(p),) or bins < 1:
         raise ValueError(
-            f"probabilities {p.shape}, y {y.shape}, bins {bins}; give (n, C), (n,) and at least 1 bin"
+            f"calibration: probabilities have shape {p.shape}, y has shape {y.shape}, bins is {bins}; give "
+            "(n, C), (n,) and at least 1 bin"
         )
     top = p.max(axis=1) if len(p) else np.zeros(0)
     right = p.argmax(axis=1) == y if len(p) else np.zeros(0, bool)

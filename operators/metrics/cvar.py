@@ -1,4 +1,4 @@
-"""Risk in the tail: the mean of the worst losses."""
+"""Conditional value at risk (CVaR), and sample weights relative to their mean."""
 
 from __future__ import annotations
 
@@ -11,24 +11,38 @@ from operators.arrays import Float64
 def cvar(losses: npt.ArrayLike, alpha: float, sample_weight: npt.ArrayLike | None = None) -> float:
     """Return the conditional value at risk: the mean of the worst ``alpha * n`` losses.
 
-    The largest sum w_i losses_i over weights in the simplex with w_i <= 1/(alpha n) (Zhai et al. 2021,
-    equation 2). ``alpha * n`` need not be a whole number: the last row of the tail counts in part;
-    below one row the result is the largest loss. For 0/1 losses it is min(1, mean / alpha).
-
     Parameters
     ----------
-    losses : (n,) finite losses, any scale; of a mixture of models: its expected losses.
-    alpha : size of the tail, in (0, 1]; 1 gives the mean.
-    sample_weight : (n,) >= 0, not all 0: the caps become w_i / (alpha sum w), so that a whole number counts
-        as that many copies of its row. Default: every row counts once.
+    losses : (n,) array
+        Finite losses of any scale.
+    alpha : float
+        Size of the tail, in (0, 1]; 1 gives the mean.
+    sample_weight : (n,) array, optional
+        How often each row counts, at least 0 and not all 0; by default once. A whole number counts as that
+        many copies of its row.
 
     Returns
     -------
-    float, at least the mean and at most the largest loss.
+    float
+        At least the mean and at most the largest loss.
 
     Raises
     ------
-    ValueError : no rows, more than one column, a value that is not finite, alpha or a weight out of range.
+    ValueError
+        There are no rows, more than one column or a value that is not finite, or alpha or a weight is out of
+        range.
+
+    Notes
+    -----
+    The largest sum_i w_i losses_i over weights in the simplex with w_i <= 1/(alpha n) (Zhai et al. 2021,
+    equation 2). ``alpha * n`` need not be a whole number: the last row of the tail counts in part. Below one
+    row the result is the largest loss. For 0/1 losses it is min(1, mean / alpha).
+
+    Examples
+    --------
+    >>> from operators.metrics import cvar
+    >>> cvar([0.0, 0.0, 1.0, 3.0], alpha=0.5)
+    2.0
     """
     values = np.asarray(losses, np.float64)
     if values.ndim != 1 or not len(values):

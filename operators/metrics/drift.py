@@ -1,7 +1,7 @@
-"""Distances between the rows of two datasets, each with a p-value for the case that nothing has changed.
+"""Distances between the rows of two datasets, each with a p-value under the hypothesis of no change.
 
-Incremental runs decide by them whether operators have to fit again. A p-value means the same whatever the
-numbers of rows and columns; how far something must move to matter is a threshold on the distance.
+Incremental runs use them to decide whether operators have to fit again: the p-value must be small, and the
+distance must exceed a threshold.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from operators.distances import square_distances
 from operators.metrics.mmd import median_gamma
 
 QUANTILE = 0.95
-COUNTED = 10
-"""Draws beyond a value from which their number is the p-value."""
-FEW_VALUES = 10
-"""Most different values of a column that is compared by counts."""
+MIN_BEYOND = 10
+"""With this many draws beyond the measured value, their share is the p-value."""
+MAX_VALUES = 10
+"""A column with at most this many different values is compared by counts."""
 MIN_EXPECTED = 5
-"""Least expected count in a chi-square test (Cochran 1954)."""
+"""Smallest expected count in a chi-square test (Cochran 1954)."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A distance between two samples, and what chance contributes to it."""
+    """A distance between two samples, its p-value, and its size without any change."""
 
     value: float
     """The measured distance."""
@@ -47,10 +47,10 @@ class Shift:
     p: float = 0.0
     """Probability of so large a distance without drift."""
     columns: tuple[int, ...] = ()
-    """Columns that have moved, the farthest first, where the distance is one of columns."""
+    """For :func:`column_shift`: columns that have moved, the farthest first."""
 
     def beyond(self, threshold: float, level: float = 1 - QUANTILE) -> bool:
-        """Return whether chance explains the distance at most with probability ``level``, and it is large."""
+        """Return whether the p-value is at most ``level`` and ``excess`` is above ``threshold``."""
         return self.p <= level and self.excess > threshold
 
 
@@ -116,12 +116,12 @@ def share_shift(
 def count_p_value(counts: npt.NDArray[np.int64]) -> float:
     """Return the p-value of the chi-square test that both rows of counts (2, k) have the same shares.
 
-    Values that are expected less than five times are counted as one, as the test is too eager there.
+    Values that are expected less than five times are counted as one value: the test rejects too often there.
     """
     expected = counts.sum(axis=0) * (counts.sum(axis=1).min() / counts.sum())
     cells = counts[:, np.argsort(expected, kind="stable")]
     ordered = np.cumsum(np.sort(expected))
-    # The first cells together make the least one that is expected often enough.
+    # Join the smallest cells until their sum is expected often enough.
     joined = min(int(np.searchsorted(ordered, MIN_EXPECTED)) + 1, cells.shape[1])
     cells = np.column_stack([cells[:, :joined].sum(axis=1), cells[:, joined:]])
     if cells.shape[1] < 2:
@@ -132,13 +132,13 @@ def count_p_value(counts: npt.NDArray[np.int64]) -> float:
 
 
 def column_shift(before: npt.ArrayLike, after: npt.ArrayLike, *, level: float = 1 - QUANTILE) -> Shift:
-    """Return how far the column that moved farthest has moved, with a p-value over all columns.
+    """Return the shift of the column that moved farthest, with a p-value over all columns.
 
-    Each column is tested by itself, by the two-sample Kolmogorov-Smirnov test or, with at most ten different
-    values, by the chi-square test; the p-values are adjusted by Benjamini and Hochberg (1995), so that one
-    column of many is found and many columns raise no alarm. The distance is Kolmogorov's (the largest
-    difference of two distribution functions, 0 to 1), or the total variation of few values; either means the
-    same at any width and any number of rows.
+    Each column is tested by the two-sample Kolmogorov-Smirnov test or, with at most ten different values, by
+    the chi-square test. The p-values are adjusted by Benjamini and Hochberg (1995), so that a change of one
+    of many columns is found and many columns cause no false alarm. The distance is Kolmogorov's (the largest
+    difference of two distribution functions, 0 to 1), or the total variation distance for few values; neither
+    depends on the numbers of rows and columns.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _one_column(old: Float64, new: Float64) -> tuple[float, float]:
     kinds, place = np.unique(np.concatenate([old, new]), return_inverse=True)
     if len(kinds) < 2:
         return 0.0, 1.0
-    if len(kinds) > FEW_VALUES:
+    if len(kinds) > MAX_VALUES:
         test = ks_2samp(old, new, method="asymp")
         return float(test.statistic), float(test.pvalue)
     counts = np.array(
@@ -208,7 +208,7 @@ def _tail(value: float, null: npt.NDArray[np.float64]) -> float:
     """Return the probability of a value at least as large, given draws of the null distribution."""
     beyond = int((null >= value).sum())
     spread = float(null.std())
-    if beyond >= COUNTED or spread <= 1e-12 * max(float(null.mean()), 1e-300):
+    if beyond >= MIN_BEYOND or spread <= 1e-12 * max(float(null.mean()), 1e-300):
         return (1 + beyond) / (1 + len(null))
     fitted = pearson3(max(float(skew(null)), 0.0), loc=float(null.mean()), scale=spread)
     return float(min(fitted.sf(value), (1 + beyond) / (1 + len(null))))

@@ -1,8 +1,8 @@
-"""Accuracy by group, with rules that keep a handful of rows from deciding anything.
+"""Accuracy by group, where groups with few scored rows are pooled.
 
-A group with few scored rows has an accuracy that is mostly chance: two corrupt validation rows would make
-a "worst group" of accuracy 0. Groups below ``MIN_ROWS`` are therefore pooled, and every interval holds for
-all groups at once (Bonferroni), because the worst of many groups is looked for.
+The accuracy of a group with few rows is mostly chance: two corrupt validation rows would be a "worst group"
+of accuracy 0. Groups with fewer than ``MIN_ROWS`` rows are therefore pooled. Intervals hold for all groups at
+once (Bonferroni), because the worst of many groups is reported.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 from operators.metrics.intervals import wilson_interval
 
 MIN_ROWS = 50
-"""Scored rows below which a group is pooled with the other small ones."""
-NAMED = 5
+"""A group with fewer scored rows is pooled with the other small ones."""
+MAX_NAMES = 5
+"""Groups of a pool that its name lists."""
 LEVEL = 0.95
+"""Probability with which the intervals of all groups hold at once."""
 
 
 @dataclass(frozen=True)
 class ComparedGroup:
-    """One group, or several small ones pooled, that may be the worst."""
+    """A group, or several small groups that are pooled, with its accuracy."""
 
     members: tuple[Any, ...]
     """Groups it consists of; several where they are pooled."""
@@ -40,10 +42,10 @@ class ComparedGroup:
 def compare_groups(
     rows: Mapping[Any, int], right: Mapping[Any, float], *, min_rows: int = MIN_ROWS
 ) -> tuple[ComparedGroup, ...]:
-    """Groups that carry a statement: those with at least ``min_rows`` rows, and all smaller ones pooled.
+    """Return the accuracy of each group with at least ``min_rows`` rows, and that of all smaller ones pooled.
 
-    A pool that is itself smaller than ``min_rows`` says nothing and is left out, unless no group is large
-    enough: then all rows together are the only entry.
+    A pool with fewer than ``min_rows`` rows is left out. If no group is large enough, all rows together are
+    the only entry.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ def compare_groups(
 
 
 def worst_of(groups: Sequence[ComparedGroup]) -> ComparedGroup | None:
-    """Return the group with the lowest accuracy; of equals the larger one. None where there is none."""
+    """Return the group with the lowest accuracy, of equals the larger one, or None if there is none."""
     return min(groups, key=lambda group: (group.accuracy, -group.rows), default=None)
 
 
@@ -80,8 +82,8 @@ def _compared(
 
 
 def pooled_name(names: Sequence[str]) -> str:
-    """Return one name for a group, or for several groups that are pooled; at most ``NAMED`` are named."""
+    """Return one name for a group, or for several groups that are pooled; at most ``MAX_NAMES`` are named."""
     if len(names) == 1:
         return names[0]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"small groups together: {', '.join(names[:NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"small groups together: {', '.join(names[:MAX_NAMES])}{more}"

@@ -1,12 +1,12 @@
-"""Grouped permutation importance: what a fitted classifier loses when a column's values are shuffled.
+"""Grouped permutation importance: the loss of a fitted classifier when a column's values are shuffled.
 
 Features that come from one source column, such as the categories of a one-hot encoding and the indicator of
-its missing values, are shuffled together: with separate shuffles the rows would be ones that no table holds,
-and what one feature loses another one would still tell.
+its missing values, are shuffled together. Shuffled one by one they would form rows that no table holds, and
+the other features of the column would still carry its information.
 
-Source: Breiman, Random forests, Machine Learning 2001, section 10; names and draws are those of
-``sklearn.inspection.permutation_importance``, of which this is the form for blocks of columns and for several
-scores at once. Used by ``cues`` and by training.
+Source: Breiman, Random forests, Machine Learning 2001, section 10. Names and draws are those of
+``sklearn.inspection.permutation_importance``, which takes no blocks of columns. Used by ``cues`` and
+training.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from operators.hashing import row_hashes
 from operators.metrics.group_scores import LEVEL, MIN_ROWS, compare_groups
 
 REPEATS = 5
+"""Shuffles of each block."""
 MAX_ROWS = 10_000
+"""Largest sample of held-out rows that is scored."""
 MIN_DRAWN_ROWS = 1_000
+"""Smallest sample, where the number of predictions limits it."""
 MAX_PREDICTIONS = 2_000_000
-"""Predictions of a row for which the sample is made smaller than ``MAX_ROWS``."""
+"""Predicted rows above which the sample is made smaller than ``MAX_ROWS``."""
 
 Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]
 Scores = dict[str, float]
@@ -39,18 +42,12 @@ class PermutationImportance:
 
     Attributes
     ----------
-    names
-        Names of the blocks, length B.
-    baseline
-        Score by name on the rows as they are.
-    importances
-        Score by name to the losses, shape (B, R): the baseline less the score with the block shuffled. A
-        negative loss is a gain.
-    errors
-        Score by name to the standard error of the mean loss as other rows would be drawn, shape (B,).
-    rows
-        Scored rows.
-
+    names : names of the blocks, length B.
+    baseline : score by name on the rows as they are.
+    importances : score by name to the losses, shape (B, R): the baseline less the score with the block
+        shuffled. A negative loss is a gain.
+    errors : score by name to the standard error of the mean loss as other rows would be drawn, shape (B,).
+    rows : scored rows.
     """
 
     names: tuple[str, ...]
@@ -164,31 +161,30 @@ def permutation_importance(
     return PermutationImportance(tuple(blocks), baseline, losses, errors, n)
 
 
-def sample_rows(n_columns: int, *, cost: float = 1.0, n_repeats: int = REPEATS) -> int:
-    """Return how many held-out rows are scored at most: 1,000 to 10,000, fewer the more columns there are.
+def max_scored_rows(n_columns: int, *, cost: float = 1.0, n_repeats: int = REPEATS) -> int:
+    """Return the largest number of held-out rows to score: 1,000 to 10,000, fewer with more columns.
 
     Parameters
     ----------
     n_columns : blocks that are shuffled.
-    cost : what a prediction costs in those of one linear model or small network.
+    cost : time of a prediction relative to that of one linear model or small network.
     n_repeats : shuffles of each block.
     """
     wanted = MAX_PREDICTIONS / (max(n_columns, 1) * n_repeats * cost)
     return int(min(MAX_ROWS, max(MIN_DRAWN_ROWS, wanted)))
 
 
-def drawn_rows(row_ids: Int64, most: int, seed: int, purpose: str) -> npt.NDArray[np.intp]:
-    """Return the positions, in rising order of the ids, of the ``most`` rows with the smallest hashes."""
+def drawn_rows(row_ids: Int64, n: int, seed: int, purpose: str) -> npt.NDArray[np.intp]:
+    """Return the positions, in rising order of the ids, of the ``n`` rows with the smallest hashes."""
     hashes = row_hashes(row_ids, seed, purpose)
-    taken = np.argsort(hashes, kind="stable")[:most]
+    taken = np.argsort(hashes, kind="stable")[:n]
     found: npt.NDArray[np.intp] = taken[np.argsort(row_ids[taken], kind="stable")]
     return found
 
 
 def _orders(n: int, n_repeats: int, random_state: int) -> list[npt.NDArray[np.intp]]:
-    """Return the shuffles, each (n,), that scikit-learn makes of this seed.
-
-    It shuffles the rows of the last repeat by an order that is itself shuffled further.
+    """Return the shuffles, each (n,), that ``sklearn.inspection.permutation_importance`` draws for this
+    seed.
     """
     seed = np.random.RandomState(random_state).randint(np.iinfo(np.int32).max + 1)
     rng = np.random.RandomState(seed)
@@ -201,7 +197,7 @@ def _orders(n: int, n_repeats: int, random_state: int) -> list[npt.NDArray[np.in
 
 
 class _Scorer:
-    """Scores of predictions on fixed rows: which rows belong together is worked out once."""
+    """Scores predictions on fixed rows."""
 
     def __init__(
         self,
@@ -238,8 +234,9 @@ class _Scorer:
     def errors(self, right: Mask, shuffled: Sequence[Mask]) -> Scores:
         """Return the standard error of each score's mean loss over some shuffles.
 
-        The loss of a row is that of its mean over the shuffles, so that rows are compared with themselves.
-        That of the worst group is the largest of the groups that were the worst without or with a shuffle.
+        The loss of a row is the mean of its losses over the shuffles, so that rows are compared with
+        themselves. The error for the worst group is the largest error of those groups that were the worst
+        without or with a shuffle.
         """
         loss = right - np.mean(shuffled, axis=0)
         by_class = self._by_class.errors(loss)
@@ -257,10 +254,11 @@ class _Scorer:
 
 
 class _Cells:
-    """Means of values by the cell of a row, where rows have weights; NaN where a cell weighs nothing."""
+    """Weighted means of values by cell (class or group) of the rows; NaN for a cell without weight."""
 
     def __init__(self, place: npt.NDArray[np.integer[Any]], weight: Float64, n_cells: int) -> None:
-        self._place, self._weight, self._n = place, weight, n_cells + 1  # the last one is not looked at
+        # The last cell holds the rows that are in no compared group; it is not returned.
+        self._place, self._weight, self._n = place, weight, n_cells + 1
         self._total = np.bincount(place, weight, minlength=self._n)
 
     def means(self, values: npt.NDArray[Any]) -> Float64:

@@ -1,4 +1,4 @@
-"""Intervals of a share that was counted on few rows."""
+"""Wilson's interval of a proportion, for arrays; ``scipy.stats`` has it for one proportion at a time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scipy.special import ndtri
 def wilson_interval(
     successes: npt.ArrayLike, n: npt.ArrayLike, level: float = 0.95
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Score interval of a proportion (Wilson 1927).
+    """Return the score interval of a proportion (Wilson 1927).
 
-    Unlike p +- z sqrt(p (1 - p) / n) it stays within [0, 1] and is no point at p = 0 or 1.
+    Unlike p +- z sqrt(p (1 - p) / n) it stays within [0, 1] and has a width above 0 at p = 0 and 1.
 
     Parameters
     ----------
     successes : counts, or sums of values in [0, 1], each at most its ``n``.
-    n : rows; where 0, nothing is known and the interval is [0, 1].
-    level : chance that the interval holds the true share, in (0, 1).
+    n : numbers of rows; for 0 rows the interval is [0, 1].
+    level : probability that the interval holds the true share, in (0, 1).
 
     Returns
     -------
@@ -37,7 +37,7 @@ def wilson_interval(
     p = np.divide(k, n, out=np.zeros(np.broadcast(k, n).shape), where=n > 0)
     middle = (k + z2 / 2) / (n + z2)
     half = np.sqrt(z2) / (n + z2) * np.sqrt(n * p * (1 - p) + z2 / 4)
-    # The ends are exact there; the formula leaves a rounding error.
+    # At 0 and n successes one end is exactly 0 or 1; the formula leaves a rounding error.
     return np.where(k <= 0, 0.0, (middle - half).clip(0, 1)), np.where(
         k >= n, 1.0, (middle + half).clip(0, 1)
     )

@@ -1,4 +1,6 @@
-"""Maximum mean discrepancy (MMD) between two parts of a set of rows; the median heuristic of its kernel."""
+"""Maximum mean discrepancy (MMD) between two parts of a set of rows, and the median heuristic for its
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from operators.arrays import Float64
 from operators.distances import square_distances
 
 BLOCK = 1024
-PAIRED = 1000
-"""Rows whose pairwise distances set gamma."""
+MEDIAN_ROWS = 1000
+"""Rows of whose pairwise distances gamma is computed."""
 
 
 def mmd(
@@ -21,24 +23,40 @@ def mmd(
     kernel: Literal["linear", "rbf"] = "rbf",
     gamma: float | None = None,
 ) -> float:
-    """Return the distance between the mean embeddings of the rows inside and outside a mask.
-
-    The biased estimate |mean phi(X[mask]) - mean phi(X[~mask])|, not its square, of Gretton et al., A Kernel
-    Two-Sample Test, JMLR 2012, eq. 5. Two parts drawn at random from the same rows do not have 0 but about
-    sqrt(scatter / n (1 / a + 1 / b)) for parts of a and b rows.
+    """Return the MMD between the rows inside and outside a mask.
 
     Parameters
     ----------
-    X : (n, d) finite numbers, used as they are: scale features first.
-    mask : (n,) bool, neither all False nor all True.
-    kernel : "linear", <x, x'>, in O(n d); or "rbf" (default), exp(-gamma |x - x'|^2), in O(n^2 d) time
-        and O(n) memory.
-    gamma : of "rbf"; default 1 / median |x - x'|^2 of up to 1,000 evenly spaced rows.
+    X : (n, d) array
+        Finite numbers, used as they are: scale features first.
+    mask : (n,) array of bool
+        Neither all False nor all True.
+    kernel : {"rbf", "linear"}, default "rbf"
+        "linear", <x, x'>, takes O(n d) time; "rbf", exp(-gamma |x - x'|^2), O(n^2 d) time and O(n) memory.
+    gamma : float, optional
+        Parameter of "rbf". By default 1 / median |x - x'|^2 of up to 1,000 evenly spaced rows.
+
+    Returns
+    -------
+    float
+        |mean phi(X[mask]) - mean phi(X[~mask])|, not its square.
 
     Raises
     ------
     ValueError
         One part is empty, or X and mask differ in length.
+
+    Notes
+    -----
+    The biased estimate of Gretton et al., A Kernel Two-Sample Test, JMLR 2012, equation 5. For two parts of a
+    and b rows drawn at random from the same rows it is not 0 but about sqrt(scatter / n (1 / a + 1 / b)),
+    where scatter is the sum of |phi - mean|^2.
+
+    Examples
+    --------
+    >>> from operators.metrics import mmd
+    >>> mmd([[0.0], [2.0], [5.0], [7.0]], [True, True, False, False], kernel="linear")
+    5.0
     """
     rows, inside = np.asarray(X, np.float64), np.asarray(mask, bool)
     if len(rows) != len(inside) or inside.all() or not inside.any():
@@ -60,15 +78,15 @@ def mmd(
     return float(np.sqrt(max(square, 0.0)))
 
 
-def evenly_spaced(rows: npt.NDArray[Any], most: int = PAIRED) -> npt.NDArray[Any]:
-    """Return at most ``most`` evenly spaced rows of rows (n, d)."""
-    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.int64)]
+def evenly_spaced(rows: npt.NDArray[Any], count: int = MEDIAN_ROWS) -> npt.NDArray[Any]:
+    """Return ``count`` evenly spaced rows of rows (n, d), or all if there are no more."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
 
 
 def median_gamma(squares: Float64) -> float:
-    """Return the RBF kernel's gamma by the median heuristic, 1 / median of squared distances (n, n) of pairs.
+    """Return gamma of the RBF kernel by the median heuristic: 1 / median of the squared distances (n, n).
 
-    Where half of all pairs are equal, the mean sets the scale instead; where all are equal, gamma is 1.
+    If at least half of all pairs have the distance 0, the mean replaces the median; if all have, gamma is 1.
     """
     pairs = squares[np.triu_indices(len(squares), 1)]
     middle = float(np.median(pairs)) if len(pairs) else 0.0

@@ -1,9 +1,9 @@
-"""Paired comparison of two classifiers on the same rows: is the new one better than chance explains?
+"""Paired comparison of two classifiers on the same rows.
 
-Rows that both get right or both get wrong say nothing about the difference. What counts are the rows that
-only the new one gets right (``gained``) and those that only the old one gets right (``lost``). Where the two
-are equally good, each such row is as likely gained as lost, which gives exact tests whatever the accuracies
-(McNemar 1947; Good 2005, Permutation, Parametric and Bootstrap Tests of Hypotheses).
+The tests use the rows that only the new classifier gets right (``gained``) and those that only the old one
+gets right (``lost``). If both are equally good, each such row is as likely gained as lost, which gives exact
+tests whatever the accuracies (McNemar 1947; Good 2005, Permutation, Parametric and Bootstrap Tests of
+Hypotheses).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from scipy.stats import binomtest
 from operators.arrays import Float64
 
 DRAWS = 4999
+"""Draws of the permutation test and of the bootstrap."""
 BLOCK = 1000
-"""Draws that are held at a time."""
+"""Draws that are computed at a time."""
 Counts = npt.NDArray[np.int64]
 
 
@@ -36,7 +37,7 @@ class PairedCounts:
 
     @property
     def both(self) -> Counts:
-        """Rows that both get right (G,)."""
+        """Number of rows (G,) that both get right."""
         return self.right_before - self.lost
 
     def together(self) -> PairedCounts:
@@ -45,13 +46,13 @@ class PairedCounts:
         return PairedCounts(*(array.sum(keepdims=True) for array in arrays))
 
     def worst_gain(self) -> float:
-        """Worst group's accuracy of the new classifier less that of the old one, be it another group."""
+        """Return the new classifier's worst-group accuracy less that of the old one."""
         new = (self.both + self.gained) / self.rows
         return float(new.min() - (self.right_before / self.rows).min())
 
 
 def gain_p_value(counts: PairedCounts, *, draws: int = DRAWS, random_state: int = 0) -> float:
-    """Probability of so large a gain in the worst group if both classifiers were equally good.
+    """Return the probability of so large a gain in the worst group if both classifiers were equally good.
 
     With one group this is McNemar's exact test, one-sided. With several, gained and lost rows are exchanged
     at random ``draws`` times (a permutation test, valid for any sizes; Phipson and Smyth 2010 for the +1),
@@ -92,7 +93,7 @@ def gain_p_value(counts: PairedCounts, *, draws: int = DRAWS, random_state: int 
 def gain_bound(
     counts: PairedCounts, confidence: float = 0.95, *, draws: int = DRAWS, random_state: int = 0
 ) -> float:
-    """Lower bound of the gain in the worst group, by the percentile bootstrap over the rows of each group.
+    """Return a lower bound of the gain in the worst group, by the percentile bootstrap within each group.
 
     A group in which the two never differ has a gain of 0 in every draw. Parameters as in
     :func:`gain_p_value`; ``confidence`` is one-sided, in (0, 1).

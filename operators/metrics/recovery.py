@@ -11,14 +11,11 @@ from sklearn.metrics import adjusted_rand_score
 
 @dataclass(frozen=True)
 class GroupRecovery:
-    """Adjusted Rand index of inferred groups, beside what "group := class label" scores.
-
-    ``floor`` is None where class labels were not given. Groups whose ARI is not above the floor
-    tell no more than the label does.
-    """
+    """Adjusted Rand index (ARI) of inferred groups, and that of the class label as group."""
 
     ari: float
     floor: float | None
+    """ARI of "group := class label", which useful groups must exceed; None if no class labels were given."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +33,17 @@ def group_recovery(
 
     Parameters
     ----------
-    truth : (n,) true group of each row, any values.
-    labels : (n,) inferred group; all noise (-1) counts as one cluster, as in GRASP's tables.
-    classes : (n,), optional: class label of each row, for the floor.
+    truth : (n,) array
+        True group of each row, any values.
+    labels : (n,) array
+        Inferred group. All noise (-1) counts as one cluster, as in the tables of GRASP.
+    classes : (n,) array, optional
+        Class label of each row, for the floor.
 
     Raises
     ------
-    ValueError : lengths differ.
+    ValueError
+        The lengths differ.
     """
     truth = np.asarray(truth)
     floor = None if classes is None else float(adjusted_rand_score(truth, np.asarray(classes)))
@@ -50,16 +51,23 @@ def group_recovery(
 
 
 def outlier_precision_recall(truth: npt.ArrayLike, flagged: npt.ArrayLike) -> PrecisionRecall:
-    """Return the share of flagged rows that are true outliers, and the share of true outliers that are
-    flagged.
+    """Return precision and recall of flagged rows.
 
     Parameters
     ----------
-    truth, flagged : (n,) bool.
+    truth, flagged : (n,) array of bool
+        True outliers, and rows that were flagged.
 
     Raises
     ------
-    ValueError : lengths differ.
+    ValueError
+        The lengths differ.
+
+    Examples
+    --------
+    >>> from operators.metrics import outlier_precision_recall
+    >>> outlier_precision_recall([True, True, False, False], [True, False, False, False])
+    PrecisionRecall(precision=1.0, recall=0.5)
     """
     truth, flagged = np.asarray(truth, bool), np.asarray(flagged, bool)
     if truth.shape != flagged.shape:

@@ -1,4 +1,4 @@
-"""Figures of rows that carry a weight, or a right or wrong prediction."""
+"""Worst-group accuracy and effective sample size."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ def worst_group_accuracy(correct: npt.ArrayLike, groups: npt.ArrayLike) -> float
 
     Parameters
     ----------
-    correct : (n,) bool: the prediction is right.
-    groups : (n,) group of each row, any values; a group without rows does not count.
+    correct : (n,) array of bool
+        Whether the prediction is right.
+    groups : (n,) array
+        Group of each row, any values.
 
     Returns
     -------
-    float in [0, 1].
+    float
+        In [0, 1].
 
     Raises
     ------
-    ValueError : no rows, or lengths differ.
+    ValueError
+        There are no rows, or the lengths differ.
+
+    Examples
+    --------
+    >>> from operators.metrics import worst_group_accuracy
+    >>> worst_group_accuracy([True, True, False, True], ["a", "a", "b", "b"])
+    0.5
     """
     correct, groups = np.asarray(correct, np.float64), np.asarray(groups)
     if correct.shape != groups.shape or not len(groups):
@@ -36,7 +46,14 @@ def effective_sample_size(weight: npt.ArrayLike) -> float:
 
     Parameters
     ----------
-    weight : (n,) weights >= 0. All zero gives 0.
+    weight : (n,) array
+        Weights of at least 0. If all are 0, the result is 0.
+
+    Examples
+    --------
+    >>> from operators.metrics import effective_sample_size
+    >>> effective_sample_size([1.0, 1.0, 0.0])
+    2.0
     """
     weight = np.asarray(weight, np.float64)
     peak = float(weight.max(initial=0.0))

@@ -1,4 +1,4 @@
-"""Silhouette coefficients from summed distances that add up over blocks of rows."""
+"""Silhouette coefficients computed from sums of distances, which can be added over blocks of rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster_sums(
 
     Returns
     -------
-    (K, s) float64: labeling by labeling, noise first, then cluster 0 and so on. Add them over blocks.
+    (K, s) float64: one row per cluster, labeling by labeling, noise first. Add them over blocks.
     """
     squares = np.einsum("ij,ij->i", rows, rows)
 
@@ -52,9 +52,9 @@ def summed(
     labels: npt.NDArray[Any],
     n_clusters: Index,
 ) -> Float64:
-    """Compute :func:`cluster_sums` from any source of distances:
+    """Compute :func:`cluster_sums` from any source of distances.
 
-    ``beside(cols)(rows)`` gives those of a tile.
+    ``beside(cols)(rows)`` returns the distances of a tile, (len(rows), len(cols)).
     """
     atoms, atom_labels = unseparated(labels)
     totals = np.zeros((n_rows, atom_labels.shape[1]))
@@ -107,20 +107,20 @@ def mean_and_error(values: Float64, n: int) -> tuple[Float64, Float64]:
 
 
 def _distances(A: Any, B: Any, squares_a: Any, squares_b: Any) -> Any:
-    # The squares as two more columns: adding them to what a product has written takes as long as the product.
+    # The squares are two more columns of the factors: adding them afterwards takes as long as the product.
     far = np.column_stack([-2 * A, squares_a, np.ones_like(squares_a)]) @ (
         np.column_stack([B, np.ones_like(squares_b), squares_b]).T
     )
-    # What the products leave of equal rows is rounding, which the root would magnify.
+    # The product leaves a rounding error between equal rows, which the root would magnify: set it to 0.
     rounding = 8 * np.finfo(far.dtype).eps * (squares_a + squares_b.max())
-    close = np.flatnonzero(far.min(axis=1) < rounding)  # few rows have one so near
+    close = np.flatnonzero(far.min(axis=1) < rounding)
     far[close] = np.where(far[close] < rounding[close, None], 0, far[close])
     return np.sqrt(far, out=far)
 
 
 def unseparated(labels: npt.NDArray[Any]) -> tuple[Index, npt.NDArray[Any]]:
-    """Find sets of rows that no labeling separates: the set of each row, and the labels (m, n_sets) of the
-    sets.
+    """Return the sets of rows that no labeling separates: each row's set (n,), and the sets' labels (m,
+    sets).
     """
     atoms = np.zeros(labels.shape[1], np.intp)
     for row in labels:

@@ -1,13 +1,14 @@
 """Mean silhouette coefficient without an n x n matrix, for many labelings at once.
 
-For row i, a is the mean distance to the other rows of its cluster and b the smallest mean distance
-to another cluster; its coefficient is (b - a) / max(a, b), and 0 in a cluster of one.
-Rousseeuw: Silhouettes, J. Comput. Appl. Math. 20, 1987.
+For row i, a is the mean distance to the other rows of its cluster and b the smallest mean distance to another
+cluster; its coefficient is (b - a) / max(a, b), and 0 in a cluster of one row.
 
-All that a labeling needs are the summed distances from a row to its clusters, and sums over blocks of
-rows add up: whoever holds rows in shards calls ``cluster_sums`` of
-:mod:`operators.metrics.silhouette_sums` for each shard, in order, with the rows of :func:`sampled_rows`,
-and ``coefficients`` at the end, as :func:`mean_silhouettes` does.
+A labeling needs only the sums of distances from a row to its clusters, which can be added over blocks of
+rows. For rows in shards, call ``cluster_sums`` of :mod:`operators.metrics.silhouette_sums` for each shard, in
+order, with the rows of :func:`sampled_rows`, and ``coefficients`` at the end, as :func:`mean_silhouettes`
+does.
+
+Source: Rousseeuw: Silhouettes, J. Comput. Appl. Math. 20, 1987.
 """
 
 from __future__ import annotations
@@ -33,16 +34,21 @@ from operators.metrics.silhouette_sums import (
 
 Metric: TypeAlias = Literal["euclidean", "cosine"]
 
-EXACT_ROWS = 6_000  # up to so many, every row is compared with every other
-SAMPLE_ROWS = 3_000  # beyond, so many rows are compared with every other
-BLOCK = 1 << 15  # rows whose distances to one row are summed before they join the sum
-SUMS = 1 << 23  # float64 sums held at once
+EXACT_ROWS = 6_000
+"""Up to this many rows, every row is compared with every other one."""
+SAMPLE_ROWS = 3_000
+"""Beyond ``EXACT_ROWS``, this many rows are compared with every other one."""
+BLOCK = 1 << 15
+"""Rows whose distances to one row are added before they are added to the total."""
+SUMS = 1 << 23
+"""Largest number of float64 sums that are held at once."""
 FAILED = -1.0
+"""Score of a labeling that has no silhouette."""
 
 
 @runtime_checkable
 class Comparable(Protocol):
-    """Rows that are no matrix, but know their distances."""
+    """Rows that are not given as a matrix but compute their distances."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -75,21 +81,32 @@ def silhouette(
     sample_size: int | None = None,
     random_state: int = 0,
 ) -> float:
-    """Return the mean silhouette coefficient; noise (-1) is one more cluster, as in scikit-learn.
+    """Return the mean silhouette coefficient; noise (-1) counts as one more cluster, as in scikit-learn.
 
     Parameters
     ----------
-    X : (n, p) finite numbers.
-    labels : (n,) integers.
-    metric, sample_size, random_state : see :func:`mean_silhouettes`.
+    X : (n, p) array
+        Finite numbers.
+    labels : (n,) array of integers
+        Cluster of each row.
+    metric, sample_size, random_state
+        See :func:`mean_silhouettes`.
 
     Returns
     -------
-    float in [-1, 1].
+    float
+        In [-1, 1].
 
     Raises
     ------
-    ValueError : unknown metric, lengths differ, fewer than 2 clusters, or as many clusters as rows.
+    ValueError
+        The metric is unknown, the lengths differ, or there are fewer than 2 clusters or as many as rows.
+
+    Examples
+    --------
+    >>> from operators.metrics import silhouette
+    >>> round(silhouette([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 4)
+    0.8998
     """
     X, found = np.asarray(X), np.asarray(labels)
     clusters, which = np.unique(found, return_inverse=True)
@@ -109,7 +126,7 @@ def silhouette_grid(
     sample_size: int | None = None,
     random_state: int = 0,
 ) -> Float64:
-    """Return the mean silhouettes (m,) alone; see :func:`mean_silhouettes`."""
+    """Return the mean silhouette (m,) of each labeling; see :func:`mean_silhouettes`."""
     return mean_silhouettes(X, labels, metric, sample_size=sample_size, random_state=random_state).mean
 
 
@@ -123,22 +140,32 @@ def mean_silhouettes(
 ) -> Silhouettes:
     """Return the mean silhouette coefficient of each of several labelings of the same rows.
 
-    The distances are computed once for all labelings. Equal labelings get equal scores, to the bit.
+    The distances are computed once for all labelings. Equal labelings have equal scores, to the bit.
 
     Parameters
     ----------
-    X : (n, p) finite numbers, or rows that know their Euclidean distances.
-    labels : (m, n) integers from -1 (noise, one more cluster) up, as clusterings number their clusters.
-    metric : "euclidean" (default) takes s n p operations for s rows compared with all n; "cosine" takes
-        n k p for k clusters and is always exact, since the mean cosine distance to a cluster is
-        1 - <u, mean of its unit rows>.
-    sample_size : how many rows are compared with all others, by default all of up to 6,000 rows, and
-        3,000 of more. Distances are then float32, good to 1e-3 of the longest row.
-    random_state : seed of the rows drawn.
+    X : (n, p) array or Comparable
+        Finite numbers, or rows that compute their Euclidean distances.
+    labels : (m, n) array of integers
+        Clusters from 0; noise (-1) counts as one more cluster.
+    metric : {"euclidean", "cosine"}, default "euclidean"
+        "euclidean" takes s n p operations for s rows compared with all n. "cosine" takes n k p for k clusters
+        and is always exact, since the mean cosine distance to a cluster is 1 - <u, mean of its unit rows>.
+    sample_size : int, optional
+        Number of rows that are compared with all others; by default all of up to 6,000 rows, and 3,000 of
+        more. Distances of a sample are float32, accurate to 1e-3 of the longest row.
+    random_state : int, default 0
+        Seed of the sample.
+
+    Returns
+    -------
+    Silhouettes
+        Means and standard errors, each (m,).
 
     Raises
     ------
-    ValueError : unknown metric, or lengths differ.
+    ValueError
+        The metric is unknown, or the lengths differ.
     """
     if metric not in ("euclidean", "cosine"):
         raise ValueError(f"silhouette: metric is {metric!r}; use euclidean or cosine")
@@ -180,7 +207,7 @@ def _sums_of(
     if not isinstance(X, Comparable):
         return partial(_euclidean_sums if metric == "euclidean" else _cosine_sums, X)
     if metric != "euclidean":
-        raise ValueError("silhouette: rows that are no matrix know Euclidean distances only")
+        raise ValueError("silhouette: rows that are not a matrix have Euclidean distances only")
     return partial(_sums_of_distances, X)
 
 
@@ -235,7 +262,7 @@ def _cosine_sums(
         rows = drawn[some]
         totals = sizes - centres @ unit[rows].T
         totals[labels[:, rows] + 1 + first_cluster, np.arange(len(rows))] -= own_row[rows]
-        # What 1 - cos leaves of parallel rows is rounding, and a ratio of roundings no coefficient.
+        # Between parallel rows 1 - cos is rounding; a ratio of rounding errors would be no coefficient.
         totals[totals < 1e-12 * sizes] = 0
         yield some, totals
 

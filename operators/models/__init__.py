@@ -1,6 +1,6 @@
-"""Classifiers as plain descriptions, and their storage without pickle.
+"""Classifiers that are described by plain values, and their storage without pickle.
 
-Importing this package does not import torch: the first use of one of the names below does.
+Importing this package does not import torch; the first use of a name other than ``ModelSpec`` does.
 """
 
 from __future__ import annotations

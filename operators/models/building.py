@@ -20,7 +20,8 @@ from operators.suggestions import nearest
 def prepare_device(cpus: float, gpus: float) -> torch.device:
     """Give torch ``cpus`` threads (at least 1); return the GPU if asked for and there, else the CPU.
 
-    Called at the start of every actor: libgomp keeps the count of whatever ran in the process before.
+    Call it at the start of every actor: libgomp keeps the number of threads of what ran in the process
+    before.
     """
     torch.set_num_threads(max(1, int(cpus)))
     return device_for(gpus)
@@ -45,10 +46,10 @@ class Standardize(nn.Module):
 
     @torch.no_grad()
     def set(self, mean: Tensor, std: Tensor) -> None:
-        """Take over a mean and a standard deviation, both (n_features,); blocks share one.
+        """Set the mean and the standard deviation, both (n_features,). Features of one block share one std.
 
-        A column whose deviation is lost in float32 at the size of its mean counts as constant: its
-        std becomes 1, so that it is centred and left alone instead of blown up.
+        A column whose standard deviation is below the float32 resolution of its mean counts as constant. Its
+        std becomes 1, so that rounding errors are not magnified.
         """
         if self._blocks:
             parts = [part.square().mean().sqrt().expand(len(part)) for part in torch.split(std, self._blocks)]

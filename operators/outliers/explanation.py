@@ -21,11 +21,8 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
 
     Parameters
     ----------
-    folder
-        State folder of ``outliers`` by ``rule: evidence``.
-    row
-        The row.
-
+    folder : state folder of ``outliers`` by ``rule: evidence``.
+    row : the row.
     """
     state = load_state(folder)
     if state is None:

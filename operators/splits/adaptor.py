@@ -1,4 +1,4 @@
-"""The operator ``split``: what its methods have in common, and which class carries a method out."""
+"""The operator ``split``: the base class of its methods, and the class of each method by name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Split(Operator[P]):
     Params: ClassVar[type[OperatorParams]] = SplitParams
 
     rule_reads_features: ClassVar[bool] = False
-    """Whether the function of ``open`` needs features; the shift is measured in one pass less if not."""
+    """Whether the function that ``open`` returns reads features. If not, measuring the MMD skips a pass."""
 
     def __init__(self, params: P) -> None:
         super().__init__(params)
@@ -80,7 +80,7 @@ class Split(Operator[P]):
 
     @property
     def can_predict(self) -> bool:
-        """Return True: new rows are split without ``fit``, with its shares on average and not exactly."""
+        """Return True: new rows are split by the stored state, which keeps shares on average, not exactly."""
         return True
 
     @property
@@ -89,7 +89,7 @@ class Split(Operator[P]):
         return (pa.field(SPLIT, CATEGORY),)
 
     def mark_held_out(self, columns: pa.Table, validation: npt.NDArray[np.bool_]) -> pa.Table:
-        """Name held-out rows test rows, or validation rows; they are in no fold."""
+        """Make held-out rows test rows, or validation rows where ``validation`` (n,) is true; -1 as fold."""
         parts = np.where(validation, VALIDATION, TEST).astype(np.int8)
         found = {SPLIT: split_column(parts)[SPLIT]}
         others = {name: columns[name] for name in columns.column_names if name != SPLIT}
@@ -98,7 +98,7 @@ class Split(Operator[P]):
         return pa.table({**found, **others})
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Say how far validation and train rows are apart, if that was measured."""
+        """Return a section with the MMD between validation and training rows, or None if it is unknown."""
         from operators.splits.report import split_section
 
         return split_section(context.metrics)

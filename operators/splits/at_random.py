@@ -1,4 +1,4 @@
-"""``split`` by a hash: count the strata, find their thresholds, then name each row's part."""
+"""``split`` with ``method: random``: a row's part follows from its hash and two thresholds of its stratum."""
 
 from __future__ import annotations
 
@@ -56,13 +56,19 @@ PURPOSE = "split/parts"
 
 
 class Random(Split[RandomParams]):
-    """Rows by a hash of seed and content with exact shares in every stratum, or by a hash of their key."""
+    """Splits rows by a hash of seed and content, with exact shares in every stratum, or by a hash of a
+    key.
+    """
 
     Params: ClassVar[type[OperatorParams]] = RandomParams
     cost = Cost(6.81, 3.33, 115)
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Random:
-        """Return the operator; where the engine draws rows before all fits, it only names their parts."""
+        """Return a copy of the operator for this chain.
+
+        If an operator of the chain draws the parts before anything is fitted, the copy only names these
+        parts.
+        """
         found = Random(self.params)
         found.fits_on_all_rows = any(_draws(operator) for operator in chain)
         return found
@@ -92,7 +98,7 @@ class Random(Split[RandomParams]):
         return lambda table: split_column(draw.parts(table, thresholds))
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
-        """Say which share of the hashes of the row's stratum goes where, and what the row's hash is."""
+        """Return the row's hash and the thresholds of its stratum, as shares of the largest hash."""
         facts = added_facts(self.adds, row)
         if self.fits_on_all_rows or not row.has(LABEL, GROUP, IS_OUTLIER):
             return facts
@@ -156,7 +162,7 @@ def _drawn_counts(reader: ShardReader, drop_outliers: bool, shard: int) -> Int64
 
 @dataclass(frozen=True)
 class Draw:
-    """Rows drawn by their hash in strata of labels, and groups. Picklable."""
+    """Draws validation and test rows by hash, within strata of label and group. Picklable."""
 
     reader: ShardReader
     seed: int
@@ -177,13 +183,15 @@ class Draw:
     def thresholds(
         self, executor: Executor, params: SplitParams, validation: float, test: float
     ) -> tuple[dict[int, tuple[int, int]], dict[str, float]]:
-        """Return, for each stratum, the hashes at which validation and then test end; and the rows of each
+        """Return the hashes at which validation and test end, per stratum, and the number of rows per
         part.
         """
         shards = range(len(self.reader.shards))
         sizes = count_strata(executor, shards, partial(_keys, self), params.resources)
         n_dropped = sizes.pop(-1, 0)
-        if self.key is not None:  # the hash alone decides, so that no key ever changes its part
+        if (
+            self.key is not None
+        ):  # Thresholds do not depend on the rows, so that no key ever changes its part.
             ends = (int(validation * END), int((validation + test) * END))
             thresholds = dict.fromkeys(sizes, ends)
             return thresholds, self._counts(executor, thresholds, params.resources)
@@ -192,7 +200,8 @@ class Draw:
         found = iter(find_ends(executor, shards, partial(_hashed, self), searches, params.resources))
         counts, result = dict.fromkeys(range(len(PARTS)), 0), {}
         for key, (a, b) in parts.items():
-            # Copies of a row in several shards share a hash; at the border they stay in the later part.
+            # Copies of a row in several shards share a hash. If it is the threshold, all go to the later
+            # part.
             first, second = (next(found) if rank else 0 for rank in (a, a + b))
             low, high = (end.low if isinstance(end, Search) else end for end in (first, second))
             lacking = [end.rank if isinstance(end, Search) else 0 for end in (first, second)]
@@ -215,7 +224,7 @@ class Draw:
         return {name: float(n) for name, n in zip(PARTS, totals, strict=True)}
 
     def hashes(self, table: pa.Table) -> Hashes:
-        """Hash of each row of one shard's table, by its key or its content."""
+        """Return the hash (n,) of each row of one shard's table, by its key or its content."""
         if FEATURES not in table.column_names:
             table = self.reader.read(_shard_of(self.reader, table), [LABEL, GROUP, IS_OUTLIER, FEATURES])
         found = content_identities(vectors_to_numpy(table[FEATURES]))
@@ -225,7 +234,7 @@ class Draw:
         return row_hashes(found, self.seed, PURPOSE)
 
     def hash_of_row(self, row: ExplainedRow) -> int:
-        """Hash of one row; of equal rows in a shard it is right for the first."""
+        """Return the hash of one row. Of equal rows in a shard it is that of the first."""
         found = content_hashes(vectors_to_numpy(row.table[FEATURES]))
         if self.key is not None:
             keys, has_value = key_hashes(source_column(self.reader, self.key, row.table))
@@ -249,7 +258,7 @@ class Draw:
     def complete(
         self, keys: Int64, thresholds: Mapping[int, tuple[int, int]]
     ) -> Mapping[int, tuple[int, int]]:
-        """Add strata that had no row in ``fit``; their thresholds are the shares themselves."""
+        """Add thresholds at the shares themselves for strata that had no row in ``fit``."""
         missing = set(np.unique(keys).tolist()).difference(thresholds)
         ends = (int(self.shares[0] * END), int(sum(self.shares) * END))
         return {**thresholds, **dict.fromkeys(missing, ends)} if missing else thresholds

@@ -1,7 +1,7 @@
-"""The domain of each row, and ``split`` by leaving one domain out.
+"""The domain of each row, and ``split`` with ``method: leave_one_domain_out``.
 
-A domain is a value of a source column, or an inferred group. The methods ``cluster`` and its programs read
-domains from here too.
+A domain is a value of a source column, or an inferred group. The method ``cluster`` uses :class:`Domains`
+too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from operators.splits.shift import measure
 from operators.suggestions import nearest
 
 MAX_VALUES = 10_000
-Kept: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]
+RowFilter: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Domains:
 
     reader: ShardReader
     column: str
-    """A source column; ``group``: the inferred groups, noise being in no domain."""
+    """A source column, or ``group`` for the inferred groups. Rows of the group -1 are in no domain."""
 
     def __call__(self, table: pa.Table) -> Any:
         """Return the domain of each row of one shard's table; null for rows in no domain."""
@@ -64,7 +64,7 @@ class Domains:
             found = found.cast(found.type.value_type)
         return pc.cast(found, pa.string())
 
-    def sizes(self, executor: Executor, kept: Kept, resources: Resources) -> Counter[str]:
+    def sizes(self, executor: Executor, kept: RowFilter, resources: Resources) -> Counter[str]:
         """Count the rows of each domain among those kept. Raises OperatorError for over 10,000 domains."""
         sizes: Counter[str] = Counter()
         shards = range(len(self.reader.shards))
@@ -72,13 +72,13 @@ class Domains:
             sizes.update(found)
             if len(sizes) > MAX_VALUES:
                 raise OperatorError(
-                    f"operators.split.domain: {self.column!r} has more than {MAX_VALUES:,} values, so it "
-                    "names no domains. Name a column such as the site or the camera of each row."
+                    f"operators.split.domain: column {self.column!r} has more than {MAX_VALUES:,} values, "
+                    "which is too many for domains. Name a column such as the site or the camera of each row."
                 )
         return sizes
 
 
-def _count(domains: Domains, kept: Kept, shard: int) -> dict[str, int]:
+def _count(domains: Domains, kept: RowFilter, shard: int) -> dict[str, int]:
     table = domains.reader.read(shard, [LABEL, GROUP, IS_OUTLIER])
     counts = pc.value_counts(domains(table).filter(pa.array(kept(table))).drop_null())
     return {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
@@ -86,7 +86,7 @@ def _count(domains: Domains, kept: Kept, shard: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Codes:
-    """The place of each row's domain in ``values``, -1 where it has none. Picklable."""
+    """Index of each row's domain in ``values``, or -1 if it is not there. Picklable."""
 
     domains: Domains
     values: tuple[str, ...]
@@ -101,7 +101,7 @@ STATE = "domain.json"
 
 
 class ByDomain(Split[DomainParams]):
-    """Validation is one domain, whole: the way of WILDS and DomainBed, which needs metadata."""
+    """Takes all rows of one domain for validation, as WILDS and DomainBed do; domains must be known."""
 
     Params: ClassVar[type[OperatorParams]] = DomainParams
 
@@ -111,13 +111,13 @@ class ByDomain(Split[DomainParams]):
         Raises
         ------
         OperatorError
-            The column has no such value, one value alone, or more than 10,000.
+            The column does not hold the value ``leave_out``, has a single value, or more than 10,000.
         """
         params = self.params
         draw = draw_test_rows(self.params, context)
         test, counts = draw.thresholds(executor, params, 0.0, params.test)
         domains = Domains(context.shards, params.domain)
-        sizes = domains.sizes(executor, Rest(draw, test), params.resources)
+        sizes = domains.sizes(executor, RemainingRows(draw, test), params.resources)
         chosen = self._choose(sizes)
         state = {"domain": chosen, "test": sorted(test.items())}
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
@@ -126,7 +126,7 @@ class ByDomain(Split[DomainParams]):
         return counts | measure(self, context, executor)
 
     def open(self, context: Context) -> Apply:
-        """Load which domain it is."""
+        """Return a function that splits the rows of a table by the chosen domain."""
         state = read_json(context.state / STATE)
         test = {key: (first, last) for key, (first, last) in state["test"]}
         return partial(
@@ -141,21 +141,24 @@ class ByDomain(Split[DomainParams]):
         column, wanted = self.params.domain, self.params.leave_out
         if len(sizes) < 2:
             raise OperatorError(
-                f"operators.split.domain: {column!r} has {len(sizes)} values among the rows kept; one domain "
-                "can only be left out of two or more. Name another column, or take method cluster."
+                f"operators.split.domain: column {column!r} has {len(sizes)} values among the rows that are "
+                "split, but leaving one domain out needs at least two. Name another column, or set method to "
+                "cluster."
             )
         if wanted is None:
             share = self.params.validation * sum(sizes.values())
             return min(sorted(sizes), key=lambda name: abs(sizes[name] - share))
         if wanted not in sizes:
             hint = nearest(wanted, sizes) or f" There are: {', '.join(sorted(sizes)[:5])}."
-            raise OperatorError(f"operators.split.leave_out: no row kept has {wanted!r} in {column!r}.{hint}")
+            raise OperatorError(
+                f"operators.split.leave_out: no row that is split has {wanted!r} in column {column!r}.{hint}"
+            )
         return wanted
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Rows that are neither dropped nor test. Picklable."""
+class RemainingRows:
+    """Filter for the rows that are neither dropped nor test rows. Picklable."""
 
     draw: Draw
     test: dict[int, tuple[int, int]]

@@ -1,8 +1,8 @@
-"""``split`` by constrained k-means whose assignment is a linear program: k folds, or two marginals.
+"""``split`` with ``method: cluster`` and ``folds`` or ``marginals``, which need a linear program.
 
-The program is solved for the rows with the smallest hashes, at most 5,000, in memory; these rows get its
-solution. All other rows, and rows that come later, are assigned by its dual prices, which keep the shares on
-average. So shares are exact up to 5,000 rows, and nothing row-sized travels beyond.
+The program is solved in memory for the rows with the smallest hashes, at most 5,000, and these rows get its
+solution. Its dual prices assign all other rows, and rows that come later, which keeps the shares on average.
+Shares are therefore exact for up to 5,000 rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import FOLD, NO_FOLD, Split, split_column
 from operators.splits.at_random import draw_test_rows
-from operators.splits.by_domain import Codes, Domains, Rest
+from operators.splits.by_domain import Codes, Domains, RemainingRows
 from operators.splits.cluster import Strata
 from operators.splits.hashing import TRAIN, VALIDATION, strata
 from operators.splits.params import ClusterParams
@@ -45,9 +45,9 @@ RECORD, RULE, MAP = "strata.json", "rule.npz", "map.npz"
 
 
 class ByProgram(Split[ClusterParams]):
-    """Validation rows under two marginals, or folds, the first of which is validation.
+    """Splits rows under two marginals, or into folds, the first of which is validation.
 
-    With ``folds`` it also adds ``fold``: 0 to k - 1, and -1 for test and dropped rows.
+    With ``folds`` it also adds the column ``fold``: 0 to k - 1, and -1 for test and dropped rows.
     """
 
     Params: ClassVar[type[OperatorParams]] = ClusterParams
@@ -55,17 +55,17 @@ class ByProgram(Split[ClusterParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The columns ``split`` and, with folds, ``fold``."""
+        """Return the added columns: ``split`` and, with folds, ``fold``."""
         fold = (pa.field(FOLD, pa.int32()),) if self.params.folds else ()
         return (*super().adds, *fold)
 
     @property
     def publishes(self) -> tuple[pa.Field, ...]:
-        """The published column ``fold``, if there are folds."""
+        """Return the published column ``fold``, if there are folds."""
         return self.adds[1:]
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Solve the program for a sample; leaves its rows' parts, the rule for other rows and the map.
+        """Solve the program for a sample; store its solution, the rule for other rows and the feature map.
 
         Returns rows by part, ``mmd`` and ``mmd_random`` of validation against training, and ``objective``.
 
@@ -84,25 +84,25 @@ class ByProgram(Split[ClusterParams]):
 
     def _fit(self, context: Context, executor: Executor) -> float:
         # Imported here because planning imports this module and must not load scikit-learn.
-        from operators.splits.sharded import Taking, draw
+        from operators.splits.sharded import ParticipatingRows, draw_sample
         from operators.splits.start import generator
 
         params = self.params
         test, _ = draw_test_rows(self.params, context).thresholds(executor, params, 0.0, params.test)
         record: dict[str, Any] = {"test": sorted(test.items()), "domains": []}
-        rest = Rest(draw_test_rows(self.params, context), test)
+        rest = RemainingRows(draw_test_rows(self.params, context), test)
         for column in self._columns():
             sizes = Domains(context.shards, column).sizes(executor, rest, params.resources)
             record["domains"].append(sorted(sizes))
         (context.state / RECORD).write_text(json.dumps(record), "utf-8")
-        taking = Taking(context.shards, (LABEL, GROUP, IS_OUTLIER), self._strata(context))
+        taking = ParticipatingRows(context.shards, (LABEL, GROUP, IS_OUTLIER), self._strata(context))
         seed = int(generator(context.seed % 2**32).integers(2**63))
-        drawn = draw(executor, taking, seed, params.resources)
+        drawn = draw_sample(executor, taking, seed, params.resources)
         if len(drawn.keys) < 2:
-            raise ValueError(f"there are {len(drawn.keys)} rows to split; give at least two")
+            raise ValueError(f"there are {len(drawn.keys)} rows to split, but a split needs at least two.")
         solve = self._folds if params.folds else self._marginals
-        by, arrays, objective = solve(context, drawn.X, drawn.keys)
-        by.save(context.state / MAP)
+        feature_map, arrays, objective = solve(context, drawn.X, drawn.keys)
+        feature_map.save(context.state / MAP)
         np.savez(context.state / RULE, row_ids=drawn.row_ids, **arrays)
         return objective
 
@@ -138,17 +138,17 @@ class ByProgram(Split[ClusterParams]):
 
         settings = settings_of(self.params, stored_landmarks(self.params, context))
         random = generator(context.seed % 2**32)
-        by = settings.map_of(X, int(random.integers(2**31)))
+        feature_map = settings.make_feature_map(X, int(random.integers(2**31)))
         names, codes = zip(*(np.unique(column, return_inverse=True) for column in _pair(keys)), strict=True)
         selector = Marginals(np.column_stack(codes), settings.holdout, settings.tolerance)
-        rows = FeatureRows(by.features(X), selector)
+        rows = FeatureRows(feature_map.features(X), selector)
         start, _, _ = best_start(rows, settings.n_init, settings.max_iter, random)
         fit = iterate(rows, start, settings.max_iter)
         direction, offset, sign = fit.rule
         gain = sign * project(rows.phi, np.arange(rows.n), direction, offset)
         prices = selector.prices(gain)
         arrays = {
-            "parts": fit.chosen.handle,
+            "parts": fit.chosen.selection,
             "direction": direction,
             "offset": offset,
             "sign": sign,
@@ -157,7 +157,7 @@ class ByProgram(Split[ClusterParams]):
             "first_prices": prices[0],
             "second_prices": prices[1],
         }
-        return by, arrays, rows.scatter - fit.between[-1]
+        return feature_map, arrays, rows.scatter - fit.between[-1]
 
     def _count(self, context: Context, executor: Executor) -> dict[str, float]:
         """Return the rows of each part and, with folds, of the smallest and the largest fold."""
@@ -177,22 +177,26 @@ class ByProgram(Split[ClusterParams]):
         return totals
 
     def open(self, context: Context) -> Apply:
-        """Load the rule and the parts of the rows that the program assigned."""
+        """Return a function that splits the rows of a table: by the program's solution, else by its
+        prices.
+        """
         return self._open(context, exact=True)
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Load the rule alone: row ids of the sample may belong to other rows by now."""
+        """Return a function that splits rows by prices alone: ids of the sample may be those of other
+        rows.
+        """
         return self._open(context, exact=False)
 
     def _open(self, context: Context, *, exact: bool) -> Apply:
         from operators.splits.features import FeatureMap
 
-        by = FeatureMap.load(context.state / MAP)
+        feature_map = FeatureMap.load(context.state / MAP)
         with np.load(context.state / RULE) as found:
             rule = dict(found)
         if not exact:
             rule["row_ids"], rule["parts"] = rule["row_ids"][:0], rule["parts"][:0]
-        return partial(_apply, by, rule, self._strata(context), self.params.folds or 0)
+        return partial(_apply, feature_map, rule, self._strata(context), self.params.folds or 0)
 
     def _columns(self) -> tuple[str, ...]:
         if self.params.marginals:
@@ -201,7 +205,7 @@ class ByProgram(Split[ClusterParams]):
 
     def _strata(self, context: Context) -> Any:
         record = read_json(context.state / RECORD)
-        rest = Rest(
+        rest = RemainingRows(
             draw_test_rows(self.params, context),
             {key: (first, last) for key, (first, last) in record["test"]},
         )
@@ -216,21 +220,21 @@ class ByProgram(Split[ClusterParams]):
 
 @dataclass(frozen=True)
 class Pairs:
-    """The groups of each row in two groupings as one key; -1 for dropped and test rows. Picklable."""
+    """One key for the two groups of each row; -1 for dropped and test rows. Picklable."""
 
-    rest: Rest
+    rest: RemainingRows
     first: Codes
     second: Codes
 
     def __call__(self, table: pa.Table) -> Int64:
-        """Return (n,) keys; see :class:`operators.splits.sharded.Taking`."""
-        # A value without a place has the code -1; it is a group of its own.
+        """Return (n,) keys; see :class:`operators.splits.sharded.ParticipatingRows`."""
+        # The code is -1 for values that ``fit`` has not seen; they form a group of their own.
         keys = strata(self.first(table) + 1, self.second(table))
         return np.where(self.rest(table), keys, -1)
 
 
 def _pair(keys: Int64) -> tuple[Int64, Int64]:
-    """Return the two codes that :func:`operators.splits.hashing.strata` has joined."""
+    """Return the two codes that :func:`operators.splits.hashing.strata` joined into each key."""
     return keys >> 32, (keys & 0xFFFFFFFF) - 1
 
 
@@ -244,14 +248,16 @@ def _sizes(
     return parts, np.bincount(folds[folds >= 0], minlength=n_folds)
 
 
-def _apply(by: Any, rule: dict[str, Any], of: Any, n_folds: int, table: pa.Table) -> pa.Table:
-    parts, keys = of.rest.draw.parts(table, of.rest.test), of(table)
+def _apply(
+    feature_map: Any, rule: dict[str, Any], row_strata: Any, n_folds: int, table: pa.Table
+) -> pa.Table:
+    parts, keys = row_strata.rest.draw.parts(table, row_strata.rest.test), row_strata(table)
     rows = np.flatnonzero(keys >= 0)
     folds = np.full(table.num_rows, NO_FOLD, np.int32)
     if len(rows):
         ids = table[ROW_ID].to_numpy()[rows]
         with threadpool_limits(limits=1):
-            phi = by.features(vectors_to_numpy(table[FEATURES])[rows], ids)
+            phi = feature_map.features(vectors_to_numpy(table[FEATURES])[rows], ids)
             found = _by_prices(phi, ids, keys[rows], rule, n_folds)
         known = np.flatnonzero(np.isin(ids, rule["row_ids"]))
         found[known] = rule["parts"][np.searchsorted(rule["row_ids"], ids[known])]
@@ -266,7 +272,7 @@ def _apply(by: Any, rule: dict[str, Any], of: Any, n_folds: int, table: pa.Table
 def _by_prices(
     phi: npt.NDArray[np.float32], ids: Int64, keys: Int64, rule: dict[str, Any], n_folds: int
 ) -> npt.NDArray[Any]:
-    """Return the fold (n,) of rows, or whether they are validation rows."""
+    """Return the fold (n,) of each row or, without folds, whether it is a validation row (n,)."""
     if n_folds:
         from operators.splits.folds import place
 

@@ -1,4 +1,4 @@
-"""``split`` by constrained kernel k-means: fitted over shards, applied to each row by its own features."""
+"""``split`` with ``method: cluster``: constrained kernel k-means over shards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import draw_test_rows
-from operators.splits.by_domain import Codes, Domains, Rest
+from operators.splits.by_domain import Codes, Domains, RemainingRows
 from operators.splits.hashing import VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
@@ -39,12 +39,12 @@ STRATA, RULE, MAP = "strata.json", "rule.npz", "map.npz"
 
 
 class Cluster(Split[ClusterParams]):
-    """Validation rows as far from training rows as can be, with exact shares of every label or group."""
+    """Takes validation rows far from the training rows, with exact shares of every label or domain."""
 
     Params: ClassVar[type[OperatorParams]] = ClusterParams
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Find the rows; leaves the feature map, the last centroids' rule and its limits per stratum.
+        """Choose the validation rows; store the feature map and the thresholds of the gain per stratum.
 
         Returns rows by part; ``mmd``, and ``mmd_random``, its root mean square over random splits;
         ``objective``, ``steps``; ``start_mmd_min`` and ``start_mmd_max`` over the starts.
@@ -61,24 +61,24 @@ class Cluster(Split[ClusterParams]):
             raise OperatorError(f"operators.split: {error}") from None
 
     def _fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        # Not at the top: planning imports this module, and needs no scikit-learn.
+        # Imported here because planning imports this module and must not load scikit-learn.
         from operators.splits.hashing import count_strata
         from operators.splits.kernel import iterate, mmd_of, random_mmd
         from operators.splits.selection import make_quotas
-        from operators.splits.sharded import Files, ShardedRows, Taking, draw
+        from operators.splits.sharded import ParticipatingRows, RowFiles, ShardedRows, draw_sample
         from operators.splits.start import generator, make_start
 
         params = self.params
         test, counts = draw_test_rows(self.params, context).thresholds(executor, params, 0.0, params.test)
         codes: tuple[str, ...] = ()
         if params.within == "domain":
-            rest = Rest(draw_test_rows(self.params, context), test)
+            rest = RemainingRows(draw_test_rows(self.params, context), test)
             codes = tuple(
                 sorted(Domains(context.shards, params.domain).sizes(executor, rest, params.resources))
             )
         record = {"test": sorted(test.items()), "domains": codes}
         (context.state / STRATA).write_text(json.dumps(record), "utf-8")
-        taking = Taking(context.shards, (LABEL, GROUP, IS_OUTLIER), self._strata(context))
+        taking = ParticipatingRows(context.shards, (LABEL, GROUP, IS_OUTLIER), self._strata(context))
         sizes = count_strata(executor, taking.shards, partial(_keys, taking), params.resources)
         sizes.pop(-1, None)
         names = np.array(sorted(sizes), np.int64)
@@ -88,20 +88,24 @@ class Cluster(Split[ClusterParams]):
         )
 
         def sample(seed: int) -> tuple[npt.NDArray[Any], Int64]:
-            drawn = draw(executor, taking, seed, params.resources)
+            drawn = draw_sample(executor, taking, seed, params.resources)
             return drawn.X, np.searchsorted(names, drawn.keys)[:, None]
 
         start = make_start(sample, sum(sizes.values()), settings, generator(context.seed % 2**32))
-        start.by.save(context.state / MAP)
+        start.feature_map.save(context.state / MAP)
         work = context.state / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
-        rows = ShardedRows(executor, Files(work, taking), start.by, quotas, params.resources)
+        rows = ShardedRows(executor, RowFiles(work, taking), start.feature_map, quotas, params.resources)
         fit = iterate(rows, start.centroids, params.max_iter)
         shutil.rmtree(work)
         direction, offset, sign = fit.rule
         np.savez(
-            context.state / RULE, direction=direction, offset=offset, sign=sign, **fit.chosen.handle._asdict()
+            context.state / RULE,
+            direction=direction,
+            offset=offset,
+            sign=sign,
+            **fit.chosen.selection._asdict(),
         )
         taken = float(fit.chosen.count)
         return counts | {
@@ -111,22 +115,22 @@ class Cluster(Split[ClusterParams]):
             "mmd_random": random_mmd(rows.scatter, rows.n, fit.chosen.count),
             "objective": rows.scatter - fit.between[-1],
             "steps": float(len(fit.between)),
-            "start_mmd_min": min(start.ends),
-            "start_mmd_max": max(start.ends),
+            "start_mmd_min": min(start.mmds),
+            "start_mmd_max": max(start.mmds),
         }
 
     def open(self, context: Context) -> Apply:
-        """Load map and rule."""
+        """Return a function that splits the rows of a table by their features and stratum."""
         from operators.splits.features import FeatureMap
 
-        by = FeatureMap.load(context.state / MAP)
+        feature_map = FeatureMap.load(context.state / MAP)
         with np.load(context.state / RULE) as found:
             rule = dict(found)
-        return partial(_apply, by, rule, self._strata(context))
+        return partial(_apply, feature_map, rule, self._strata(context))
 
     def _strata(self, context: Context) -> Strata:
         record = read_json(context.state / STRATA)
-        rest = Rest(
+        rest = RemainingRows(
             draw_test_rows(self.params, context),
             {key: (first, last) for key, (first, last) in record["test"]},
         )
@@ -137,9 +141,11 @@ class Cluster(Split[ClusterParams]):
 
 @dataclass(frozen=True)
 class Strata:
-    """Stratum of each row of a table, by label and domain; -1 for dropped and test rows. Picklable."""
+    """Function that returns each row's stratum, by label and domain; -1 for dropped and test rows.
+    Picklable.
+    """
 
-    rest: Rest
+    rest: RemainingRows
     codes: Codes | None
 
     def __call__(self, table: pa.Table) -> Int64:
@@ -153,17 +159,17 @@ def _keys(taking: Any, shard: int) -> Int64:
     return keys
 
 
-def _apply(by: Any, rule: dict[str, Any], of: Strata, table: pa.Table) -> pa.Table:
+def _apply(feature_map: Any, rule: dict[str, Any], row_strata: Strata, table: pa.Table) -> pa.Table:
     from operators.splits.in_memory import project
-    from operators.splits.sharded import Cut
+    from operators.splits.sharded import GainThresholds
 
-    parts, keys = of.rest.draw.parts(table, of.rest.test), of(table)
+    parts, keys = row_strata.rest.draw.parts(table, row_strata.rest.test), row_strata(table)
     rows = np.flatnonzero(keys >= 0)
     if len(rows):
         ids = table[ROW_ID].to_numpy()[rows]
         with threadpool_limits(limits=1):
-            phi = by.features(vectors_to_numpy(table[FEATURES])[rows], ids)
+            phi = feature_map.features(vectors_to_numpy(table[FEATURES])[rows], ids)
             gain = project(phi, ids, rule["direction"], float(rule["offset"]))
-        cut = Cut(rule["names"], rule["ends"], rule["ties"])
-        parts[rows[cut.mask(keys[rows], int(rule["sign"]) * gain, ids)]] = VALIDATION
+        thresholds = GainThresholds(rule["names"], rule["ends"], rule["ties"])
+        parts[rows[thresholds.mask(keys[rows], int(rule["sign"]) * gain, ids)]] = VALIDATION
     return split_column(parts)

@@ -17,50 +17,72 @@ from operators.splits.features import Kernel, check_gamma, make_map
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance, make_selector
-from operators.splits.start import SplitSettings, Way, generator, make_start, sample_rows
+from operators.splits.start import LandmarkMethod, SplitSettings, generator, make_start, sample_rows
 
-LARGEST_GRAM = 2**31
-"""Bytes of the largest kernel matrix that is held."""
+MAX_GRAM_BYTES = 2**31
+"""Size of the largest kernel matrix that is computed."""
 
 
 class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
-    """A validation part as far from the training part as it can be, in maximum mean discrepancy (MMD).
+    """Split off a validation part that is far from the training part in maximum mean discrepancy (MMD).
 
-    Two clusters by kernel k-means, one of which, the validation part, holds a given share of every group of
-    rows: of every label, or of every pair of label and domain. Each step finds the optimum of the paper's
-    linear program in closed form. Up to 5,000 rows, all starts run on all rows. Beyond, they run on a sample
-    of that many and the best one goes on with all rows (Bradley and Fayyad 1998).
+    Kernel k-means finds two clusters, one of which, the validation part, holds a given share of every group
+    of rows: of every label, or of every pair of label and domain. Each step finds the optimum of the paper's
+    linear program in closed form.
 
     Source: Napoli and White, Clustering-Based Validation Splits for Domain Generalisation, 2024.
 
     Parameters
     ----------
-    holdout : share of each group for validation, in (0, 1), default 0.2.
-    kernel : "linear" (default) or "rbf", exp(-gamma |z - z'|^2), of standardised rows z.
-    gamma : default 1 / median |z - z'|^2. Only for "rbf".
-    landmarks : None (default): the exact kernel. A number, or (q, d) rows in the units of X: Nystrom
-        features, O(n q) memory instead of O(n^2). Only for "rbf": the linear kernel has exact features.
-    tolerance : tau >= 0, or {group: tau_g}: a group may give (1 - tau) to (1 + tau) times its share;
-        default 0. Then sizes are free, and what is maximised is v t / n MMD^2 for parts of v and t rows.
-    n_init : starts, default 10; the lowest objective is kept, which is the largest MMD at fixed sizes.
-        Starts differ much: see ``start_mmds_``.
-    random_state : int, RandomState or None: of starts, sample and landmarks.
-    landmarks_by : "uniform" (default), "kmeans" or "density"; see
-        :func:`operators.splits.start.pick_landmarks`.
-    standardize : centre and scale every feature first (default).
-    max_iter : most steps of a start, default 100.
+    holdout : float, default 0.2
+        Share of each group for validation, between 0 and 1.
+    kernel : {"linear", "rbf"}, default "linear"
+        Kernel of the rows z, which are standardised first; "rbf" is exp(-gamma |z - z'|^2).
+    gamma : float, optional
+        Parameter of "rbf". By default 1 / median |z - z'|^2.
+    landmarks : int or (q, d) array, optional
+        Only for "rbf". A number of landmarks, or landmarks in the units of X, for Nystrom features with
+        O(n q) memory. By default the exact kernel matrix is computed, with O(n^2) memory.
+    tolerance : float or {group: float}, default 0
+        A group may give (1 - tau) to (1 + tau) times its share. If tau > 0 the sizes v and t of the parts are
+        free, and v t / (v + t) MMD^2 is maximised instead of the MMD.
+    n_init : int, default 10
+        Number of starts. The one with the lowest objective is kept, which is the one with the largest MMD
+        where sizes are fixed. Starts can differ much: see ``start_mmds_``.
+    random_state : int, RandomState or None, default None
+        Seed of starts, sample and landmarks.
+    landmarks_by : {"uniform", "kmeans", "density"}, default "uniform"
+        How landmarks are chosen; see :func:`operators.splits.start.pick_landmarks`.
+    standardize : bool, default True
+        Centre and scale every feature first.
+    max_iter : int, default 100
+        Largest number of steps of a start.
 
     Attributes
     ----------
-    validation_mask_ : (n,) bool.
-    mmd_ : MMD between the two parts, |mean phi(validation) - mean phi(training)|.
-    random_mmd_ : its root mean square over random splits of the same size: the floor of ``mmd_``.
-    objective_ : per step, sum |phi - centroid|^2 over all rows, never rising.
-    inertia_ : the last of them.
-    start_mmds_ : (n_init,) MMD that each start ended with; on the sample where there are more rows.
-    gamma_ : gamma used; 0 for "linear".
-    feature_map_ : :class:`operators.splits.features.FeatureMap`; None for the full RBF kernel.
-    n_features_in_ : int.
+    validation_mask_ : (n,) bool
+        True for validation rows.
+    mmd_ : float
+        MMD between the two parts, |mean phi(validation) - mean phi(training)|.
+    random_mmd_ : float
+        Root mean square of the MMD over random splits of the same sizes, to compare ``mmd_`` with.
+    objective_ : (n_steps,) float64
+        Sum of |phi - centroid|^2 over all rows after each step, never rising.
+    inertia_ : float
+        The last value of ``objective_``.
+    start_mmds_ : (n_init,) float64
+        MMD that each start ended with; on the sample where there are more than 5,000 rows.
+    gamma_ : float
+        The gamma that was used; 0 for "linear".
+    feature_map_ : :class:`operators.splits.features.FeatureMap` or None
+        None for the exact RBF kernel.
+    n_features_in_ : int
+
+    Notes
+    -----
+    With up to 5,000 rows all starts run on all rows. With more, they run on a sample of that many, and the
+    best one continues with all rows (Bradley and Fayyad 1998). The result satisfies
+    mmd_^2 = n / (v t) (SS - inertia_), where SS is the sum of |phi - mean|^2.
 
     Examples
     --------
@@ -80,7 +102,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         tolerance: Tolerance = 0.0,
         n_init: int = 10,
         random_state: Any = None,
-        landmarks_by: Way = "uniform",
+        landmarks_by: LandmarkMethod = "uniform",
         standardize: bool = True,
         max_iter: int = 100,
     ) -> None:
@@ -101,9 +123,9 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : (n, d) numbers, finite, n >= 2.
-        groups : (n,) group of each row, any integers or strings; None: all rows are one group. Or (n, k): k
-            overlapping groupings, such as label and domain, each of which keeps its own shares (found by a
-            linear program at every step; in memory only).
+        groups : (n,) group of each row, integers or strings; by default all rows are one group. Or (n, 2):
+            two overlapping groupings, such as label and domain, each of which keeps its own shares. These
+            need a linear program at every step.
 
         Raises
         ------
@@ -115,13 +137,13 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         codes, tolerance = encode(groups, len(X), self.tolerance)
         random = generator(self.random_state)
         with threadpool_limits(limits=1):
-            fit, rows, ends = self._split(X, codes, tolerance, random)
-        self.validation_mask_ = fit.chosen.handle
+            fit, rows, start_mmds = self._split(X, codes, tolerance, random)
+        self.validation_mask_ = fit.chosen.selection
         self.mmd_ = mmd_of(rows, fit.chosen)
         self.random_mmd_ = random_mmd(rows.scatter, rows.n, fit.chosen.count)
         self.objective_ = np.array([rows.scatter - value for value in fit.between])
         self.inertia_ = float(self.objective_[-1])
-        self.start_mmds_ = np.array(ends)
+        self.start_mmds_ = np.array(start_mmds)
         return self
 
     def fit_predict(self, X: Any, groups: Any = None) -> Mask:
@@ -145,12 +167,12 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
             gram, self.gamma_ = full_kernel(X, drawn, self.gamma, self.standardize)
             self.feature_map_ = None
             rows = GramRows(gram, selector)
-            start, _, ends = best_start(rows, self.n_init, self.max_iter, random)
-            return iterate(rows, start, self.max_iter), rows, ends
-        self.feature_map_, start, ends = make_start(sample, len(X), settings, random)
+            start, _, start_mmds = best_start(rows, self.n_init, self.max_iter, random)
+            return iterate(rows, start, self.max_iter), rows, start_mmds
+        self.feature_map_, start, start_mmds = make_start(sample, len(X), settings, random)
         self.gamma_ = self.feature_map_.gamma
         rows = FeatureRows(self.feature_map_.features(X), selector)
-        return iterate(rows, start, self.max_iter), rows, ends
+        return iterate(rows, start, self.max_iter), rows, start_mmds
 
     def _settings(self, tolerance: Tolerance) -> SplitSettings:
         landmarks = self.landmarks
@@ -176,8 +198,8 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"kernel is {self.kernel!r}: there are 'linear' and 'rbf'.")
         if self.kernel == "linear" and (self.gamma is not None or self.landmarks is not None):
             raise ValueError(
-                "gamma and landmarks are of the rbf kernel; kernel is 'linear', whose features are exact. "
-                "Leave them out, or set kernel='rbf'."
+                "gamma and landmarks belong to the rbf kernel, but kernel is 'linear'. Leave them out, "
+                "or set kernel='rbf'."
             )
         if min(self.n_init, self.max_iter) < 1:
             raise ValueError(
@@ -185,7 +207,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
             )
         if self.landmarks is not None and np.ndim(self.landmarks) == 0 and int(self.landmarks) < 1:  # type: ignore[arg-type]
             raise ValueError(f"landmarks is {self.landmarks!r}: it must be 1 or more, such as 500.")
-        if self.kernel == "rbf" and self.landmarks is None and 8 * shape[0] ** 2 > LARGEST_GRAM:
+        if self.kernel == "rbf" and self.landmarks is None and 8 * shape[0] ** 2 > MAX_GRAM_BYTES:
             raise ValueError(
                 f"the kernel matrix of {shape[0]:,} rows would take {8 * shape[0] ** 2 / 2**30:.0f} GiB. Set "
                 "landmarks, such as 500, to approximate it."
@@ -205,9 +227,9 @@ def full_kernel(
 
 
 def encode(groups: Any, n: int, tolerance: Tolerance) -> tuple[Int64, Tolerance]:
-    """Return groups of any type as codes (n, k), and the tolerance by code.
+    """Return groups of any type as codes (n, k) from 0, and the tolerance by code.
 
-    Raises ValueError for the wrong number of rows, a missing value, or a tolerance below 0.
+    Raises ValueError for the wrong number of rows, an unknown group, or a tolerance below 0.
     """
     found = np.zeros((n, 1)) if groups is None else np.asarray(groups)
     found = found[:, None] if found.ndim == 1 else found
@@ -224,8 +246,8 @@ def encode(groups: Any, n: int, tolerance: Tolerance) -> tuple[Int64, Tolerance]
     if not isinstance(tolerance, Mapping):
         return codes, tolerance
     if codes.shape[1] > 1:
-        raise ValueError("tolerance by group needs one column of groups; give one number for all.")
+        raise ValueError("tolerance by group needs one column of groups. Give one number for both columns.")
     places = {name: place for place, name in enumerate(pairs[0][0].tolist())}
     if unknown := [name for name in tolerance if name not in places]:
-        raise ValueError(f"tolerance names the group {unknown[0]!r}, which no row is in.")
+        raise ValueError(f"tolerance names the group {unknown[0]!r}, but no row has it. Leave it out.")
     return codes, {places[name]: value for name, value in tolerance.items()}

@@ -1,6 +1,6 @@
-"""Explicit features of a kernel, made block by block, of the same bits wherever a row is computed.
+"""Explicit features phi of a kernel, computed block by block, with the same bits wherever a row is computed.
 
-Labels over shards must equal those in memory, so nothing may depend on how rows are cut into blocks:
+A split over shards must equal the split in memory, so nothing may depend on how rows are divided into shards:
 
 - A matrix product may round a row differently at another place in the block. So a row is computed at the
   place ``row_id % BLOCK`` of a block of fixed shape, whoever computes it and whatever its neighbours are.
@@ -28,10 +28,11 @@ Kernel: TypeAlias = Literal["linear", "rbf"]
 BLOCK = 512
 """Rows computed at once. Another number may give other last bits."""
 STEP = 2.0**-23
-RANK = 1e-6
+"""Features of the RBF kernel are multiples of it; those of the linear kernel of a power of two times it."""
+MIN_EIGENVALUE_SHARE = 1e-6
 """Eigenvalues of the landmarks' kernel below this share of the largest are rounding errors of float32."""
 MIN_SHARE, MAX_SHARE = 1e-3, 0.999
-"""Mean kernel value of two rows below or above which a kernel tells no rows, or all rows, apart."""
+"""A mean kernel value of two rows outside of these limits means that the kernel is degenerate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +61,16 @@ class FeatureMap:
         return self.whiten.shape[1] if self.gamma else len(self.mean)
 
     def features(self, X: npt.ArrayLike, row_ids: Int64 | None = None) -> Float32:
-        """Compute phi (n, width), float32, of the rows of X (n, d);
+        """Compute phi (n, width), float32, of the rows of X (n, d).
 
-        ``row_ids`` ascend, by default 0 .. n - 1.
-
-        Wrap it in ``threadpool_limits(1)``: another number of threads may round differently.
+        ``row_ids`` (n,) must ascend; the default is 0 to n - 1. Call it within ``threadpool_limits(1)``,
+        because another number of threads may round differently.
         """
         X = np.asarray(X)
         found = np.empty((len(X), self.width), np.float32)
         compute = _Nystrom(self) if self.gamma else _Linear(self)
         z = compute.rows
-        # In float32 where the rows have no more digits.
+        # Rows in float32 are centred in float32, which saves a conversion.
         mean = self.mean.astype(np.float32 if X.dtype == np.float32 else np.float64)
         inverse = (1 / self.scale).astype(np.float32)
         centred = np.empty((BLOCK, len(mean)), np.float32)
@@ -94,7 +94,7 @@ class FeatureMap:
 
 
 class _Linear:
-    """phi(z) = z, in steps."""
+    """phi(z) = z of the rows in ``self.rows``, in multiples of the step."""
 
     def __init__(self, of: FeatureMap) -> None:
         self.rows = aligned((BLOCK, of.width), np.float32)
@@ -107,7 +107,9 @@ class _Linear:
 
 
 class _Nystrom:
-    """phi(z) = k(z, landmarks) V L^(-1/2) for K = V L V', in steps, in buffers that stay in cache.
+    """phi(z) = k(z, landmarks) V L^(-1/2) for K = V L V', in multiples of the step.
+
+    Its buffers have the size of one block and stay in cache.
 
     Williams and Seeger (2001), and scikit-learn's ``Nystroem``, multiply by K^(-1/2) = V L^(-1/2) V'. Without
     the last rotation by V' all inner products, hence distances and clusters, are the same, and a column is
@@ -117,7 +119,7 @@ class _Nystrom:
     def __init__(self, of: FeatureMap) -> None:
         sides = 2 * of.gamma * of.landmarks
         lengths = -of.gamma * np.einsum("ij,ij->i", of.landmarks, of.landmarks, dtype=np.float64)
-        # exponent = [z, |z|^2, 1] . [2 gamma l, -gamma, -gamma |l|^2]: one product, no passes for the lengths
+        # One product gives the whole exponent: [z, |z|^2, 1] . [2 gamma l, -gamma, -gamma |l|^2].
         ends = np.full((len(sides), 1), -of.gamma)
         self._right = np.ascontiguousarray(np.hstack([sides, ends, lengths[:, None]]).T, np.float32)
         self._left = aligned((BLOCK, len(self._right)), np.float32)
@@ -125,7 +127,7 @@ class _Nystrom:
         self.rows = self._left[:, :-2]
         self._kernel = aligned((BLOCK, len(sides)), np.float32)
         self._out: Float32 = aligned((BLOCK, of.width), np.float32)
-        self._whiten = of.whiten * np.float32(1 / of.step)  # a power of two: nothing is rounded
+        self._whiten = of.whiten * np.float32(1 / of.step)  # 1 / step is a power of two: nothing is rounded
 
     def __call__(self) -> Float32:
         np.einsum("ij,ij->i", self.rows, self.rows, out=self._left[:, -2])
@@ -137,9 +139,9 @@ class _Nystrom:
 
 
 def blocks(row_ids: Int64) -> Iterator[tuple[slice, Any]]:
-    """Yield the rows that share a block, as a slice, and their places in it.
+    """Yield the rows that share a block, as a slice of ``row_ids``, and their places in the block.
 
-    ``row_ids`` must ascend strictly.
+    ``row_ids`` (n,) must ascend strictly.
     """
     numbers = row_ids // BLOCK
     cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(row_ids)]
@@ -152,7 +154,7 @@ def blocks(row_ids: Int64) -> Iterator[tuple[slice, Any]]:
 
 
 def aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Allocate memory that starts at a cache line, since vectorised loops round by where memory lies."""
+    """Allocate an array that starts at a cache line: vectorised loops may round differently elsewhere."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + 64, np.uint8)
     start = -memory.ctypes.data % 64
@@ -192,16 +194,18 @@ def make_map(
         largest = float(np.abs(z).max(initial=0))
         if not np.ptp(z, axis=0).any():
             raise ValueError(
-                "the linear kernel: all rows of the sample are the same, so no split is shifted. Look at the "
-                "features, or take method random."
+                "the linear kernel is degenerate: all rows of the sample are the same, so every split has an "
+                "MMD of 0. Check the features, or set method to random."
             )
         return FeatureMap(mean, scale, 0.0, none, nothing, STEP * 2.0 ** np.ceil(np.log2(largest)))
     if landmarks is None:
-        raise ValueError("the rbf kernel has explicit features only by landmarks: give them.")
+        raise ValueError(
+            "the rbf kernel has explicit features only by landmarks: set landmarks, such as 500."
+        )
     gamma = check_gamma(z, gamma)
     marks = ((np.asarray(landmarks, np.float64) - mean) / scale).astype(np.float32)
     values, vectors = np.linalg.eigh(np.exp(-gamma * square_distances(marks)))
-    kept = values > RANK * values[-1]
+    kept = values > MIN_EIGENVALUE_SHARE * values[-1]
     whiten = (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32)
     return FeatureMap(mean, scale, gamma, marks, whiten, STEP)
 
@@ -221,14 +225,13 @@ def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
     value = float(np.exp(-chosen * distances).mean()) if len(distances) else 1.0
     if MIN_SHARE <= value <= MAX_SHARE:
         return chosen
-    what = "no two rows are alike to it and any split is as good as a random one"
+    what = "it takes every row for unlike every other, and any split is as good as a random one"
     if value > MAX_SHARE:
-        what = "all rows are alike to it"
-    fix = "Look at the features, or take kernel linear"
+        what = "it takes all rows for alike"
+    fix = "Check the features, or set kernel to linear"
     if gamma is not None and distances.any():
         fix = f"Leave gamma out (the median heuristic gives {suggested:.3g})"
     raise ValueError(
-        f"the rbf kernel with gamma = {chosen:.3g} is degenerate: two rows have a mean kernel value of "
-        f"{value:.2g}, so {what}. {fix}; mean values between "
-        f"{MIN_SHARE} and {MAX_SHARE} are usable."
+        f"the rbf kernel with gamma = {chosen:.3g} is degenerate: the mean kernel value of two rows is "
+        f"{value:.2g}, so {what}. It must lie between {MIN_SHARE} and {MAX_SHARE}. {fix}."
     )

@@ -1,9 +1,9 @@
 """Folds for cross-validation that are far from each other: constrained kernel k-means with k clusters.
 
-``split: {method: cluster, folds: k}`` publishes them as the column ``fold``. Two clusters of unequal size,
-which have a closed form, are :class:`operators.splits.ConstrainedKernelKMeans`.
+``split: {method: cluster, folds: k}`` publishes them as the column ``fold``. The case of one validation part,
+which has a closed form, is :class:`operators.splits.ConstrainedKernelKMeans`.
 
-Source: Napoli and White 2024, section 4 (conclusion).
+Source: Napoli and White 2024, section 3 (conclusion), which proposes k clusters without giving an algorithm.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from operators.splits.selection import binary_program
 from operators.splits.start import generator
 
 MAX_ROWS = 20_000
+"""Largest number of rows of one linear program."""
 
 
-class Deal(NamedTuple):
-    """An assignment of rows to clusters with its dual prices."""
+class Assignment(NamedTuple):
+    """An assignment of rows to clusters, and the dual prices of the linear program that found it."""
 
     labels: Int64
     """(n,) cluster of each row."""
@@ -37,30 +38,39 @@ class Deal(NamedTuple):
 
 
 class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
-    """Deal rows into k folds of equal size in every group, as far from each other as k-means finds them.
+    """Divide rows into k folds that hold equal shares of every group and lie far from each other.
 
     Each step assigns the rows by a linear program (a transportation problem), so that every fold holds its
     share of every group, and then moves each centroid to the mean of its fold.
 
     Parameters
     ----------
-    n_folds : k >= 2, default 5.
+    n_folds : int, default 5
+        Number of folds k, at least 2.
     kernel, gamma, standardize : as in :class:`operators.splits.ConstrainedKernelKMeans`.
-    landmarks : rows drawn as landmarks of the RBF kernel, default 500; all where there are fewer.
-    n_init : starts (k-means++), default 3; the lowest objective is kept.
-    random_state : int, RandomState or None: of starts and landmarks.
-    max_iter : most steps of a start, default 50.
+    landmarks : int, default 500
+        Number of rows drawn as landmarks of the RBF kernel; all rows where there are fewer.
+    n_init : int, default 3
+        Number of starts (k-means++). The one with the lowest objective is kept.
+    random_state : int, RandomState or None, default None
+        Seed of starts and landmarks.
+    max_iter : int, default 50
+        Largest number of steps of a start.
 
     Attributes
     ----------
-    labels_ : (n,) int64 fold of each row, 0 to k - 1; every fold holds its share of each group, rounded
-        down or up.
-    objective_ : per step, sum |phi - centroid|^2, falling.
-    groups_ : (g,) the groups, sorted.
-    centroids_ : (k, width) means of the folds in the space of phi.
-    prices_ : (g, k) dual prices of the last assignment, by which :meth:`predict` deals other rows.
-    feature_map_ : :class:`operators.splits.features.FeatureMap`.
-    n_features_in_ : int.
+    labels_ : (n,) int64
+        Fold of each row, 0 to k - 1. Every fold holds its share of each group, rounded down or up.
+    objective_ : (n_steps,) float64
+        Sum of |phi - centroid|^2 after each step, falling.
+    groups_ : (g,)
+        The groups, sorted.
+    centroids_ : (k, width) float64
+        Means of the folds in the space of phi.
+    prices_ : (g, k) float64
+        Dual prices of the last assignment, by which :meth:`predict` assigns other rows.
+    feature_map_ : :class:`operators.splits.features.FeatureMap`
+    n_features_in_ : int
 
     Examples
     --------
@@ -105,9 +115,9 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=[np.float32, np.float64], ensure_min_samples=2)
         if not 2 <= self.n_folds <= len(X) or len(X) > MAX_ROWS:
             raise ValueError(
-                f"n_folds is {self.n_folds} and X has {len(X)} rows: there must be 2 folds or more, a row "
-                f"for each, and no more than {MAX_ROWS:,} rows: a linear program deals them. Fit a sample, "
-                "and let predict deal the other rows."
+                f"n_folds is {self.n_folds} and X has {len(X)} rows. There must be at least 2 folds, "
+                f"at least one row for each, and at most {MAX_ROWS:,} rows, for a linear program. For "
+                "more rows, fit a sample and assign the other rows with predict."
             )
         groups = np.zeros(len(X), np.int64) if groups is None else np.asarray(groups)
         self.groups_, codes = np.unique(groups, return_inverse=True)
@@ -128,9 +138,10 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         return labels
 
     def predict(self, X: Any, groups: Any = None) -> Int64:
-        """Return the fold (n,) of other rows: the least distance less the price of its group and fold.
+        """Return the fold (n,) of other rows, which minimises squared distance less the group's dual price.
 
-        Folds keep their shares of such rows on average. Rows of a group that fit has not seen have no price.
+        Folds keep their shares of such rows on average. Rows of a group that ``fit`` has not seen go to the
+        nearest centroid.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
@@ -139,12 +150,14 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
             phi = self.feature_map_.features(X).astype(np.float64)
         return place(phi, groups, self.centroids_, self.groups_, self.prices_)
 
-    def _one_start(self, phi: Float64, codes: Int64, random: np.random.Generator) -> tuple[Deal, Float64]:
+    def _one_start(
+        self, phi: Float64, codes: Int64, random: np.random.Generator
+    ) -> tuple[Assignment, Float64]:
         history = list[float]()
         centroids = kmeans_plusplus(phi, self.n_folds, random_state=int(random.integers(2**31)))[0]
         best = None
         for _ in range(self.max_iter):
-            found = deal(euclidean_distances(phi, centroids, squared=True), codes)
+            found = assign_rows(euclidean_distances(phi, centroids, squared=True), codes)
             centroids = _means(phi, found.labels, self.n_folds)
             objective = float(np.square(phi - centroids[found.labels]).sum())
             if best is not None and objective >= history[-1]:
@@ -159,7 +172,15 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
 def place(
     phi: Float64, groups: npt.NDArray[Any], centroids: Float64, names: npt.NDArray[Any], prices: Float64
 ) -> Int64:
-    """Return the fold (n,) of rows phi (n, width) with the least squared distance less price (g, k)."""
+    """Return the fold (n,) with the smallest squared distance less price.
+
+    Parameters
+    ----------
+    phi : (n, width) rows.
+    groups : (n,) group of each row. Rows of a group that is not among ``names`` have the price 0.
+    centroids : (k, width).
+    names, prices : (g,) sorted groups and their prices (g, k).
+    """
     cost = euclidean_distances(phi, centroids, squared=True)
     at = np.minimum(np.searchsorted(names, groups), len(names) - 1)
     known = names[at] == groups
@@ -167,11 +188,11 @@ def place(
     return np.asarray(cost.argmin(axis=1))
 
 
-def deal(distances: Float64, codes: Int64) -> Deal:
-    """Assign rows to clusters at the smallest sum of distances (n, k), with |g| / k rows of group g in each.
+def assign_rows(distances: Float64, codes: Int64) -> Assignment:
+    """Assign rows to k clusters so that the sum of ``distances`` (n, k) is least and shares are equal.
 
-    Where k does not divide |g| a cluster gets the share rounded down or up; of all rows it gets n / k, so
-    rounded.
+    Each cluster gets |g| / k of the rows of group g (``codes``, from 0) and n / k of all rows, each rounded
+    down or up where k does not divide it.
     """
     n, k = distances.shape
     edges = np.arange(n * k)
@@ -186,7 +207,7 @@ def deal(distances: Float64, codes: Int64) -> Deal:
     low, high = (np.concatenate([np.ones(n), bound(shares)]) for bound in (np.floor, np.ceil))
     taken, duals = binary_program(distances.ravel(), rows, low, high)
     by_group, total = np.split(duals[n:], [n_groups * k])
-    return Deal(np.asarray(taken.reshape(n, k).argmax(axis=1)), by_group.reshape(n_groups, k) + total)
+    return Assignment(np.asarray(taken.reshape(n, k).argmax(axis=1)), by_group.reshape(n_groups, k) + total)
 
 
 def _means(phi: Float64, labels: Int64, k: int) -> Float64:

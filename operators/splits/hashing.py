@@ -1,9 +1,9 @@
-"""A random split that depends on nothing but seed and rows, with exact counts in every stratum.
+"""A random split that depends on the seed and the rows alone, with exact counts in every stratum.
 
-Each row has a hash; the rows of a stratum with the smallest hashes are its validation part, the next
-ones its test part. The hash up to which a part reaches is found by radix selection: a histogram of
-the hashes' highest bits says in which bin it lies, the next one looks into that bin. Histograms of
-shards add up, so that no process ever holds a column of the dataset.
+Each row has a hash. The rows of a stratum with the smallest hashes are its validation part, the next ones its
+test part. Radix selection finds the hash at which a part ends: a histogram of the hashes' highest bits gives
+the bin that holds it, and the next round divides that bin. Histograms of shards are added, so no process ever
+holds a column of the dataset.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Int64
 
 @dataclass(frozen=True)
 class Search:
-    """Looks for the hash below which ``rank`` of the stratum's rows in ``low .. low + BINS << shift`` are.
+    """Search for the hash below which exactly ``rank`` rows of a stratum lie.
 
-    Start with ``Search(stratum, rank)``, feed :func:`histograms` of all rows to :meth:`narrow` until
-    it gives a number.
+    It lies in ``low`` to ``low + (BINS << shift)``, and ``rank`` counts the rows from ``low`` on. Start with
+    ``Search(stratum, rank)`` and pass :func:`histograms` of all rows to :meth:`narrow` until it returns a
+    number.
     """
 
     stratum: int
@@ -47,7 +48,7 @@ class Search:
     shift: int = 64 - BITS
 
     def narrow(self, counts: Int64) -> Search | int:
-        """Return the threshold, or the search in the bin that holds it.."""
+        """Return the hash, or the search in the bin that holds it. ``counts`` (BINS,) is the histogram."""
         below = np.concatenate(([0], np.cumsum(counts)))
         place = int(np.searchsorted(below, self.rank))
         if below[place] == self.rank:
@@ -58,7 +59,7 @@ class Search:
 
 
 def histograms(keys: Int64, hashes: Hashes, searches: Sequence[Search]) -> Int64:
-    """Count the rows in each bin of each search: (len(searches), BINS)."""
+    """Count the rows of one shard in each bin of each search: (len(searches), BINS)."""
     counts = np.zeros((len(searches), BINS), np.int64)
     order = np.argsort(keys, kind="stable")
     keys, hashes = keys[order], hashes[order]
@@ -83,11 +84,9 @@ def assign_parts(
 
     Parameters
     ----------
-    keys, hashes
-        (n,) stratum and hash of each row.
-    thresholds
-        Per stratum: validation takes the hashes below the first number, test those below the second.
-
+    keys, hashes : (n,) stratum and hash of each row.
+    thresholds : two hashes for each stratum; validation takes the hashes below the first, test those from
+        there to below the second.
     """
     names, place = np.unique(keys, return_inverse=True)
     parts = np.full(len(keys), TRAIN, np.int8)
@@ -99,25 +98,31 @@ def assign_parts(
     return parts
 
 
-Keyed: TypeAlias = Callable[[int], tuple[Int64, Hashes]]
-"""Shard -> stratum (n,), -1 for none, and rank key (n,) uint64 of its rows."""
+KeyReader: TypeAlias = Callable[[int], tuple[Int64, Hashes]]
+"""Function of a shard that returns the stratum (n,) of its rows, -1 for none, and their sort keys (n,)
+uint64.
+"""
 
 
 def find_ends(
-    executor: Executor, shards: Sequence[int], keyed: Keyed, searches: Sequence[Search], resources: Resources
+    executor: Executor,
+    shards: Sequence[int],
+    read_keys: KeyReader,
+    searches: Sequence[Search],
+    resources: Resources,
 ) -> list[int | Search]:
-    """Find, for each search, the key below which there are exactly ``rank`` rows of its stratum.
+    """Find, for each search, the sort key below which exactly ``rank`` rows of its stratum lie.
 
-    Each round reads every shard's keys once. Where rows share the key at that rank there is no such key; then
-    the search comes back with the shared key as ``low``, a negative ``shift``, and as ``rank`` how many of
-    these rows it lacks.
+    Each round reads every shard's keys once. There is no such key where several rows share the key at that
+    rank. The search itself is then returned: ``low`` is the shared key, ``shift`` is negative, and ``rank``
+    is the number of rows with that key that are still to be taken.
     """
     found: dict[int, int | Search] = {}
     going = dict(enumerate(searches))
     while going:
         total = np.zeros((len(going), BINS), np.int64)
         for counts in executor.map(
-            partial(_histograms, keyed, list(going.values())), shards, resources=resources
+            partial(_histograms, read_keys, list(going.values())), shards, resources=resources
         ):
             total += counts
         results = {i: search.narrow(total[row]) for row, (i, search) in enumerate(going.items())}
@@ -126,8 +131,8 @@ def find_ends(
     return [found[i] for i in range(len(searches))]
 
 
-def _histograms(keyed: Keyed, searches: list[Search], shard: int) -> Int64:
-    return histograms(*keyed(shard), searches)
+def _histograms(read_keys: KeyReader, searches: list[Search], shard: int) -> Int64:
+    return histograms(*read_keys(shard), searches)
 
 
 def count_strata(

@@ -9,16 +9,15 @@ import numpy.typing as npt
 
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.splits.features import BLOCK, aligned, blocks
-from operators.splits.kernel import Chosen, Fit, Pair, iterate, mmd_of
+from operators.splits.kernel import Centroids, Fit, ValidationRows, iterate, mmd_of
 from operators.splits.selection import Selector
 
 
 def project(phi: Float32, row_ids: Int64, direction: Float64, offset: float) -> Float64:
     """Compute the gain -2 <phi, direction> + offset of each row, (n,) float64.
 
-    Its bits do not depend on the shard that the row is in.
-
-    Wrap it in ``threadpool_limits(1)``.
+    The result is the same to the bit in whichever shard a row lies, if it is called within
+    ``threadpool_limits(1)``.
     """
     found = np.empty(len(phi))
     wide = aligned((BLOCK, phi.shape[1]), np.float64)
@@ -32,7 +31,9 @@ def project(phi: Float32, row_ids: Int64, direction: Float64, offset: float) -> 
 
 
 def totals(phi: Float32, masks: npt.NDArray[np.bool_]) -> Float64:
-    """Sum phi (n, width) under each of k masks (k, n): (k, width) float64, without any rounding error."""
+    """Return the sums (k, width) of phi (n, width) under k masks (k, n), exact in float64 for features of a
+    :class:`operators.splits.features.FeatureMap`.
+    """
     found = np.zeros((len(masks), phi.shape[1]))
     for start in range(0, len(phi), BLOCK):
         rows = slice(start, start + BLOCK)
@@ -41,7 +42,7 @@ def totals(phi: Float32, masks: npt.NDArray[np.bool_]) -> Float64:
 
 
 def scatter_of(phi: Float32, total: Float64) -> float:
-    """Sum of |phi - mean|^2 over the rows, whose sum is ``total``."""
+    """Return the sum of |phi - mean|^2 over the rows; ``total`` (width,) is their sum."""
     mean = total / max(len(phi), 1)
     found = 0.0
     for start in range(0, len(phi), BLOCK):
@@ -50,7 +51,7 @@ def scatter_of(phi: Float32, total: Float64) -> float:
 
 
 class FeatureRows:
-    """Rows by explicit features phi (n, width)."""
+    """Rows in memory, given by explicit features phi (n, width)."""
 
     def __init__(self, phi: Float32, selector: Selector) -> None:
         self.phi, self.n = phi, len(phi)
@@ -63,12 +64,14 @@ class FeatureRows:
         """Return <a, b> in the space of phi."""
         return float(a @ b)
 
-    def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Mask], Chosen[Mask]]:
+    def choose(self, direction: Float64, offset: float) -> tuple[ValidationRows[Mask], ValidationRows[Mask]]:
         """Choose the validation rows of both labelings."""
         gain = project(self.phi, self._ids, direction, offset)
         masks = np.stack([self._select(value) for value in (gain, -gain)])
         first, second = totals(self.phi, masks)
-        return Chosen(first, int(masks[0].sum()), masks[0]), Chosen(second, int(masks[1].sum()), masks[1])
+        return ValidationRows(first, int(masks[0].sum()), masks[0]), ValidationRows(
+            second, int(masks[1].sum()), masks[1]
+        )
 
     def at(self, row: int) -> Float64:
         """Return phi of one row."""
@@ -80,7 +83,9 @@ class FeatureRows:
 
 
 class GramRows:
-    """Rows by their kernel matrix K (n, n); a vector is the coefficients of the rows' phi."""
+    """Rows in memory, given by their kernel matrix K (n, n). A vector v (n,) stands for sum_i v_i
+    phi(x_i).
+    """
 
     def __init__(self, gram: Float64, selector: Selector) -> None:
         self.gram, self.n = gram, len(gram)
@@ -92,13 +97,13 @@ class GramRows:
         """Return <a, b> in the space of phi."""
         return float(a @ (self.gram @ b))
 
-    def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Mask], Chosen[Mask]]:
+    def choose(self, direction: Float64, offset: float) -> tuple[ValidationRows[Mask], ValidationRows[Mask]]:
         """Choose the validation rows of both labelings."""
         gain = -2 * (self.gram @ direction) + offset
         first, second = (self._select(value) for value in (gain, -gain))
         return (
-            Chosen(first.astype(np.float64), int(first.sum()), first),
-            Chosen(second.astype(np.float64), int(second.sum()), second),
+            ValidationRows(first.astype(np.float64), int(first.sum()), first),
+            ValidationRows(second.astype(np.float64), int(second.sum()), second),
         )
 
     def at(self, row: int) -> Float64:
@@ -116,9 +121,11 @@ class GramRows:
 InMemory: TypeAlias = FeatureRows | GramRows
 
 
-def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Pair]:
-    """Draw pairs of rows as first centroids: one at random, the other by its squared distance (k-means++).
-    scikit-learn's ``kmeans_plusplus`` needs explicit features, which a kernel matrix does not have.
+def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Centroids]:
+    """Draw ``count`` pairs of rows as first centroids, the second by its squared distance to the first.
+
+    This is k-means++ for two clusters. scikit-learn's ``kmeans_plusplus`` needs explicit features, which a
+    kernel matrix does not have.
     """
     found = []
     for _ in range(count):
@@ -126,14 +133,14 @@ def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Pair
         far = np.maximum(rows.square_distances(first), 0).astype(np.float64)
         weight = far.sum()
         second = int(random.choice(rows.n, p=far / weight if weight else None))
-        found.append(Pair(rows.at(first), rows.at(second)))
+        found.append(Centroids(rows.at(first), rows.at(second)))
     return found
 
 
 def best_start(
     rows: InMemory, n_init: int, max_iter: int, random: np.random.Generator
-) -> tuple[Pair, Fit[Mask], list[float]]:
-    """Return the start that ends with the lowest objective, its end, and the MMD of every start."""
+) -> tuple[Centroids, Fit[Mask], list[float]]:
+    """Return the start that ends with the lowest objective, its fit, and the MMD of every start (n_init,)."""
     pairs = starts(rows, n_init, random)
     fits = [iterate(rows, pair, max_iter) for pair in pairs]
     best = int(np.argmax([fit.between[-1] for fit in fits]))

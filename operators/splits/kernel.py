@@ -1,8 +1,10 @@
-"""Constrained kernel k-means with two clusters, wherever the rows are: it sees sums alone.
+"""Constrained kernel k-means with two clusters (Napoli and White 2024, section 1.3).
 
-Napoli and White, section 1.3. With S the sum of phi over all n rows and S_V over the v validation rows, the
-k-means objective is SS - between, where SS = sum |phi - mean|^2 and between = v (n - v) / n MMD^2. So a step
-needs no more of the rows than S_V, and lowering the objective is raising ``between``.
+The iteration reads the rows only through :class:`SplitRows`, whose methods return sums; the rows may lie in
+memory or in shards. With S the sum of phi over all n rows and S_V the sum over the v validation rows, the
+k-means objective (equation 4) is SS - between, where SS = sum |phi - mean|^2 and
+between = v (n - v) / n MMD^2. A step therefore needs S_V alone, and the objective falls where ``between``
+rises.
 """
 
 from __future__ import annotations
@@ -11,25 +13,29 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-Vector = npt.NDArray[np.float64]
+from operators.arrays import Float64 as Vector
+
 H = TypeVar("H")
+"""Type that identifies the chosen rows: a mask in memory, thresholds over shards."""
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Generic[H]):
-    """Validation rows: sum of their phi, how many they are, and what tells which they are."""
+class ValidationRows(Generic[H]):
+    """The rows that a step assigns to validation."""
 
     total: Vector
+    """Sum of phi over them."""
     count: int
-    handle: H
+    selection: H
+    """What identifies them: a mask in memory, thresholds over shards."""
 
 
 class SplitRows(Protocol[H]):
-    """Interface of the rows to the iteration; the rows may be in memory or in shards."""
+    """What the iteration asks of the rows, which may be in memory or in shards."""
 
     n: int
+    """Number of rows."""
     total: Vector
     """S, the sum of phi over all rows."""
 
@@ -37,13 +43,13 @@ class SplitRows(Protocol[H]):
         """Return <a, b> in the space of phi."""
         ...
 
-    def choose(self, direction: Vector, offset: float) -> tuple[Chosen[H], Chosen[H]]:
+    def choose(self, direction: Vector, offset: float) -> tuple[ValidationRows[H], ValidationRows[H]]:
         """Choose the best validation rows for the gains -2 <phi, direction> + offset, and for minus these."""
         ...
 
 
-class Pair(NamedTuple):
-    """Centroids of the validation and the training part."""
+class Centroids(NamedTuple):
+    """Centroids of two clusters. Those of a fit belong to validation and training rows, in this order."""
 
     first: Vector
     second: Vector
@@ -51,29 +57,29 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fit(Generic[H]):
-    """The end of an iteration.
+    """State after the last step of an iteration.
 
     Attributes
     ----------
     chosen : the validation rows.
     rule : (direction, offset, sign): the last step took the rows with the smallest
         sign * (-2 <phi, direction> + offset).
-    between : per step, v (n - v) / n MMD^2, rising.
+    between : v (n - v) / n MMD^2 after each step, rising.
     centroids : of validation and training rows.
     """
 
-    chosen: Chosen[H]
+    chosen: ValidationRows[H]
     rule: tuple[Vector, float, int]
     between: list[float]
-    centroids: Pair
+    centroids: Centroids
 
 
-def mmd_of(rows: SplitRows[H], chosen: Chosen[H]) -> float:
+def mmd_of(rows: SplitRows[H], chosen: ValidationRows[H]) -> float:
     """Return the distance between the means of validation and training rows in the space of phi."""
     return _mmd(rows, means(rows, chosen))
 
 
-def means(rows: SplitRows[H], chosen: Chosen[H]) -> Pair:
+def means(rows: SplitRows[H], chosen: ValidationRows[H]) -> Centroids:
     """Return the centroids of validation and training rows. Raises ValueError if a part is empty."""
     rest = rows.n - chosen.count
     if not 0 < chosen.count < rows.n:
@@ -81,14 +87,16 @@ def means(rows: SplitRows[H], chosen: Chosen[H]) -> Pair:
             f"the tolerance lets validation take {chosen.count} of {rows.n} rows, which leaves one part "
             "empty. Lower it."
         )
-    return Pair(chosen.total / chosen.count, (rows.total - chosen.total) / rest)
+    return Centroids(chosen.total / chosen.count, (rows.total - chosen.total) / rest)
 
 
-def iterate(rows: SplitRows[H], start: Pair, max_iter: int) -> Fit[H]:
-    """Assign, update, until the objective no longer falls.
+def iterate(rows: SplitRows[H], start: Centroids, max_iter: int) -> Fit[H]:
+    """Alternate assignment and centroid update until the objective no longer falls, at most ``max_iter``
+    times.
 
-    Each step tries both labelings of the centroids and keeps the one with the lower cost, as the paper does.
-    The previous rows are always among those a step may choose, so the objective cannot rise.
+    Each step solves the program of equations 5 to 8 for j = 1 and for j = 2, that is, with either centroid as
+    the validation one, and keeps the cheaper solution. The objective cannot rise, because the previous
+    assignment is a feasible solution of every step.
     """
     best: Fit[H] | None = None
     centroids = start
@@ -104,7 +112,7 @@ def iterate(rows: SplitRows[H], start: Pair, max_iter: int) -> Fit[H]:
     return best
 
 
-def _step(rows: SplitRows[H], centroids: Pair) -> Fit[H]:
+def _step(rows: SplitRows[H], centroids: Centroids) -> Fit[H]:
     direction = centroids.first - centroids.second
     offset = rows.inner(centroids.first, centroids.first) - rows.inner(centroids.second, centroids.second)
     straight, swapped = rows.choose(direction, offset)
@@ -112,23 +120,24 @@ def _step(rows: SplitRows[H], centroids: Pair) -> Fit[H]:
     def gain(total: Vector, count: int) -> float:
         return -2 * rows.inner(direction, total) + offset * count
 
-    # Cost of a labeling, less the sum of distances to the second centroid.
+    # Objective of equation 5 for j = 1 and j = 2, each less the sum of distances to the second centroid.
     cost = gain(straight.total, straight.count)
     swapped_cost = gain(rows.total, rows.n) - gain(swapped.total, swapped.count)
     chosen, sign = (straight, 1) if cost <= swapped_cost else (swapped, -1)
     return Fit(chosen, (direction, offset, sign), [], means(rows, chosen))
 
 
-def _mmd(rows: SplitRows[H], centroids: Pair) -> float:
+def _mmd(rows: SplitRows[H], centroids: Centroids) -> float:
     apart = centroids.first - centroids.second
     return float(np.sqrt(max(rows.inner(apart, apart), 0.0)))
 
 
 def random_mmd(scatter: float, n: int, count: int) -> float:
-    """Return the root mean square of the MMD over all random splits of ``count`` of n rows, the floor of a
-    shift.
+    """Return the root mean square of the MMD over all random splits of ``count`` of n rows.
 
-    ``scatter`` is SS, the sum of |phi - mean|^2. Sampling without replacement: E |mean_V - mean_T|^2 =
-    SS / (n - 1) (1 / v + 1 / t).
+    Notes
+    -----
+    Sampling v of n rows without replacement, with t = n - v, gives
+    E |mean_V - mean_T|^2 = SS / (n - 1) (1 / v + 1 / t), where SS, the sum of |phi - mean|^2, is ``scatter``.
     """
     return float(np.sqrt(max(scatter, 0.0) / max(n - 1, 1) * (1 / count + 1 / (n - count))))

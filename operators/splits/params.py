@@ -1,4 +1,4 @@
-"""Parameters of the operator ``split``, one class for each method."""
+"""Parameters of the operator ``split``: one class for each method."""
 
 from __future__ import annotations
 

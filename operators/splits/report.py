@@ -9,15 +9,15 @@ from operators.report.text import number
 
 
 def split_section(metrics: Mapping[str, float]) -> ReportSection | None:
-    """Say how far the validation rows are from the train rows; None if that was not measured."""
+    """Return a section with the MMD between validation and training rows, or None without ``mmd``."""
     if "mmd" not in metrics:
         return None
     floor = metrics.get("mmd_random")
     beside = "" if floor is None else f" A random split of the same sizes would have {number(floor)}."
     return ReportSection(
-        "Train and validation rows",
+        "Training and validation rows",
         [
-            f"The maximum mean discrepancy between the features of validation and train rows is "
+            f"The maximum mean discrepancy between the features of validation and training rows is "
             f"{number(metrics['mmd'])}.{beside}"
         ],
     )

@@ -1,11 +1,12 @@
-"""The assignment step: which rows go to the validation part so that the objective falls most.
+"""The assignment step: the rows for the validation part that lower the objective most.
 
 The linear program of Napoli and White (2024, equations 5 to 8) separates into one problem for each group if
-the groups are disjoint. Each of these is solved exactly by the k rows with the smallest D_validation -
-D_train (:class:`Disjoint`). Two overlapping groupings, such as labels and domains, need the program itself
+the groups are disjoint. The exact solution of each is the k rows with the smallest gain, that is, squared
+distance to the validation centroid less squared distance to the training centroid
+(:class:`DisjointGroups`). Two overlapping groupings, such as labels and domains, need the program itself
 (:class:`Marginals`). It is a network flow, whose vertices are integral, and HiGHS' simplex method ends at a
-vertex. The dual prices of the program also assign rows that were not part of it: a row is taken where its
-cost is below the price (complementary slackness), which keeps the shares on average.
+vertex. The dual prices of the program also assign rows that were not part of it: a row is taken if its gain
+is below the sum of its groups' prices (complementary slackness), which keeps the shares on average.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Tolerance: TypeAlias = float | Mapping[int, float]
 
 @dataclass(frozen=True, eq=False)
 class Quotas:
-    """Least and most validation rows of each group; ``names``, ``low`` and ``high`` are (g,) int64."""
+    """Smallest (``low``) and largest (``high``) number of validation rows of each group, all (g,) int64."""
 
     names: Int64
     low: Int64
@@ -34,7 +35,9 @@ class Quotas:
 
 
 def make_quotas(names: Int64, sizes: Int64, holdout: float, tolerance: Tolerance = 0.0) -> Quotas:
-    """round(h (1 - tau_g) |g|) to round(h (1 + tau_g) |g|), half to even, at most the whole group.
+    """Return the limits round(h (1 - tau_g) |g|) and round(h (1 + tau_g) |g|) of each group (section 1.3).
+
+    Halves are rounded to even; no limit exceeds the whole group.
 
     Parameters
     ----------
@@ -56,22 +59,22 @@ def make_quotas(names: Int64, sizes: Int64, holdout: float, tolerance: Tolerance
     if not high.sum() or low.sum() == sizes.sum():
         left = "no row" if not high.sum() else "every row"
         raise ValueError(
-            f"a holdout of {holdout:g} of each of {len(names)} groups, of {sizes.max(initial=0)} rows at "
-            f"most, leaves {left} to validation. Change the holdout, or constrain larger groups, such as "
-            "labels alone."
+            f"a holdout of {holdout:g} puts {left} into the validation part: there are {len(names)} groups, "
+            f"and the largest has {sizes.max(initial=0)} rows. Change the holdout, or constrain larger "
+            "groups, such as labels alone."
         )
     return Quotas(names, low, high)
 
 
 class Selector(Protocol):
-    """Selection of validation rows by the distance between distributions."""
+    """Assigns rows to the validation part under constraints on the shares of groups."""
 
     def select(self, gain: Float64) -> Mask:
         """Return the mask (n,) of the feasible rows with the smallest sum of ``gain`` (n,)."""
         ...
 
 
-class Disjoint:
+class DisjointGroups:
     """Closed form for disjoint groups.
 
     Parameters
@@ -89,10 +92,10 @@ class Disjoint:
         self.quotas = make_quotas(ordered[starts], np.diff(bounds), holdout, tolerance)
 
     def select(self, gain: Float64) -> Mask:
-        """Return the mask (n,) of the rows with the smallest ``gain`` in each group; of equal rows the
-        earlier one.
+        """Return the mask (n,) of the rows with the smallest ``gain`` (n,) in each group.
 
-        As many as have a negative one, but no fewer than ``quotas.low`` and no more than ``quotas.high``.
+        Each group gives as many rows as have a negative gain, but at least ``quotas.low`` and at most
+        ``quotas.high``. Of equal gains the earlier row is taken.
         """
         ordered = gain[self._order]
         taken = np.empty(len(gain), bool)
@@ -118,9 +121,11 @@ def smallest(values: Float64, count: int) -> Mask:
 
 
 def make_selector(codes: Int64, holdout: float, tolerance: Tolerance) -> Selector:
-    """Return what picks validation rows under disjoint groups (n, 1) or two overlapping groupings (n, 2)."""
+    """Return the selector for disjoint groups, codes (n, 1), or for two overlapping groupings, codes (n,
+    2).
+    """
     if codes.shape[1] == 1:
-        return Disjoint(codes[:, 0], holdout, tolerance)
+        return DisjointGroups(codes[:, 0], holdout, tolerance)
     return Marginals(codes, holdout, tolerance)
 
 
@@ -178,13 +183,14 @@ def binary_program(
 
     Returns
     -------
-    The mask x (v,), and the dual price (r,) of each constraint in units of the cost: x_i is 1 only where
-    cost_i <= (rows' price)_i, and 0 only where it is >= that.
+    x : (v,) bool, the solution.
+    price : (r,) float64 dual price of each constraint in units of the cost: x_i is 1 only where
+        cost_i <= (rows' price)_i, and 0 only where cost_i >= (rows' price)_i.
 
     Raises
     ------
     ValueError
-        Nothing is feasible, or the solver ends at a fraction.
+        There is no feasible solution, or the solver ends at a fractional one.
     """
     import cvxpy as cp
 
@@ -195,9 +201,9 @@ def binary_program(
     problem.solve(solver=cp.HIGHS)  # type: ignore[no-untyped-call]
     if x.value is None or np.abs(x.value - np.rint(x.value)).max() > 1e-6:
         raise ValueError(
-            f"operators.splits: the assignment of {len(cost)} variables under {len(low)} constraints ended "
-            f"as {problem.status}, without whole rows. Raise the tolerance, or constrain pairs of label and "
-            "domain."
+            f"the linear program that assigns rows ({len(cost)} variables, {len(low)} constraints) has no "
+            f"solution in whole rows (status: {problem.status}). Raise the tolerance, or constrain pairs of "
+            "label and domain (within: domain)."
         )
     above, below = (np.asarray(bound.dual_value, np.float64) for bound in bounds)
     return np.asarray(x.value > 0.5), scale * (above - below)

@@ -1,4 +1,4 @@
-"""Distance of validation rows from training rows over shards, for methods that do not compute their own."""
+"""MMD between validation and training rows over shards, for methods that do not compute it while fitting."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _log = logging.getLogger("rowsieve")
 
 
 def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) -> SplitSettings:
-    """Return the kernel's settings of a recipe.
+    """Return the settings of the kernel for a recipe's parameters.
 
-    Test rows are taken out before, so h = validation / (1 - test).
+    Test rows are drawn before, so the share of the remaining rows is h = validation / (1 - test).
     """
     from operators.splits.start import SplitSettings
 
@@ -48,7 +48,9 @@ def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) 
 
 
 def stored_landmarks(params: SplitParams, context: Context) -> npt.NDArray[Any] | None:
-    """Read landmarks from the graph of ``neighbours`` if the recipe asks for that; else return None."""
+    """Return landmarks (q, d) drawn from the graph of ``neighbours`` for ``landmarks_by: density``, else
+    None.
+    """
     if params.kernel != "rbf" or params.landmarks_by != "density":
         return None
     from operators.neighbours import choose_landmarks
@@ -57,51 +59,52 @@ def stored_landmarks(params: SplitParams, context: Context) -> npt.NDArray[Any] 
     space = read_json(state / "graph.json")["params"]["space"]
     if space != "x":
         raise OperatorError(
-            f"operators.split.landmarks_by: density needs a graph over the features; operators.neighbours "
-            f"has one over {space!r}. Set operators.neighbours.space to x, or landmarks_by to uniform."
+            f"operators.split.landmarks_by: density needs a neighbour graph of the features x, but "
+            f"operators.neighbours.space is {space!r}. Set it to x, or landmarks_by to uniform."
         )
     return choose_landmarks(state, params.landmarks, context.seed % 2**32).vectors
 
 
 @dataclass(frozen=True)
-class Parts:
-    """0 for training rows, 1 for validation rows, -1 for others. Picklable."""
+class PartKeys:
+    """Keys of rows for the measurement: 0 for training, 1 for validation, -1 for other rows. Picklable."""
 
     apply: Callable[[pa.Table], pa.Table]
 
     def __call__(self, table: pa.Table) -> Int64:
-        """Return the part (n,) of each row of a table."""
+        """Return the key (n,) of each row of a table."""
         index = self.apply(table)[SPLIT].combine_chunks().indices.to_numpy()
         return np.select([index == TRAIN, index == VALIDATION], [0, 1], -1).astype(np.int64)
 
 
 def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[str, float]:
-    """Return ``mmd`` of a fitted split, and ``mmd_random``, its root mean square over random splits of that
+    """Return ``mmd`` of a fitted split and ``mmd_random``, its root mean square over random splits of that
     size.
 
-    Nothing where a part is empty or the kernel cannot tell rows apart: a split needs no kernel.
+    The result is empty if a part has no rows or the kernel is degenerate. The latter is logged and is no
+    error, because the methods that call this do not use the kernel to split.
     """
     from operators.splits.kernel import random_mmd
-    from operators.splits.sharded import Taking, draw
+    from operators.splits.sharded import ParticipatingRows, draw_sample
     from operators.splits.start import generator
 
     params = operator.params
     columns = tuple(name for name in operator.requires if operator.rule_reads_features or name != FEATURES)
-    taking = Taking(context.shards, columns, Parts(operator.open(context)))
+    taking = ParticipatingRows(context.shards, columns, PartKeys(operator.open(context)))
     random = generator(context.seed % 2**32)
-    drawn = draw(executor, taking, int(random.integers(2**63)), params.resources)
+    drawn = draw_sample(executor, taking, int(random.integers(2**63)), params.resources)
     if len(np.unique(drawn.keys)) < 2:
         return {}
     try:
         settings = settings_of(params, stored_landmarks(params, context))
-        by = settings.map_of(drawn.X, int(random.integers(2**31)))
+        feature_map = settings.make_feature_map(drawn.X, int(random.integers(2**31)))
     except ValueError as error:
-        _log.warning("operators.split: rows are split, but how far apart is not said: %s", error)
+        _log.warning("operators.split: the rows are split, but their MMD is not reported: %s", error)
         return {}
-    sizes, sums, squares = np.zeros(2, np.int64), np.zeros((2, by.width)), 0.0
-    centre = by.features(drawn.X).mean(axis=0, dtype=np.float64)
+    sizes, sums, squares = np.zeros(2, np.int64), np.zeros((2, feature_map.width)), 0.0
+    centre = feature_map.features(drawn.X).mean(axis=0, dtype=np.float64)
     for count, total, square in executor.map(
-        partial(_sums, taking, by, centre), taking.shards, resources=params.resources
+        partial(_sums, taking, feature_map, centre), taking.shards, resources=params.resources
     ):
         sizes += count
         sums += total
@@ -115,8 +118,10 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     }
 
 
-def _sums(taking: Any, by: Any, centre: npt.NDArray[np.float64], shard: int) -> tuple[Int64, Any, float]:
-    """Return the rows and the sums of phi of both parts, and the sum of |phi - centre|^2."""
+def _sums(
+    taking: Any, feature_map: Any, centre: npt.NDArray[np.float64], shard: int
+) -> tuple[Int64, Any, float]:
+    """Return numbers (2,) and sums of phi (2, width) of both parts, and the sum of |phi - centre|^2."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from operators.splits.in_memory import totals
@@ -124,7 +129,7 @@ def _sums(taking: Any, by: Any, centre: npt.NDArray[np.float64], shard: int) -> 
     rows = taking.read(shard)
     masks = np.stack([rows.keys == part for part in (0, 1)])
     if not len(rows.keys):
-        return masks.sum(axis=1), np.zeros((2, by.width)), 0.0
+        return masks.sum(axis=1), np.zeros((2, feature_map.width)), 0.0
     with threadpool_limits(limits=1):
-        phi = by.features(taking.features(shard, rows.places), rows.row_ids)
+        phi = feature_map.features(taking.features(shard, rows.places), rows.row_ids)
         return masks.sum(axis=1), totals(phi, masks), float(np.square(phi - centre).sum())

@@ -16,15 +16,15 @@ from operators.arrays import Float32, Int64
 from operators.hashing import row_hashes
 from operators.splits.features import FeatureMap, Kernel, make_map
 from operators.splits.in_memory import FeatureRows, best_start
-from operators.splits.kernel import Pair
+from operators.splits.kernel import Centroids
 from operators.splits.selection import Tolerance, make_selector
 
-Way: TypeAlias = Literal["uniform", "kmeans", "density"]
+LandmarkMethod: TypeAlias = Literal["uniform", "kmeans", "density"]
 NEIGHBOURS = 10
 
 
 def pick_landmarks(
-    sample: npt.NDArray[Any], count: int, way: Way, seed: int, standardize: bool = True
+    sample: npt.NDArray[Any], count: int, method: LandmarkMethod, seed: int, standardize: bool = True
 ) -> npt.NDArray[Any]:
     """Pick the rows, or centres between rows, that span the Nystrom approximation.
 
@@ -32,26 +32,26 @@ def pick_landmarks(
     ----------
     sample : (s, d) rows to choose from.
     count : how many; all rows where there are no more.
-    way : "uniform"; "kmeans", centres of k-means by FAISS where it is installed, else by scikit-learn (Zhang,
-        Tsang, Kwok 2008); "density", rows drawn by the inverse of the density among their 10 nearest
+    method : "uniform"; "kmeans", centres of k-means by FAISS where it is installed, else by scikit-learn
+        (Zhang, Tsang, Kwok 2008); "density", rows drawn by the inverse of the density among their 10 nearest
         neighbours (needs FAISS).
     seed : of the draws.
     standardize : distances are of standardised rows; the landmarks are in the sample's units.
 
     Returns
     -------
-    (q, d), q <= count.
+    (q, d) landmarks in the units of the sample, q <= count.
     """
     if count >= len(sample):
         return sample
     random = np.random.default_rng(seed)
-    if way == "uniform":
+    if method == "uniform":
         return sample[np.sort(random.choice(len(sample), count, replace=False))]
     scale = (
         np.where(sample.std(axis=0) > 0, sample.std(axis=0), 1.0) if standardize else np.ones(sample.shape[1])
     )
     z = np.ascontiguousarray(sample / scale, np.float32)
-    if way == "kmeans":
+    if method == "kmeans":
         return np.asarray(np.unique(_centres(z, count, seed), axis=0) * scale)
     from operators.neighbours import NeighbourGraph, density
 
@@ -77,7 +77,7 @@ def _centres(z: npt.NDArray[np.float32], count: int, seed: int) -> npt.NDArray[A
 
 
 SAMPLE = 5_000
-"""Rows on which starts are tried; also those that standardisation, gamma and landmarks come from."""
+"""Size of the sample on which starts are tried and from which scale, gamma and landmarks are computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +88,13 @@ class SplitSettings:
     kernel: Kernel
     gamma: float | None
     landmarks: int | npt.NDArray[Any] | None
-    landmarks_by: Way
+    landmarks_by: LandmarkMethod
     standardize: bool
     tolerance: Tolerance
     n_init: int
     max_iter: int
 
-    def map_of(self, sample: npt.NDArray[Any], seed: int) -> FeatureMap:
+    def make_feature_map(self, sample: npt.NDArray[Any], seed: int) -> FeatureMap:
         """Make the feature map of a sample (s, d). Raises ValueError for a degenerate kernel."""
         landmarks = self.landmarks
         if self.kernel == "rbf" and isinstance(landmarks, int):
@@ -103,11 +103,11 @@ class SplitSettings:
 
 
 class Start(NamedTuple):
-    """Feature map, first centroids, and the MMD that each start ended with on the sample."""
+    """Feature map, first centroids, and the MMD (n_init,) that each start ended with on the sample."""
 
-    by: FeatureMap
-    centroids: Pair
-    ends: list[float]
+    feature_map: FeatureMap
+    centroids: Centroids
+    mmds: list[float]
 
 
 def make_start(
@@ -118,24 +118,25 @@ def make_start(
 ) -> Start:
     """Make the feature map and the first centroids for n rows.
 
-    ``sample`` gives, for a seed, features and (s, k) groups of the rows :func:`sample_rows` picks.
+    ``sample`` returns, for a seed, the features (s, d) and groups (s, k) of the rows that
+    :func:`sample_rows` picks.
     """
     X, codes = sample(int(random.integers(2**63)))
-    by = settings.map_of(X, int(random.integers(2**31)))
-    centroids, ends = _try_starts(by.features(X), codes, settings, random, whole=len(X) == n)
-    return Start(by, centroids, ends)
+    feature_map = settings.make_feature_map(X, int(random.integers(2**31)))
+    centroids, start_mmds = _try_starts(feature_map.features(X), codes, settings, random, whole=len(X) == n)
+    return Start(feature_map, centroids, start_mmds)
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Make the generator of all draws; ``random_state`` as in scikit-learn."""
+    """Return a NumPy generator seeded by ``random_state``: an int, a RandomState or None."""
     from sklearn.utils import check_random_state
 
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
 
 
 def sample_rows(row_ids: Int64, seed: int) -> Int64:
-    """Return the ascending positions of the 5,000 rows with the smallest hashes, or of all rows if there are
-    no more.
+    """Return the ascending positions of the 5,000 rows with the smallest hashes, or of all if there are
+    fewer.
     """
     if len(row_ids) <= SAMPLE:
         return np.arange(len(row_ids))
@@ -145,8 +146,12 @@ def sample_rows(row_ids: Int64, seed: int) -> Int64:
 
 def _try_starts(
     phi: Float32, codes: Int64, settings: SplitSettings, random: np.random.Generator, *, whole: bool
-) -> tuple[Pair, list[float]]:
-    """Return the last centroids of the best start; its first ones if ``whole``, which records all steps."""
+) -> tuple[Centroids, list[float]]:
+    """Return centroids to continue with, and the MMD of each start.
+
+    They are the last centroids of the best start on a sample, and its first centroids if the sample is all of
+    the rows (``whole``), so that the fit that follows records every step.
+    """
     names, first = np.unique(codes[:, 0], return_inverse=True)
     tolerance = settings.tolerance
     if isinstance(tolerance, Mapping):
@@ -156,7 +161,10 @@ def _try_starts(
     except ValueError:
         if whole:
             raise
-        # Groups so small that the sample holds none of their shares: a start need not heed them.
+        # The groups are so small that the sample holds no whole row of their shares. The start ignores them;
+        # the fit on all rows keeps their shares.
         selector = make_selector(np.zeros((len(phi), 1), np.int64), settings.holdout, 0.0)
-    start, fit, ends = best_start(FeatureRows(phi, selector), settings.n_init, settings.max_iter, random)
-    return (start if whole else fit.centroids), ends
+    start, fit, start_mmds = best_start(
+        FeatureRows(phi, selector), settings.n_init, settings.max_iter, random
+    )
+    return (start if whole else fit.centroids), start_mmds

@@ -35,17 +35,11 @@ class ClassLimits:
 
     Attributes
     ----------
-    balance
-        Weight of a row of each class under class balance.
-    mean
-        Mean of the factors' product.
-    capped_mean
-        Mean of the product over ``mean``, cut at ``cap``.
-    trust
-        t_c in [0, 1].
-    cap
-        Largest weight as a multiple of ``balance``.
-
+    balance : weight of a row of each class under class balance.
+    mean : mean of the factors' product.
+    capped_mean : mean of the product over ``mean``, cut at ``cap``.
+    trust : t_c in [0, 1].
+    cap : largest weight as a multiple of ``balance``.
     """
 
     balance: dict[int, float]
@@ -59,13 +53,9 @@ class ClassLimits:
 
         Parameters
         ----------
-        product
-            Factors' product, shape (n,).
-        y
-            Class of each row, shape (n,). A class that had no kept row has balance 1.
-        kept
-            Rows that are not dropped, shape (n,).
-
+        product : factors' product, shape (n,).
+        y : class of each row, shape (n,). A class that had no kept row has balance 1.
+        kept : rows that are not dropped, shape (n,).
         """
         capped = _ratios(product, y, self.mean, self.cap) / _of(self.capped_mean, y)
         trust = _of(self.trust, y, 0.0)
@@ -117,13 +107,9 @@ def find_limits(
 
     Parameters
     ----------
-    sums, ratios
-        From ``sum_products`` and ``sum_ratios``, added up by ``add_moments``.
-    balance
-        Weight of a row of each class under class balance, from ``balance_classes``.
-    cap, min_effective_share
-        As in the parameters of ``weights``.
-
+    sums, ratios : from ``sum_products`` and ``sum_ratios``, added up by ``add_moments``.
+    balance : weight of a row of each class under class balance, from ``balance_classes``.
+    cap, min_effective_share : as in the parameters of ``weights``.
     """
     capped_mean, trust = {}, {}
     for c, (n, _) in sums.items():

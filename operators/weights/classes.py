@@ -18,15 +18,11 @@ class ClassTotal:
 
     Attributes
     ----------
-    name
-        Value of the label column.
-    rows
-        Kept rows that are learnt from.
-    weight
-        Weight of each row; the mean over all kept rows is 1.
-    all_rows
-        Rows of the class in the source, held-out ones and outliers included; 0 where nobody counted them.
-
+    name : value of the label column.
+    rows : kept rows that are learnt from.
+    weight : weight of each row; the mean over all kept rows is 1.
+    all_rows : rows of the class in the source, held-out ones and outliers included; 0 where nobody counted
+        them.
     """
 
     name: str

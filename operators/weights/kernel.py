@@ -65,15 +65,12 @@ def balanced_weights(keys: Integers, sizes: Mapping[int, float]) -> Float64:
 
     Parameters
     ----------
-    keys
-        (m,) group of each row.
-    sizes
-        Rows, or sum of masses, per group in the whole dataset.
+    keys : (m,) group of each row.
+    sizes : rows, or sum of masses, per group in the whole dataset.
 
     Returns
     -------
     (m,) float64
-
     """
     names, place = np.unique(keys, return_inverse=True)
     share = sum(sizes.values()) / len(sizes) if sizes else 0.0
@@ -90,11 +87,8 @@ def bound_noise(sizes: Mapping[int, float], by_class: Mapping[tuple[int, int], i
 
     Parameters
     ----------
-    sizes
-        Key (:func:`balance_keys`) -> rows, or sum of masses, in the whole dataset.
-    by_class
-        (class, key) -> rows in the whole dataset.
-
+    sizes : key (:func:`balance_keys`) -> rows, or sum of masses, in the whole dataset.
+    by_class : (class, key) -> rows in the whole dataset.
     """
     smallest: dict[int, float] = {}
     for value, key in by_class:
@@ -111,9 +105,7 @@ def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
 
     Parameters
     ----------
-    sizes
-        (class, key) -> rows in the whole dataset.
-
+    sizes : (class, key) -> rows in the whole dataset.
     """
     largest: dict[int, tuple[bool, int, int]] = {}
     for (value, key), n_rows in sorted(sizes.items()):
@@ -131,11 +123,8 @@ def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Float6
 
     Parameters
     ----------
-    sizes
-        (class, key) -> rows in the whole dataset.
-    n_classes
-        Classes, of which some may have no rows.
-
+    sizes : (class, key) -> rows in the whole dataset.
+    n_classes : classes, of which some may have no rows.
     """
     grouped = {pair: n_rows for pair, n_rows in sizes.items() if pair[1] >= 0}
     share = sum(grouped.values()) / len(grouped) if grouped else 0.0
@@ -163,15 +152,12 @@ def trusted_share(p: Float64, priors: Float64) -> Float64:
 
     Parameters
     ----------
-    p
-        (n,) probability of each row's label by a classifier that was trained without the row.
-    priors
-        (n,) prior probability of that label under the same classifier, see :func:`class_priors`.
+    p : (n,) probability of each row's label by a classifier that was trained without the row.
+    priors : (n,) prior probability of that label under the same classifier, see :func:`class_priors`.
 
     Returns
     -------
     (n,) in [0, 1]; 1 where the prior is 0.
-
     """
     ratio = np.divide(p, priors, out=np.ones_like(p), where=priors > 0)
     share: Float64 = np.minimum(1.0, ratio)

@@ -32,11 +32,11 @@ GROUPS, HOLDOUT = 8, 0.2
 
 def assignment(n: int, python: Path) -> dict[str, Any]:
     """One assignment step of n rows in eight groups, both labelings, by everyone."""
-    from operators.splits.selection import Disjoint
+    from operators.splits.selection import DisjointGroups
 
     random = np.random.default_rng(n)
     gain, groups = random.normal(size=n), random.integers(0, GROUPS, n)
-    selector = Disjoint(groups, HOLDOUT)
+    selector = DisjointGroups(groups, HOLDOUT)
     quotas = selector.quotas.low
 
     def ours() -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from engine.core.json_files import write_text
-from operators.dckm.selection import GRID, MIN_SHARE, Tried, pick
+from operators.dckm.selection import GRID, MIN_SHARE, TriedPair, select_pair
 from tests.paper.data_sets import SkippedError
 from tests.paper.dckm.loops import LOOPS, after_loops
 from tests.paper.dckm.published import NOTED, PUBLISHED
@@ -202,10 +202,12 @@ def _chosen(name: str, grid: Sequence[float], seeds: Iterable[int]) -> list[str]
         for lambda2 in grid
     }
     tried = [
-        Tried(*pair, float(np.mean([f["share"] for f in fits])), float(np.mean([f["after"] for f in fits])))
+        TriedPair(
+            *pair, float(np.mean([f["share"] for f in fits])), float(np.mean([f["after"] for f in fits]))
+        )
         for pair, fits in settings.items()
     ]
-    picked = pick(tried)
+    picked = select_pair(tried)
     oracle = max(settings, key=lambda pair: np.mean([fit["nmi"] for fit in settings[pair]]))
     choices = {"stated": STATED, "rule": (picked.lambda1, picked.lambda2), "oracle, by labels": oracle}
     rows = []

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.splits.selection import Disjoint
+from operators.splits.selection import DisjointGroups
 from tests.benchmarks.splits import features, linear_program, tables
 from tests.paper.splits.trials import CLUSTERS, SPLITS, chosen, validation_mask
 
@@ -15,7 +15,7 @@ from tests.paper.splits.trials import CLUSTERS, SPLITS, chosen, validation_mask
 def test_the_papers_program_gives_our_labels(solver: str) -> None:
     random = np.random.default_rng(0)
     gain, groups = random.normal(size=150), random.integers(0, 3, 150)
-    selector = Disjoint(groups, 0.2)
+    selector = DisjointGroups(groups, 0.2)
     found = linear_program(gain, groups, selector.quotas.low, solver)
     np.testing.assert_array_equal(found, selector.select(gain))
 
@@ -27,7 +27,7 @@ def test_the_flow_gives_our_labels() -> None:
     from tests.benchmarks.splits_flow import flow
 
     gain = np.random.default_rng(0).normal(size=60)
-    np.testing.assert_array_equal(flow(gain, 12), Disjoint(np.zeros(60, np.int64), 0.2).select(gain))
+    np.testing.assert_array_equal(flow(gain, 12), DisjointGroups(np.zeros(60, np.int64), 0.2).select(gain))
 
 
 def test_features_are_compared_on_equal_terms() -> None:

@@ -92,7 +92,7 @@ def test_it_is_that_of_the_kernel_on_the_validation_rows(published: Path) -> Non
 def test_shards_do_not_matter_and_the_sample_is_bounded(
     frame: pd.DataFrame, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "sample_rows", lambda *_, **__: 200)
+    monkeypatch.setattr(module, "max_scored_rows", lambda *_, **__: 200)
     monkeypatch.setattr(module, "MIN_DRAWN_ROWS", 200)
     one, cut = (
         trained(output, weight_decay=0.01) for output in (published, publish(frame, tmp_path, OPERATORS, 5))

@@ -28,7 +28,7 @@ from operators.dckm.balance import (
 )
 from operators.dckm.features import CODINGS, Coder, column_sums, join_sums, squared_deviations
 from operators.dckm.kernel import INITS, DckmSettings, InMemory, Solution, solve
-from operators.dckm.selection import Tried, choose_lambdas, pick
+from operators.dckm.selection import TriedPair, choose_lambdas, select_pair
 from operators.dckm.steps import candidate, earlier
 from operators.metrics import effective_sample_size
 
@@ -407,8 +407,8 @@ def test_predict_gives_the_labels_of_fit(coding: Any) -> None:
         ({"n_clusters": 0}, r"n_clusters=0 must be a whole number"),
         ({"n_clusters": 31}, r"n_clusters=31 is more than the n_samples=30 rows"),
         ({"lambda1": -1}, r"lambda1=-1 must be a number of at least 0"),
-        ({"lambda3": 0}, r"lambda3=0 leaves nothing"),
-        ({"min_effective_share": 1}, r"min_effective_share=1 leaves weights no room"),
+        ({"lambda3": 0}, r"lambda3=0 would let all weights vanish"),
+        ({"min_effective_share": 1}, r"min_effective_share=1 must be below 1"),
         ({"max_iter": 2.5}, r"max_iter=2\.5 must be a whole number"),
         ({"init": "zero"}, r"init='zero' is unknown; there are: random, k-means\+\+"),
         ({"coding": "raw"}, r"coding='raw' is unknown"),
@@ -427,7 +427,7 @@ def test_one_row_has_no_correlation_to_remove() -> None:
 
 tried_settings = st.lists(
     st.builds(
-        Tried,
+        TriedPair,
         lambda1=st.sampled_from([0.01, 1.0]),
         lambda2=st.sampled_from([0.01, 1.0]),
         share=st.floats(0, 1),
@@ -440,9 +440,9 @@ tried_settings = st.lists(
 
 @given(tried=tried_settings, least=st.floats(0, 1))
 def test_the_pick_has_the_least_correlation_among_those_with_enough_rows(
-    tried: list[Tried], least: float
+    tried: list[TriedPair], least: float
 ) -> None:
-    picked = pick(tried, least)
+    picked = select_pair(tried, least)
     assert picked in tried
     if any(setting.share >= least for setting in tried):
         assert picked.share >= least
@@ -454,12 +454,12 @@ def test_the_pick_has_the_least_correlation_among_those_with_enough_rows(
 def test_lambdas_are_chosen_by_fits_without_labels() -> None:
     X = problem(0, 60, 4).Z
     model = DecorrelatedKMeans(2, random_state=3, max_iter=5)
-    picked, tried = choose_lambdas(model, X, grid=(0.1, 10.0), least_share=0.3)
+    picked, tried = choose_lambdas(model, X, grid=(0.1, 10.0), min_share=0.3)
     assert [(s.lambda1, s.lambda2) for s in tried] == [(0.1, 0.1), (0.1, 10), (10, 0.1), (10, 10)]
-    assert picked == pick(tried, 0.3)
+    assert picked == select_pair(tried, 0.3)
     seeds = np.random.RandomState(3).randint(np.iinfo(np.int32).max, size=2)
     fits = [clone(model).set_params(lambda1=10, lambda2=0.1, random_state=s).fit(X) for s in seeds]
     assert tried[2].correlation == pytest.approx(np.mean([fit.correlation_after_ for fit in fits]))
     assert tried[2].share == pytest.approx(np.mean([fit.effective_sample_size_ for fit in fits]) / 60)
-    with pytest.raises(ValueError, match="no setting to pick from"):
+    with pytest.raises(ValueError, match="no pair to select from"):
         choose_lambdas(model, X, grid=())

@@ -113,7 +113,7 @@ def test_too_few_rows_say_so(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="none of the 2 shards has a valid row"):
         run_operator(Dckm(DckmParams()), split_table(features(0), [0]), tmp_path)
     narrow = pa.table({FEATURES: numpy_to_vectors(np.ones((4, 2), np.float32))})
-    with pytest.raises(OperatorError, match=r"1\.csv: rows of 2 features, in earlier shards 6"):
+    with pytest.raises(OperatorError, match=r"1\.csv: rows have 2 features, those of earlier shards have 6"):
         run_operator(Decorrelation(DecorrelationParams()), [features(5), narrow], tmp_path)
 
 

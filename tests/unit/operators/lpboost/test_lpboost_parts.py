@@ -84,10 +84,10 @@ def test_rows_are_collapsed_where_many_are_equal_and_never_by_their_keys_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(0)
-    assert sifting.kinds_of_rows(rng.random((2000, 3))) is None
+    assert sifting.equal_rows(rng.random((2000, 3))) is None
     losses = np.repeat(rng.random((50, 3)), 40, axis=0)
-    first, kind = sifting.kinds_of_rows(losses) or pytest.fail("2,000 rows of 50 kinds are not collapsed")
+    first, kind = sifting.equal_rows(losses) or pytest.fail("2,000 rows of 50 kinds are not collapsed")
     assert len(first) == 50
     np.testing.assert_array_equal(losses[first[kind]], losses)
     monkeypatch.setattr(sifting, "row_keys", lambda rows: np.zeros(len(rows)))
-    assert sifting.kinds_of_rows(losses) is None
+    assert sifting.equal_rows(losses) is None

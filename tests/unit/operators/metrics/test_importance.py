@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from operators.metrics.importance import (
     drawn_rows,
     permutation_importance,
-    sample_rows,
+    max_scored_rows,
 )
 
 SCORES = ("accuracy", "balanced_accuracy", "worst_group_accuracy")
@@ -131,8 +131,8 @@ def test_one_row_and_no_row() -> None:
 
 
 def test_the_sample_is_bounded_and_knows_no_order() -> None:
-    assert [sample_rows(k) for k in (0, 20, 100, 10_000)] == [10_000, 10_000, 4_000, 1_000]
-    assert sample_rows(20, cost=10) == 2_000
+    assert [max_scored_rows(k) for k in (0, 20, 100, 10_000)] == [10_000, 10_000, 4_000, 1_000]
+    assert max_scored_rows(20, cost=10) == 2_000
     ids = np.arange(1000)
     drawn = ids[drawn_rows(ids, 100, 5, "test")]
     mixed = np.random.default_rng(0).permutation(ids)

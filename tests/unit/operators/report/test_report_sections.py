@@ -43,7 +43,7 @@ def test_weights_warn_where_they_are_very_unequal(share: float, severities: list
 
 def test_the_shift_of_a_split_stands_beside_a_random_one() -> None:
     text = texts(split_section({"mmd": 0.5, "mmd_random": 0.1}))
-    assert "train rows is 0.500. A random split of the same sizes would have 0.100." in text
+    assert "training rows is 0.500. A random split of the same sizes would have 0.100." in text
     assert split_section({"train": 3.0}) is None
 
 

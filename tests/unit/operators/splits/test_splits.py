@@ -17,10 +17,10 @@ from sklearn.kernel_approximation import Nystroem
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.features import blocks, check_gamma, make_map
-from operators.splits.folds import deal
+from operators.splits.folds import assign_rows
 from operators.splits.in_memory import FeatureRows, GramRows
-from operators.splits.kernel import Pair, iterate, random_mmd
-from operators.splits.selection import Disjoint, Marginals, make_quotas, smallest
+from operators.splits.kernel import Centroids, iterate, random_mmd
+from operators.splits.selection import DisjointGroups, Marginals, make_quotas, smallest
 from operators.splits.start import pick_landmarks
 
 Array = Any
@@ -62,7 +62,7 @@ def test_selection_is_the_optimum_of_the_program(
     groups = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values))))
     gain = np.array(values, float)
     try:
-        selector = Disjoint(groups, holdout, tau)
+        selector = DisjointGroups(groups, holdout, tau)
     except ValueError:
         return
     mask, quotas = selector.select(gain), selector.quotas
@@ -77,7 +77,7 @@ def test_selection_is_the_optimum_of_the_program(
 def test_labels_are_those_of_the_program(seed: int, holdout: float) -> None:
     random = np.random.default_rng(seed)
     groups, gain = random.integers(0, 4, 60), random.normal(size=60)
-    selector = Disjoint(groups, holdout)
+    selector = DisjointGroups(groups, holdout)
     quotas = selector.quotas
     assert quotas.low.tolist() == [round(holdout * (groups == name).sum()) for name in np.unique(groups)]
     np.testing.assert_array_equal(
@@ -221,8 +221,8 @@ def test_steps_are_those_of_lloyd_by_enumeration(seed: int, start: int) -> None:
             break
         expected.append(inertia(mask))
         centroids = parts(mask)
-    rows = FeatureRows(phi, Disjoint(np.zeros(9, np.int64), 1 / 3))
-    fit = iterate(rows, Pair(wide[start], wide[(start + 1) % 9]), 50)
+    rows = FeatureRows(phi, DisjointGroups(np.zeros(9, np.int64), 1 / 3))
+    fit = iterate(rows, Centroids(wide[start], wide[(start + 1) % 9]), 50)
     found = [rows.scatter - between for between in fit.between]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -364,7 +364,7 @@ def test_two_groupings_fit_through_the_program() -> None:
 
 def test_distances_to_a_row_are_those_of_its_features() -> None:
     phi = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
-    selector = Disjoint(np.zeros(12, np.int64), 0.5, 0.0)
+    selector = DisjointGroups(np.zeros(12, np.int64), 0.5, 0.0)
     for rows in (FeatureRows(phi, selector), GramRows(phi.astype(np.float64) @ phi.T, selector)):
         expected = ((phi - phi[4]) ** 2).sum(axis=1)
         np.testing.assert_allclose(rows.square_distances(4), expected, rtol=1e-5, atol=1e-5)
@@ -431,7 +431,7 @@ def test_prices_of_two_groupings_select_the_rows_of_the_program() -> None:
 def test_rows_are_dealt_at_the_lowest_cost() -> None:
     distances = np.random.default_rng(0).normal(size=(6, 2))
     codes = np.array([0, 0, 0, 0, 1, 1])
-    labels, prices = deal(distances, codes)
+    labels, prices = assign_rows(distances, codes)
     options = [
         np.isin(np.arange(6), [*first, second]).astype(int)
         for first in combinations(range(4), 2)
@@ -448,14 +448,14 @@ def test_rows_are_dealt_at_the_lowest_cost() -> None:
     [
         ({"holdout": 1.0}, "holdout is 1.0: it must be a share between 0 and 1"),
         ({"kernel": "cosine"}, "kernel is 'cosine': there are 'linear' and 'rbf'"),
-        ({"gamma": 0.1}, "gamma and landmarks are of the rbf kernel"),
+        ({"gamma": 0.1}, "gamma and landmarks belong to the rbf kernel"),
         ({"kernel": "rbf", "gamma": 1e9}, "Leave gamma out"),
-        ({"kernel": "rbf", "gamma": 1e-9}, "all rows are alike to it"),
+        ({"kernel": "rbf", "gamma": 1e-9}, "takes all rows for alike"),
         ({"tolerance": -1.0}, "tolerance is -1.0: it must be 0 or more"),
-        ({"tolerance": {7: 0.1}}, "tolerance names the group 7, which no row is in"),
+        ({"tolerance": {7: 0.1}}, "tolerance names the group 7, but no row has it"),
         ({"n_init": 0}, "n_init is 0"),
         ({"kernel": "rbf", "landmarks": 0}, "landmarks is 0: it must be 1 or more"),
-        ({"holdout": 0.001}, "leaves no row to validation"),
+        ({"holdout": 0.001}, "puts no row into the validation part"),
     ],
 )
 def test_bad_input_is_named(params: dict[str, Any], text: str) -> None:
