@@ -46,8 +46,9 @@ MARK = "_outlier"
 """Suffix of the column of an operator that marks outliers, ``<name>_outlier``: a bool, or the reason as text
 (empty if the row is not marked)."""
 FACTOR = "_weight"
-"""Suffix of the column of an operator that weighs rows, ``<name>_weight``: a factor that ``weights``
-multiplies into the published weight."""
+"""Suffix of the column of an operator that weights rows, ``<name>_weight``: a factor of the published
+weight.
+"""
 WEIGHT = "weight"
 PART = "part"
 """Column of ``parts``: which rows operators learn from, and which are held out from every ``fit``."""
@@ -141,7 +142,7 @@ class Resources(OperatorParams):
     """GPUs, or a fraction of one. Default: one if the operator prefers a GPU and the cluster has one."""
 
     def on(self, available_gpus: float, *, prefers_gpu: bool) -> Resources:
-        """Return these resources, with one GPU if one is preferred and available and the recipe is silent."""
+        """Return these resources, with one GPU if it is preferred and available and the recipe sets none."""
         if prefers_gpu and available_gpus and "gpus" not in self.model_fields_set:
             return self.model_copy(update={"gpus": 1.0})
         return self
@@ -174,18 +175,24 @@ class ShardInfo:
 
 
 class ShardReader(Protocol):
-    """Gives an operator the columns that it may read. Picklable: actors open the files themselves.
+    """Reads the columns of shards for an operator. Picklable: actors open the files themselves.
 
-    ``read`` returns ``row_id`` and sidecar columns of earlier operators, for valid rows only, in row order.
-    ``read_source`` returns raw source columns for all rows and refuses truth columns. Where the recipe holds
-    rows out from every ``fit``, the reader of ``fit`` leaves them out of both, and ``read_source`` then adds
-    ``row_id``, as rows no longer stand at their places.
+    If the recipe holds rows out from every ``fit``, the reader that ``fit`` receives leaves them out, and
+    ``read_source`` then adds ``row_id``, because positions no longer identify rows.
     """
 
     @property
-    def shards(self) -> Sequence[ShardInfo]: ...  # noqa: D102
-    def read(self, shard: int, columns: Sequence[str]) -> pa.Table: ...  # noqa: D102
-    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table: ...  # noqa: D102
+    def shards(self) -> Sequence[ShardInfo]:
+        """The shards of the plan, by index."""
+        ...
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Return ``row_id`` and columns of earlier operators, for valid rows only, in row order."""
+        ...
+
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Return raw source columns of all rows. Refuses truth columns."""
+        ...
 
 
 class Executor(Protocol):
@@ -359,7 +366,9 @@ class Operator(ABC, Generic[P]):
     """Cost of ``fit`` and of all shards. ``rowsieve init`` estimates time and memory by it, and
     ``run.executor: auto`` decides by it whether starting Ray is worth its time."""
     state_needs_row_ids: ClassVar[bool] = False
-    """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""
+    """Whether the state refers to rows by their ids, so that it is fitted again if rows of the base are
+    gone.
+    """
     fits_on_all_rows: bool = False
     """Whether ``fit`` reads held-out rows too, because it draws or counts them and learns nothing."""
     partial_fit_changes_rows: ClassVar[bool] = False
@@ -517,7 +526,7 @@ class Operator(ABC, Generic[P]):
     def mark_held_out(self, columns: pa.Table, validation: NDArray[np.bool_]) -> pa.Table:
         """Return the columns of rows that are held out from every fit.
 
-        The default is what the function for new rows made of them.
+        The default are the columns that the function for new rows computed.
 
         Parameters
         ----------
@@ -542,7 +551,7 @@ class Operator(ABC, Generic[P]):
         return None
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
-        """Say what this operator made of one row of a published version, for ``rowsieve explain``.
+        """Return what this operator computed for one row of a published version, for ``rowsieve explain``.
 
         The default lists the columns that the operator adds. If this method raises, the error is shown in
         place of the facts.

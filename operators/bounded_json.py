@@ -1,7 +1,7 @@
-"""The one reader of small JSON files that lie in a shared output: states of operators, records, manifests.
+"""Reader of small JSON files that lie in a shared output: states of operators, records, manifests.
 
-Whoever can write to an output may have changed them. What is read has a bounded size, a bounded number of
-values and a bounded depth, and comes from a regular file. The engine reads its own records by
+Anyone who can write to an output may have changed these files. The reader accepts regular files of bounded
+size, number of values and depth only. The engine reads its own records by
 :func:`engine.core.json_files.read_json`, which adds object stores and calls :func:`parse_json`.
 """
 
@@ -23,7 +23,7 @@ MAX_VALUES = 10_000_000
 MAX_DEPTH = 100
 """Levels of lists and objects. Python's parser ends in RecursionError at about 1,000."""
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-"""A text, also one that has no end: without that, the search for ends would take quadratic time."""
+"""A JSON string, also one without an end: otherwise the search for ends would take quadratic time."""
 _NOT_BRACKETS = re.compile(rb"[^][{}]+")
 
 
@@ -48,11 +48,12 @@ def read_json(path: Path) -> Any:
     Raises
     ------
     BadJsonError
-        It is no regular file, too large, nested too deeply, or no JSON in UTF-8.
+        It is not a regular file, too large, nested too deeply, or not JSON in UTF-8.
     OSError
         It cannot be opened, for example because it does not exist.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # not to wait for a pipe's writer
+    # O_NONBLOCK: opening a named pipe must not wait for its writer.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise BadJsonError(path, "it is no regular file")
@@ -70,7 +71,7 @@ def parse_json(data: bytes | str, place: object) -> Any:
     Raises
     ------
     BadJsonError
-        It goes beyond a bound, or is no JSON.
+        It exceeds a bound, or is not JSON.
     """
     found = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(found) > MAX_BYTES:
@@ -87,6 +88,6 @@ def parse_json(data: bytes | str, place: object) -> Any:
 
 
 def _depth(data: bytes) -> int:
-    """Return the greatest number of open brackets; those inside of texts do not count. Linear time."""
+    """Return the largest number of open brackets outside of strings, in linear time."""
     brackets = _NOT_BRACKETS.sub(b"", _TEXT.sub(b"", data))
     return max(accumulate(1 if sign in b"[{" else -1 for sign in brackets), default=0)

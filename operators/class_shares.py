@@ -1,6 +1,6 @@
-"""Part of the total weight that each class has under class balance, where a class of few rows has less.
+"""Class balance: the share of the total weight of each class, which is smaller for classes of few rows.
 
-``weights``, ``cues`` and the models that they fit share this rule, so that all mean the same by it.
+``weights``, ``cues`` and the models that they fit use this rule.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 MIN_CLASS_ROWS = 50
-"""Rows from which a class has the full share. As many scored rows does a group need to be judged by itself
+"""Number of rows from which a class has the full share; the same as for groups that are scored by themselves
 (``operators.metrics.group_scores``)."""
 
 FULL_PART = 0.25
-"""Part of the rows of the mean class from which a class of a small table has the full share."""
+"""In small tables: share of the mean number of rows of a class from which a class has the full share."""
 
 
 def class_shares(
     counts: npt.NDArray[np.integer[Any]], min_class_rows: int = MIN_CLASS_ROWS, strength: float = 1.0
 ) -> npt.NDArray[np.float64]:
-    """Return the part of the total weight per class, shape (C,); the sum is 1, a class without rows has 0.
+    """Return the share of the total weight (C,) of each class, with sum 1 and 0 for classes without rows.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def class_factors(
 def counted_classes(counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
     """Return which classes have enough rows to be measured, shape (C,): at least 50.
 
-    Where fewer than two classes have 50 rows, all that occur.
+    If fewer than two classes have 50 rows, all classes that occur count.
     """
     counted = np.asarray(counts) >= MIN_CLASS_ROWS
     return counted if counted.sum() > 1 else np.asarray(counts) > 0

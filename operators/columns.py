@@ -42,8 +42,8 @@ def _chunk_to_numpy(chunk: pa.Array) -> NDArray[np.float32]:
     values = chunk.flatten()
     if chunk.null_count or values.null_count:
         raise OperatorError(
-            f"A vector column of type {chunk.type} holds null rows or null entries, so its rows are "
-            "no matrix. Fill the gaps or drop those rows at the source."
+            f"A vector column of type {chunk.type} has null rows or null entries, but every row must be a "
+            "complete vector. Fill the gaps or drop those rows at the source."
         )
     if not pa.types.is_fixed_size_list(chunk.type):
         _check_widths(np.diff(chunk.offsets.to_numpy()))

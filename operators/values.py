@@ -1,4 +1,4 @@
-"""Values of Arrow columns as Python objects, where Python may have none for them; texts that are numbers."""
+"""Values of Arrow columns as Python objects, and texts that are numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """Return a value as a Python object; one that Python cannot hold, such as a date after 9999, as a text.
+    """Return a value as a Python object, or as text if Python cannot represent it, such as a date after 9999.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def python_value(value: pa.Scalar) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Return whether Python reads a text as a number; YAML takes ``1e-3`` for a text.
+    """Return whether Python parses a text as a number. (YAML parses ``1e-3`` as text.)
 
     Examples
     --------

@@ -22,8 +22,7 @@ _OneLine.add_representer(str, _OneLine.represent_str)
 def inline_yaml(value: Any) -> str:
     """Return a value as YAML on one line.
 
-    Marks that turn the direction of text, or have no width, are written as escapes: a reader who copies the
-    line sees what it says.
+    Characters that are not printable, such as marks of text direction, are written as escapes.
 
     Examples
     --------
@@ -38,5 +37,7 @@ def inline_yaml(value: Any) -> str:
 
 
 def _escaped(sign: str) -> str:
-    """Return a character as double quotes write it, in which every text that has such a one stands."""
+    """Return the escape of a character in double quotes, which surround every text that has such a
+    character.
+    """
     return f"\\u{ord(sign):04x}" if ord(sign) < 2**16 else f"\\U{ord(sign):08x}"

@@ -1,8 +1,8 @@
-"""Bounding boxes of blocks of nearby rows, so that blocks which are far apart are never compared.
+"""Bounding boxes of blocks of nearby rows, so that blocks that are far apart are never compared.
 
-Rows are cut into blocks by halving along the widest of the low-dimensional coordinates of
-:mod:`operators.dbscan.points`. The gap between the boxes of two blocks bounds every distance between their
-rows from below.
+Rows are divided into blocks by halving along the widest of the low-dimensional coordinates of
+:mod:`operators.dbscan.points`. The gap between the boxes of two blocks is a lower bound of every distance
+between their rows.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class Blocks:
         """Return the blocks that a box may reach within a gap of ``limit``, nearest first."""
         apart = np.maximum(np.maximum(self.low - high, low - self.high), 0.0)
         gaps = np.einsum("ij,ij->i", apart, apart) / 2
-        # The coordinates err by some 1e-15, the rows they describe by half a float32 ulp.
+        # The error of coordinates is about 1e-15, that of float32 rows half a unit in the last place.
         reach = np.flatnonzero(gaps <= limit * (1 + 1e-5) + 1e-6)
         return reach[np.argsort(gaps[reach], kind="stable")]
 
 
 class BoxIndex:
-    """Low-dimensional coordinates of every row.
+    """Low-dimensional coordinates of every row, and the bounding boxes that follow from them.
 
     Parameters
     ----------
     points : the n prepared rows.
-    emphasis : rows that are to weigh as much as all others together when directions are chosen:
-        those that the bound is to tell apart from the rest.
+    emphasis : rows that make up half of the sample from which directions are computed: those that the
+        bounds should separate from the others.
     random : generator for the sample.
     """
 
@@ -62,15 +62,17 @@ class BoxIndex:
 
     @cached_property
     def at(self) -> Float64:
-        """Coordinates (n, k), whose distances are at most those of the rows."""
+        """Coordinates (n, k). A distance between coordinates is at most that between the rows."""
         return self._points.coordinates(self._sample, self._random)
 
     def cut(self, rows: Index, size: int) -> Blocks:
-        """Cut ``rows`` in blocks of at most ``size`` that lie close together."""
+        """Divide ``rows`` into blocks of at most ``size`` rows that lie close together."""
         return self.box(halve(self.at, rows, size))
 
     def among(self, rows: Index) -> Blocks:
-        """Put many rows in the blocks of one cut of all rows; a box may be larger than it need be."""
+        """Return ``rows`` in the blocks of one division of all rows, whose boxes may be larger than
+        needed.
+        """
         if self._all is None:
             self._all = self.cut(np.arange(len(self.at)), BLOCK)
         keep = np.zeros(len(self.at), np.bool_)
@@ -92,7 +94,9 @@ def box(at: Float64, rows: list[Index]) -> Blocks:
 
 
 def halve(at: Float64, rows: Index, size: int) -> list[Index]:
-    """Cut rows in blocks of ``size``, of which one may be smaller, by halving along the widest coordinate."""
+    """Divide rows into blocks of ``size``, one of which may be smaller, by halving along the widest
+    coordinate.
+    """
     done: list[Index] = []
     open_ = [rows] if len(rows) else []
     while open_:
@@ -102,7 +106,7 @@ def halve(at: Float64, rows: Index, size: int) -> list[Index]:
             continue
         few = at[rows[:: 1 + len(rows) // WIDTH_SAMPLE]]
         widest = int(np.argmax(few.max(axis=0) - few.min(axis=0)))
-        middle = size * (-(-len(rows) // size) // 2)  # whole blocks: to compare half of one costs as much
+        middle = size * (-(-len(rows) // size) // 2)  # whole blocks: comparing half of one costs as much
         parts = np.argpartition(at[rows, widest], middle)
         open_ += [rows[parts[middle:]], rows[parts[:middle]]]
     return done

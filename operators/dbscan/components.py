@@ -1,10 +1,10 @@
 """Connected components of the core samples at one radius, with few comparisons.
 
 Almost every core sample of a large cluster lies within ``eps`` of one of a few dozen random core samples
-(pivots). Components that are connected through pivots are joined first, at the price of one small product
-per row. Only core samples outside the largest component are then compared with the other core samples,
-except with those already in their component and those that the bounding boxes rule out. A row stops
-searching when it has joined the largest component; the rows that continue are still compared with it.
+(pivots). Components that are connected through pivots are joined first, at the cost of one small product per
+row. Only core samples outside the largest component are then compared with the other core samples, except
+with those in their own component and those that the bounding boxes exclude. A row that has joined the largest
+component is compared no further, but other rows are still compared with it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from operators.dbscan.bounding_boxes import Blocks, BoxIndex
 from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.tiles import TileBuffer, Tiles, in_threads, pieces
 
-PIVOTS = 64  # bits of a word
-PROGRESS = 0.8  # of the components outside the largest, a round must leave at most this share
-OWN_BLOCKS = 64  # rows from which a component gets blocks of its own, which are then skipped together
+PIVOTS = 64
+"""Pivots of a round: the bits of a word."""
+PROGRESS = 0.8
+"""A round of pivots must leave at most this share of the components outside the largest."""
+OWN_BLOCKS = 64
+"""Rows from which a component has blocks of its own, which are then skipped together."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -69,7 +72,7 @@ class Joiner:
         return cores[largest], cores[~largest]
 
     def _through_pivots(self, inside: Index, outside: Index) -> None:
-        """Join the rows outside through random pivots, half from either side."""
+        """Join the rows outside through random pivots, half of them from inside and half from outside."""
         half = min(PIVOTS // 2, len(inside))
         drawn = [self._random.choice(inside, half, replace=False)]
         drawn.append(self._random.choice(outside, PIVOTS - half, replace=False))
@@ -93,7 +96,7 @@ class Joiner:
             self._forest.union(pivots[group], np.full(len(group), pivots[group[0]]))
 
     def _search(self, inside: Index, outside: Index) -> None:
-        """Find every edge that still matters to a row outside."""
+        """Find every edge of the rows outside that can still join two components."""
         blocks = self._own_blocks(outside)
         largest = self._space.among(inside)
         root = inside[:1]
@@ -103,7 +106,8 @@ class Joiner:
             limit = self._tiles.limits[self._level]
             near = blocks.nearest(blocks.low[position], blocks.high[position], limit)
             for k in near[near >= position]:
-                # All rows, also those that have joined the largest component: later ones look for them here.
+                # Rows that have joined the largest component take part: rows of later blocks may join by
+                # them.
                 self._compare(rows, blocks.rows[k], buffer)
             near = largest.nearest(blocks.low[position], blocks.high[position], limit)
             cols = np.concatenate([*(largest.rows[k] for k in near), rows[:0]])
@@ -136,7 +140,7 @@ class Joiner:
             return self._forest.find(rows)
 
     def _compare(self, rows: Index, cols: Index, buffer: TileBuffer) -> None:
-        """Join what one tile shows to be near and is not joined yet."""
+        """Join the pairs of one tile that are within the radius and not yet joined."""
         row_roots, col_roots = self._roots(rows), self._roots(cols)
         if not len(rows) or _all_equal(row_roots, col_roots):
             return
@@ -153,7 +157,7 @@ def _all_equal(a: Index, b: Index) -> bool:
 
 
 def _linked(words: Words) -> list[Index]:
-    """Join groups of bits that words with several bits set connect."""
+    """Return the sets of pivots that are connected by words with several bits set."""
     groups, done = [], np.uint64(0)
     for bit in range(PIVOTS):
         mask = np.uint64(1 << bit)

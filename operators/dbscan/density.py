@@ -4,7 +4,7 @@ The radii of a grid are levels in ascending order. A row with ``goal`` neighbour
 all larger levels, so one number per row suffices: the largest level at which it has fewer, -1 if there is
 none.
 
-1. Up to ``ROWS`` rows with few neighbours: :func:`compare_all_pairs` compares all pairs.
+1. Up to ``MAX_ROWS`` rows with few neighbours: :func:`compare_all_pairs` compares all pairs.
 2. Otherwise :func:`decide_by_samples` compares rows with random samples. Most rows of a large cluster have
    ``goal`` neighbours within a small sample and need no further comparison. The next sample is drawn from
    the rows that are left, in which smaller clusters have a larger share.
@@ -26,14 +26,21 @@ from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import Blocks, BoxIndex
 from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, pieces
 
-SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal in the first sample
-SMALLEST_SAMPLE = 64
-GROWTH = 4  # of the sample from one round to the next: fewer rows are left to look at it
-LARGEST_SAMPLE = 4  # times the first sample
-STALLED = 0.2  # share of open rows lowered by a sample below which a larger one does not pay
-AGAIN = 0.5  # share decided at all radii below which a second sample of that size does not pay
-FEWEST_ROWS = 64  # of a tile, however large the sample
-LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
+SAMPLE_PER_GOAL = 5
+"""Rows of the first sample per ``goal``: a row with a fifth of all rows near it meets the goal there."""
+MIN_SAMPLE = 64
+GROWTH = 4
+"""Factor of the sample size from one round to the next."""
+MAX_SAMPLE_GROWTH = 4
+"""Largest sample as a multiple of the first one."""
+STALLED = 0.2
+"""Sampling ends if a sample lowers the level of at most this share of the open rows."""
+AGAIN = 0.5
+"""Sampling ends if a sample of the largest size decides at most this share of the open rows."""
+MIN_TILE_ROWS = 64
+"""Rows of a tile, however large the sample."""
+MAX_SAMPLE_SHARE = 0.25
+"""Largest sample as a share of all rows."""
 
 Pairs: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Level]
 
@@ -58,11 +65,11 @@ class Density:
 
 def decide_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random.Generator) -> None:
     """Lower ``level``, in place, for rows of which a random sample alone holds ``goal`` neighbours."""
-    size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * goal))
-    largest = min(LARGEST_SAMPLE * size, int(LARGEST_SHARE * tiles.n))
+    size = max(MIN_SAMPLE, int(SAMPLE_PER_GOAL * goal))
+    largest = min(MAX_SAMPLE_GROWTH * size, int(MAX_SAMPLE_SHARE * tiles.n))
     open_rows = np.flatnonzero(level >= 0)
     while len(open_rows) > size and size <= largest:
-        # Half from the open rows for the clusters they form, half from all for the rims of decided ones.
+        # Half from the open rows, for their clusters; half from all rows, for the border of decided clusters.
         drawn = random.choice(tiles.n, size, replace=False)
         drawn[: size // 2] = random.choice(open_rows, size // 2, replace=False)
         sample = tiles.side(np.unique(drawn))
@@ -70,7 +77,7 @@ def decide_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
         def lowered(rows: Index, sample: Side = sample) -> Level:
             return lowered_levels(tiles, rows, sample, level[rows], goal)
 
-        parts = in_threads(lowered, pieces(open_rows, max(FEWEST_ROWS, t.fitting(size))))
+        parts = in_threads(lowered, pieces(open_rows, max(MIN_TILE_ROWS, t.fitting(size))))
         new = np.concatenate(list(parts))
         moved, decided = np.mean(new < level[open_rows]), np.mean(new < 0)
         level[open_rows] = new
@@ -85,7 +92,7 @@ def lowered_levels(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: 
     buffer = tiles.buffer(len(rows) * len(sample.rows))
     products = tiles.products(rows, sample, buffer)
     short, met = np.full_like(level, -1), level + np.int16(1)
-    while True:  # halving: a row that is done is asked again, and answers the same
+    while True:  # bisection over the levels; rows that are done give the same answer again
         middle = np.minimum((short + met + 1) // 2, level).astype(np.int16)
         dense = count_true(tiles.near(products, tiles.at_least(rows, sample, middle, True), buffer)) >= goal
         met, short = np.where(dense, np.minimum(met, middle), met), np.where(dense, short, middle)
@@ -93,22 +100,27 @@ def lowered_levels(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: 
             return np.asarray(met - np.int16(1))
 
 
-ROWS = 1024
-PAIRS = 1 << 16
-PROBE_ROWS = 256  # rows after which it shows whether there will be more pairs than that
+MAX_ROWS = 1024
+"""Largest number of rows of which all pairs are compared."""
+MAX_PAIRS = 1 << 16
+"""Largest number of neighbour pairs that :func:`compare_all_pairs` returns."""
+PROBE_ROWS = 256
+"""Rows after which the number of pairs is extrapolated to all rows."""
 
 
 def compare_all_pairs(tiles: Tiles) -> Density | None:
-    """Return counts and complete neighbourhoods at every level; None in their place if they are too many."""
+    """Return counts and complete neighbourhoods at every level, or None if there are too many rows or
+    pairs.
+    """
     everyone, top = np.arange(tiles.n), len(tiles.eps) - 1
-    if tiles.n > ROWS:
+    if tiles.n > MAX_ROWS:
         return None
     found: list[Pairs] = []
     n_found = 0
     for some in pieces(everyone, PROBE_ROWS):
         i, j, products = tiles.candidates(some, everyone, top, tiles.buffer(len(some) * tiles.n))
         n_found += len(i)
-        if n_found * tiles.n > PAIRS * (some[-1] + 1):
+        if n_found * tiles.n > MAX_PAIRS * (some[-1] + 1):
             return None
         i = some[i]
         level = tiles.decide(i, j, products)
@@ -120,18 +132,21 @@ def compare_all_pairs(tiles: Tiles) -> Density | None:
     return Density(np.full(tiles.n, top, np.int16), counts.astype(np.float64), (rows, cols, first))
 
 
-AT_ONCE = 1 << 14  # pairs found before they are counted, and dense rows dropped
-ENTRIES_PER_ROW = 100  # neighbours kept, on average over all rows; where there are more, none are kept
-ENTRIES = 1 << 23  # but so many always
+AT_ONCE = 1 << 14
+"""Pairs that are found before they are counted."""
+ENTRIES_PER_ROW = 100
+"""Largest mean number of kept neighbours per row; with more, none are kept."""
+ENTRIES = 1 << 23
+"""Neighbours that are kept whatever their mean number."""
 
 
 class Search:
-    """Counts, and where they are few keeps, the neighbours of every row whose ``level`` is open.
+    """Counts the neighbours of every row whose ``level`` is at least 0, and keeps them if they are few.
 
     Parameters
     ----------
     tiles : products of the n rows.
-    goal : neighbours (or weight) from which a row needs no further looking at a level.
+    goal : number (or weight) of neighbours at which a row is decided at a level.
     level : (n,) int16, lowered in place as rows meet the goal.
     weight : (n,) float64 whole numbers >= 0: how many times each row counts; None for once.
     """
@@ -141,15 +156,17 @@ class Search:
         self._counts = np.zeros((tiles.n, len(tiles.eps)))  # by the level at which a neighbour comes in
         # Each row is its own neighbour, also a zero row.
         self._counts[:, 0] = 1.0 if weight is None else weight
-        # Below the goal there are fewer than ``goal`` neighbours to keep, unless some count for nothing.
+        # A row below the goal has fewer than ``goal`` neighbours to keep, unless some have weight 0.
         few = weight is None or bool((weight >= 1).all())
         self._kept: list[Pairs] | None = [] if few else None
-        self._n_kept, self._tidy_at = 0, ENTRIES
+        self._n_kept, self._prune_at = 0, ENTRIES
         self._level[self._counts[:, 0] >= goal] = -1
         self._lock = Lock()
 
     def run(self, space: BoxIndex) -> Density:
-        """Search all open rows, first among each other, where each product serves both, then the rest."""
+        """Compare all open rows with each other, where one product serves both rows, and then with the
+        others.
+        """
         decided = np.flatnonzero(self._level < 0)
         self._among_open(self._open_blocks(space))
         open_ = self._open_blocks(space)
@@ -159,7 +176,7 @@ class Search:
         return Density(self._level, counts, self._pairs())
 
     def _open_blocks(self, space: BoxIndex) -> Blocks:
-        """Open rows, those with the largest radius first, so that a block shares one radius."""
+        """Return the open rows in blocks of one level each, the largest level first."""
         rows: list[Index] = []
         for level in range(len(self._tiles.eps) - 1, -1, -1):
             rows += space.cut(np.flatnonzero(self._level == level), t.TILE_ROWS).rows
@@ -192,7 +209,7 @@ class Search:
             pass
 
     def _compare(self, rows: Index, cols: Index, both: bool) -> None:
-        """Note the pairs of some tiles; with ``both``, for the columns as well as for the rows."""
+        """Record the pairs of some tiles for the rows and, with ``both``, for the columns too."""
         tiles, level, buffer = self._tiles, self._level, self._tiles.buffer()
         found: list[tuple[Index, Index, Any]] = []
         n_found, n_cols = 0, 0
@@ -210,17 +227,17 @@ class Search:
                 found, n_found = [], 0
 
     def _decide(self, found: list[tuple[Index, Index, Any]], both: bool) -> None:
-        """Note pairs of which the products are known, and lower the levels of their rows."""
+        """Record pairs whose products are known, and lower the levels of their rows."""
         i, j, products = (np.concatenate(part) for part in zip(*found, strict=True))
         i, j, products = i[i != j], j[i != j], products[i != j]
         first = self._tiles.decide(i, j, products)
         with self._lock:
-            self._note(i, j, first)
+            self._record(i, j, first)
             if both:
-                self._note(j, i, first)
+                self._record(j, i, first)
 
-    def _note(self, rows: Index, cols: Index, first: Level) -> None:
-        """Count, and keep, neighbours of ``rows`` that still matter to them."""
+    def _record(self, rows: Index, cols: Index, first: Level) -> None:
+        """Count and keep the neighbours of ``rows`` at levels at which these are not yet decided."""
         use = np.flatnonzero(first <= self._level[rows])
         rows, cols, first = rows[use], cols[use], first[use]
         where = rows * self._counts.shape[1] + first
@@ -229,19 +246,23 @@ class Search:
             self._n_kept += len(rows)
             self._kept.append((rows.astype(np.int32), cols.astype(np.int32), first))
         self._lower(rows)
-        if self._n_kept > self._tidy_at:
-            self._tidy()
+        if self._n_kept > self._prune_at:
+            self._prune()
 
-    def _tidy(self) -> None:
-        """Forget neighbours at levels that their rows have since been found dense at; or all, if too many."""
-        self._kept = [_of_use(self._kept, self._level)] if self._kept else None
+    def _prune(self) -> None:
+        """Drop kept neighbours at levels at which their rows are decided by now, or all if they are too
+        many.
+        """
+        self._kept = [_undecided(self._kept, self._level)] if self._kept else None
         self._n_kept = len(self._kept[0][0]) if self._kept else 0
         if self._n_kept > max(ENTRIES, ENTRIES_PER_ROW * self._tiles.n):
             self._kept, self._n_kept = None, 0
-        self._tidy_at = max(ENTRIES, 2 * self._n_kept)
+        self._prune_at = max(ENTRIES, 2 * self._n_kept)
 
     def _lower(self, rows: Index) -> None:
-        """Bring the levels of ``rows``, repeats allowed, up to date with their counts."""
+        """Lower the levels of ``rows``, which may repeat, to those at which their counts are below the
+        goal.
+        """
         touched = np.zeros(self._tiles.n, np.bool_)
         touched[rows] = True
         rows = np.flatnonzero(touched)
@@ -251,13 +272,13 @@ class Search:
     def _pairs(self) -> Pairs | None:
         if not self._kept:
             return None if self._kept is None else _no_pairs()
-        rows, cols, first = _of_use(self._kept, self._level)
+        rows, cols, first = _undecided(self._kept, self._level)
         order = np.argsort(rows, kind="stable")
         return rows[order], cols[order], first[order]
 
 
-def _of_use(kept: list[Pairs], level: Level) -> Pairs:
-    """Return all kept pairs that still matter to their rows."""
+def _undecided(kept: list[Pairs], level: Level) -> Pairs:
+    """Return the kept pairs at levels at which their rows are not decided."""
     rows, cols, first = (np.concatenate(part) for part in zip(*kept, strict=True))
     use = first <= level[rows]
     return rows[use], cols[use], first[use]

@@ -33,5 +33,7 @@ class DisjointSets:
             a, b = self.find(a), self.find(b)
             apart = a != b
             a, b = a[apart], b[apart]
-            # The higher root hangs itself below the lowest one it meets; edges lost so come up again.
+            # The higher root gets the lowest root that it meets as parent. Edges that this drops are found
+            # apart
+            # in the next round.
             np.minimum.at(self._parent, np.maximum(a, b), np.minimum(a, b))

@@ -30,43 +30,52 @@ PRECOMPUTED = "precomputed"
 
 
 class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Density-based clustering; exact by default, in memory proportional to the number of rows.
-
-    ``labels_`` equal those of ``sklearn.cluster.DBSCAN``, including the numbers of the clusters and the
-    choice for border rows, where distances are decided in float64: for rows x, y as ``sum (x - y)^2 <=
-    eps^2``, or as ``1 - cos(x, y) <= eps`` with unit rows. A row is its own neighbour.
+    """Density-based clustering, exact by default, in memory proportional to the number of rows.
 
     Source: Ester, Kriegel, Sander, Xu: A density-based algorithm for discovering clusters, KDD 1996.
 
     Parameters
     ----------
-    eps : radius > 0 within which two rows are neighbours, default 0.5. For the cosine metrics in
-        units of 1 - cos, in [0, 2].
-    min_samples : number of neighbours (the row itself included) that makes a row a core sample, >= 1,
-        default 5.
-    metric : "euclidean" (default); "cosine"; "centered_cosine", the cosine distance after the
-        mean of X is subtracted; or "precomputed": X is a matrix of distances, dense, or sparse with the
-        distances of neighbours. scikit-learn's own DBSCAN then does the work: the matrix takes the memory
-        that the search here avoids.
-    neighbours : "exact" (default), "ivf", "hnsw" or "auto". "ivf" and "hnsw" find neighbours through an
-        approximate FAISS index and may lose clusters: ``quality_`` says how far the labels are from
-        the exact ones, and a warning names the parameter to change where that is much. "auto" is "exact",
-        whatever the data: the exact search skips most distances and takes a small part of the time that
-        building an index takes (operators/README.md has figures).
-    nprobe : number of IVF lists searched per row, default 16 of about sqrt(n); only for "ivf".
-    ef_search : number of HNSW candidates kept per row, default 128; only for "hnsw".
-    random_state : int, RandomState or None: IVF's centroids, HNSW's layers and the rows sampled for
-        ``quality_``. The exact labels do not depend on it.
-    device : torch device that computes the products of the exact search, default "cpu"; "cuda" must hold all
-        rows. The labels do not depend on it.
+    eps : float, default 0.5
+        Radius above 0 within which two rows are neighbours. For the cosine metrics it is in units of 1 - cos,
+        in [0, 2].
+    min_samples : int, default 5
+        Number of neighbours, the row itself included, that makes a row a core sample.
+    metric : {"euclidean", "cosine", "centered_cosine", "precomputed"}, default "euclidean"
+        "centered_cosine" is the cosine distance after the mean of X is subtracted. For "precomputed" X is a
+        matrix of distances, dense, or sparse with the distances of neighbours, and scikit-learn's DBSCAN
+        computes the labels.
+    neighbours : {"exact", "ivf", "hnsw", "auto"}, default "exact"
+        "ivf" and "hnsw" find neighbours through an approximate FAISS index and may lose clusters:
+        ``quality_`` measures how far the labels are from the exact ones, and a warning names the parameter to
+        change if that is far. "auto" is "exact", which takes less time than building an index.
+    nprobe : int, default 16
+        Number of IVF lists, of about sqrt(n), that are searched per row; only for "ivf".
+    ef_search : int, default 128
+        Number of HNSW candidates that are kept per row; only for "hnsw".
+    random_state : int, RandomState or None, default None
+        Seed of IVF's centroids, HNSW's layers and the sample for ``quality_``. Exact labels do not depend on
+        it.
+    device : str, default "cpu"
+        Torch device that computes the products of the exact search; "cuda" must hold all rows. The labels do
+        not depend on it.
 
     Attributes
     ----------
-    labels_ : (n,) int: cluster of each row, -1 for noise.
-    core_sample_indices_ : (n_core,) int: core samples, ascending.
-    quality_ : :class:`operators.neighbours.graph_dbscan.Quality` of approximate labels: recall of edges,
-        wrong core samples, and adjusted Rand index against exact DBSCAN. None for exact labels.
-    n_features_in_ : int: features seen by fit.
+    labels_ : (n,) int
+        Cluster of each row, -1 for noise.
+    core_sample_indices_ : (n_core,) int
+        Core samples, ascending.
+    quality_ : operators.neighbours.graph_dbscan.Quality or None
+        Recall of edges, wrong core samples, and adjusted Rand index against exact DBSCAN of approximate
+        labels; None for exact ones.
+    n_features_in_ : int
+
+    Notes
+    -----
+    ``labels_`` equal those of ``sklearn.cluster.DBSCAN``, including the numbers of the clusters and the
+    choice for border rows. Distances of rows x, y are decided in float64: as sum (x - y)^2 <= eps^2, or with
+    unit rows as 1 - cos(x, y) <= eps. A row is its own neighbour.
 
     Examples
     --------
@@ -112,12 +121,14 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, p) numbers, finite. float32 stays float32 for the products; other types become float64. Or
-            :class:`operators.factored.FactoredGradients` (exact neighbours only). For "precomputed" (n, n)
-            distances >= 0, dense or sparse.
-        y : ignored.
-        sample_weight : (n,) whole numbers >= 0, optional: how many times each row counts among its
-            neighbours, default 1. Exact neighbours only.
+        X : (n, p) array or operators.factored.FactoredGradients
+            Finite numbers; float32 stays float32 for the products, other types become float64. Factored
+            gradients need exact neighbours. For "precomputed", (n, n) distances of at least 0, dense or
+            sparse.
+        y : ignored
+        sample_weight : (n,) array, optional
+            Whole numbers of at least 0: how many times each row counts among its neighbours, by default once.
+            Exact neighbours only.
 
         Returns
         -------
@@ -125,10 +136,12 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : a parameter is out of range, torch cannot use the device, X is empty or not finite,
-            precomputed distances are not square, or ``sample_weight`` holds other numbers or is given with
-            approximate neighbours.
-        ImportError : approximate neighbours, and FAISS is not installed.
+        ValueError
+            A parameter is out of range, torch cannot use the device, X is empty or not finite, precomputed
+            distances are not square, or ``sample_weight`` holds other numbers or is given with approximate
+            neighbours.
+        ImportError
+            Approximate neighbours were asked for, and FAISS is not installed.
         """
         self._check_parameters()
         self.quality_: Quality | None = None

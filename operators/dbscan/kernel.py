@@ -24,8 +24,10 @@ from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.points import Metric, Points, PreparedRows
 from operators.dbscan.tiles import Device, Tiles, in_threads, pieces
 
-SEED = 0  # of the samples and pivots: they decide how fast the labels are found, never which
-APART = 256  # rows from which a component of the next larger radius is joined on its own
+SEED = 0
+"""Seed of samples and pivots, on which the time depends, but not the labels."""
+APART = 256
+"""Rows from which a component of the next larger radius is joined on its own."""
 
 
 def cluster(
@@ -88,15 +90,17 @@ class _Grid:
     def _all_by_search(self, cores: Mask, labels: Labels) -> None:
         """Solve the radii in descending order, each by a search.
 
-        Core samples apart at one radius are apart at every smaller one: each component is then
-        joined on its own, and what a bound or a comparison has shown once is not shown again.
+        Core samples that are apart at one radius are apart at every smaller one, so each component is joined
+        on its own.
         """
         above = np.zeros(self._n, np.intp)
         for level in reversed(range(len(cores))):
             above = self._by_search(level, cores[level], above, labels[level])
 
     def _all_by_pairs(self, cores: Mask, labels: Labels) -> None:
-        """Solve each radius between two that are done: the smaller one joins, the larger one keeps apart."""
+        """Solve each radius between two solved ones: rows joined at the smaller radius stay joined, and rows
+        apart at the larger one stay apart.
+        """
         n = len(cores)
         roots = {-1: np.arange(self._n), n: np.zeros(self._n, np.intp)}
         for level, below, above in inwards(n):
@@ -160,9 +164,7 @@ class _Grid:
 
 
 def inwards(n: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ``range(n)`` from both ends, each with the nearest one done before below it (or -1) and above it
-    (or n).
-    """
+    """Yield each of ``range(n)`` with the nearest earlier ones below it (or -1) and above it (or n)."""
     yield n - 1, -1, n
     if n > 1:
         yield 0, -1, n - 1
@@ -187,7 +189,7 @@ def _join_pairs(forest: DisjointSets, rows: Index, cols: Index, cores: Mask) -> 
     both = cores[rows] & cores[cols]
     rows, cols = rows[both], cols[both]
     start = np.flatnonzero(np.diff(rows, prepend=-1))
-    forest.union(rows[start], cols[start])  # one pair of each row joins most: few others are left to look at
+    forest.union(rows[start], cols[start])  # one pair per row joins most components, which leaves few pairs
     roots = forest.find(np.arange(len(cores)))
     apart = roots[rows] != roots[cols]
     forest.union(rows[apart], cols[apart])
@@ -205,8 +207,8 @@ def _numbered(forest: DisjointSets, cores: Mask) -> Labels:
 
 
 def _attach(labels: Labels, rows: Index, reached: Labels) -> None:
-    """Lower the labels of border rows to the clusters reached; -1 counts as above all."""
-    unsigned = labels.view(np.uint32)  # noise is the largest number there
+    """Lower the labels of border rows to the clusters that they reach, in place."""
+    unsigned = labels.view(np.uint32)  # noise, -1, is the largest unsigned number
     np.minimum.at(unsigned, rows, reached.view(np.uint32))
 
 
@@ -217,20 +219,28 @@ def dbscan_grid(
     metric: Metric = "euclidean",
     device: Device = "cpu",
 ) -> Labels:
-    """Return the labels of every cell of the grid, each equal to ``DBSCAN(eps, min_samples,
-    metric).labels_``.
-
-    Neighbourhoods are nested in eps and min_samples, so that all cells share one search.
+    """Return the labels of DBSCAN for every cell of a grid of ``eps`` and ``min_samples``, by one search.
 
     Parameters
     ----------
-    X : (n, p) float32 or float64, finite.
-    eps_values, min_samples_values : the grid's axes, in any order.
-    metric : "euclidean", "cosine" or "centered_cosine".
-    device : see :class:`operators.dbscan.DBSCAN`.
+    X : (n, p) array
+        Finite float32 or float64.
+    eps_values, min_samples_values : sequences of numbers
+        Axes of the grid, in any order.
+    metric : {"euclidean", "cosine", "centered_cosine"}, default "euclidean"
+    device : str, default "cpu"
+        See :class:`operators.dbscan.DBSCAN`.
 
     Returns
     -------
-    (n_eps, n_min_samples, n) int32; -1 is noise.
+    (n_eps, n_min_samples, n) int32
+        Labels of each cell, equal to ``DBSCAN(eps, min_samples, metric).labels_``; -1 is noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.dbscan import dbscan_grid
+    >>> dbscan_grid(np.array([[0.0], [1.0], [9.0]]), [2.0, 20.0], [2]).tolist()
+    [[[0, 0, -1]], [[0, 0, 0]]]
     """
     return cluster(Points(X, metric), eps_values, min_samples_values, device=device)[0]

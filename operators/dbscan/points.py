@@ -23,7 +23,10 @@ from torch import Tensor
 
 from operators.arrays import Float64, Index, Mask, Matrix
 
-PANEL = 1024  # features summed by one product: short sums keep the error bound, hence the recheck, small
+PANEL = 1024
+"""Features that one product adds up. Short sums keep the error bound small, and with it the doubtful
+pairs.
+"""
 
 Self = TypeVar("Self")
 
@@ -71,25 +74,47 @@ class FlatRows:
 
 
 class PreparedRows(Protocol):
-    """Rows prepared for one metric; see :class:`operators.dbscan.points.Points` for the names."""
+    """Interface of rows that are prepared for one metric; :class:`Points` documents the names."""
 
     n: int
     metric: Metric
 
     @property
-    def depth(self) -> int: ...  # noqa: D102
+    def depth(self) -> int:
+        """Number of terms of a product."""
+        ...
+
     @property
-    def half(self) -> Matrix: ...  # noqa: D102
+    def half(self) -> Matrix:
+        """Half the squared norm (n,) of each row."""
+        ...
+
     @property
-    def size(self) -> Matrix: ...  # noqa: D102
-    def limit(self, eps: float) -> float: ...  # noqa: D102
-    def operand(self, dtype: Any) -> tuple[Operand, Matrix]: ...  # noqa: D102
-    def coordinates(self, rows: Index, random: np.random.Generator) -> Float64: ...  # noqa: D102
-    def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask: ...  # noqa: D102
+    def size(self) -> Matrix:
+        """Size (n,) of each row, to which the rounding error of its products is proportional."""
+        ...
+
+    def limit(self, eps: float) -> float:
+        """Convert a radius to a gap."""
+        ...
+
+    def operand(self, dtype: Any) -> tuple[Operand, Matrix]:
+        """Return all rows as one side of a product in ``dtype``, and half their squared norms (n,)."""
+        ...
+
+    def coordinates(self, rows: Index, random: np.random.Generator) -> Float64:
+        """Return the coordinates (n, k + 1) of all rows along directions that tell ``rows`` apart."""
+        ...
+
+    def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask:
+        """Return, decided in float64, whether rows ``i[k]`` and ``j[k]`` are within ``eps[k]``."""
+        ...
 
 
 DIRECTIONS = 8
+"""Number of principal directions along which rows have coordinates."""
 SWEEPS = 2
+"""Iterations by which the directions are computed."""
 
 
 def coordinates(vectors: npt.NDArray[Any], directions: Float64) -> Float64:
@@ -111,7 +136,7 @@ def principal(sample: Float64, random: np.random.Generator) -> Float64:
     guess = random.normal(size=(sample.shape[1], k))
     for _ in range(SWEEPS):
         guess = np.linalg.qr(sample.T @ (sample @ guess))[0]
-    # Any orthonormal directions give a true bound; a rank-deficient sample needs no special case.
+    # Any orthonormal directions give a valid bound, so a rank-deficient sample needs no special case.
     return np.asarray(guess)
 
 
@@ -119,8 +144,12 @@ Metric: TypeAlias = Literal["euclidean", "cosine", "centered_cosine"]
 
 METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "centered_cosine")
 
-PAIRS_AT_ONCE = 1 << 22  # float64 entries gathered at once when pairs are decided one by one
-SPAN = 1 << 16  # rows summed on their own before their sum joins the mean: shards can do the same
+PAIRS_AT_ONCE = 1 << 22
+"""Largest number of float64 entries that are gathered at once when pairs are decided one by one."""
+SPAN = 1 << 16
+"""Rows that are added up before their sum is added to the total, so that spans can be summed in other
+tasks.
+"""
 
 
 class Points:
@@ -141,7 +170,7 @@ class Points:
         "euclidean", rows moved to the mean and divided by one power of two, so that no square over-
         or underflows; their distances are the true ones divided by ``unit``.
     half : (n,): half the squared norm of each of ``vectors``; 1/2 throughout for the cosine metrics.
-    centre : (p,) float64: what was subtracted from each row; zeros for "cosine".
+    centre : (p,) float64 that was subtracted from each row; zeros for "cosine".
 
     Raises
     ------
@@ -237,13 +266,13 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class EqualRows:
-    """Rows of which equal ones are told once.
+    """The m different rows among n rows.
 
     Attributes
     ----------
-    first : (m,) position of the first of each kind of row, ascending.
-    kind : (n,) kind of each row.
-    counts : (m,) float64: rows of each kind.
+    first : (m,) position of the first occurrence of each different row, ascending.
+    kind : (n,) index of each row among the different rows.
+    counts : (m,) float64 number of occurrences.
     """
 
     first: Index
@@ -254,9 +283,9 @@ class EqualRows:
 def equal_rows(points: Points) -> EqualRows:
     """Find rows that are equal, bit by bit.
 
-    Zero rows are told apart to the cosine metrics, where each is at distance 1 of all others. DBSCAN of the
-    kinds, each as often as it has rows, has the same labels as of the rows, since kinds are in the order of
-    their first rows.
+    Under the cosine metrics zero rows count as different, since each is at distance 1 from all others. DBSCAN
+    of the different rows, weighted by their counts, gives the same labels as DBSCAN of all rows, since they
+    are in the order of their first occurrence.
     """
     X = np.ascontiguousarray(points._X)
     words = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
@@ -273,13 +302,13 @@ def unit_rows(X: Matrix, centre: Float64) -> Float64:
     """Return rows of X minus ``centre``, each divided by its norm, (n, p) float64; zero rows stay zero."""
     moved = X - centre
     norm = np.sqrt(_squared_norms(moved))[:, None]
-    # What the subtraction leaves of a row equal to the centre is rounding, not a direction.
+    # The difference of a row and an equal centre is a rounding error, not a direction.
     norm[norm <= 4 * np.finfo(np.float64).eps * np.linalg.norm(centre)] = 0.0
     return np.divide(moved, norm, out=np.zeros_like(moved), where=norm > 0)
 
 
 def blocks(n: int, size: int = 2048) -> list[Index]:
-    """Cut ``arange(n)`` in pieces of at most ``size``."""
+    """Divide ``arange(n)`` into pieces of at most ``size``."""
     return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -296,18 +325,18 @@ def span_sum(X: Matrix, first: Float64) -> Float64:
 
 
 def rounding_error(n_features: int, dtype: Any) -> float:
-    """Bound on |gap - exact gap| / (half_i + half_j).
+    """Return a bound of |gap - exact gap| / (half_i + half_j).
 
-    A sum of k products errs by at most k unit roundoffs, in whatever order it is summed; casts,
-    norms and the last additions need fewer than 16. One machine epsilon is two unit roundoffs, so
-    the bound holds twice over, which also covers the rounding of the exact decision itself.
+    The error of a sum of k products is at most k unit roundoffs, in any order of summation; casts, norms and
+    the last additions add fewer than 16. One machine epsilon is two unit roundoffs, so the bound is twice as
+    large as needed, which also covers the rounding of the exact decision itself.
     """
     panels = -(-n_features // PANEL)
     return (min(n_features, PANEL) + panels + 16) * float(np.finfo(dtype).eps)
 
 
 def smallest(n_features: int, dtype: Any) -> float:
-    """Bound on the error of a gap from products that underflow."""
+    """Return a bound of the error of a gap that products which underflow cause."""
     return n_features * float(np.finfo(dtype).tiny)
 
 

@@ -1,9 +1,10 @@
-"""Tiles of pairs: fast products that say near, far or doubtful; only doubtful pairs cost float64.
+"""Tiles of pairs: fast products that classify pairs as near, far or doubtful. Doubtful ones are decided in
+float64.
 
-Products run in float32 where that resolves the radii, in float64 otherwise. The band around a radius
-that rounding cannot decide is bounded by ``distances.rounding_error``, in whatever order a device sums:
-labels do not depend on the device. A GPU makes the products and their comparison with a threshold;
-what is left, a few pairs in a hundred, is dealt with on the host.
+Products run in float32 where that resolves the radii, in float64 otherwise. The doubtful band around a radius
+is bounded by :func:`operators.dbscan.points.rounding_error`, in whatever order a device adds up, so labels do
+not depend on the device. A GPU computes the products and compares them with a threshold; the few pairs that
+remain are decided on the host.
 """
 
 from __future__ import annotations
@@ -23,35 +24,37 @@ from operators.dbscan.points import Operand, PreparedRows, rounding_error, small
 Level: TypeAlias = npt.NDArray[np.int16]
 Device: TypeAlias = str | torch.device
 
-# Large enough that the calls around a product cost little, small enough to stay in cache.
 TILE_ROWS = 512
 TILE_COLS = 2048
-DOUBT = 1 / 64  # half-width of the doubtful band, relative to the radius, above which float64 is taken
-NUMPY_COMPARES = True  # on the CPU, in less than half the time that torch takes
+"""Size of a tile: large enough that the calls around a product cost little, small enough to stay in cache."""
+DOUBT = 1 / 64
+"""Half-width of the doubtful band relative to the radius, above which products are computed in float64."""
+NUMPY_COMPARES = True
+"""On the CPU NumPy compares products with thresholds, in less than half of torch's time."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Side(NamedTuple):
-    """Rows gathered to be the columns of tiles."""
+    """Rows that are the columns of tiles."""
 
     rows: Index
     operand: Operand
     bias: torch.Tensor
     size: float
-    """Largest of what their rounding is proportional to."""
+    """Largest of their sizes, to which the rounding error is proportional."""
 
 
 class TileBuffer(NamedTuple):
-    """Memory for one tile; fresh memory for each would cost more than comparing what it holds."""
+    """Memory of one tile, which is used again: new memory takes longer than comparing the products."""
 
     products: torch.Tensor
     near: torch.Tensor
 
 
 class Tiles:
-    """Products between rows of ``points``, judged against ascending radii (the levels).
+    """Products between rows of ``points``, compared with ascending radii (the levels).
 
     A gap is half the squared Euclidean distance of the prepared rows, or 1 - cos. A product here is
     <x, y> - |y|^2 / 2 (cosine: <x, y> - 1/2), that is |x|^2 / 2 - gap: larger is nearer.
@@ -108,7 +111,8 @@ class Tiles:
         return out
 
     def at_least(self, rows: Index, cols: Side, level: Any, certain: bool) -> Any:
-        """Return the least products, (len(rows),), of pairs certainly (else: possibly) within their level.
+        """Return the smallest product (len(rows),) of a pair that is certainly, or possibly, within its
+        level.
 
         ``level`` is one level or one per row.
         """
@@ -117,7 +121,7 @@ class Tiles:
         return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)
 
     def near(self, products: torch.Tensor, least: Any, buffer: TileBuffer) -> Mask:
-        """Return the mask of products that reach their row's least, written to the buffer."""
+        """Return the mask of products that are at least ``least`` of their row, written to the buffer."""
         out = buffer.near[: products.numel()].view(products.shape)
         if NUMPY_COMPARES and self._device.type == "cpu":
             return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out.numpy()))
@@ -129,7 +133,7 @@ class Tiles:
         """Return positions in ``rows`` and ``cols`` of pairs that may be within their level, and products."""
         side = self.side(cols)
         products, least = self.products(rows, side, buffer), self.at_least(rows, side, level, certain=False)
-        # Most rows of most tiles have no candidate: to find the rows is cheaper than to mark the pairs.
+        # Most rows of most tiles have no candidate; finding the rows that do is cheaper than marking pairs.
         hit = np.flatnonzero(products.amax(dim=1).numpy(force=True) >= least)
         if len(hit) < len(rows) // 2:
             products, least = products.index_select(0, self._there(hit)), least[hit]
@@ -149,7 +153,7 @@ class Tiles:
         return rows[i[within]], cols[j[within]]
 
     def decide(self, rows: Index, cols: Index, products: Any) -> Level:
-        """Return the exact level of each pair ``rows[k], cols[k]``: the first radius that holds it, else
+        """Return the exact level of each pair ``rows[k], cols[k]``: the first radius that holds it, or
         n_levels.
         """
         half_row = self.half[rows].astype(np.float64)
@@ -203,7 +207,7 @@ def fitting(cols: int) -> int:
 
 
 def pieces(rows: Index, size: int) -> Iterator[Index]:
-    """Cut ``rows`` in runs of at most ``size``."""
+    """Divide ``rows`` into runs of at most ``size``."""
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 

@@ -14,17 +14,13 @@ class IngestParams(OperatorParams):
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "max_error_rate"})
 
-    label: str = Field(description="Column with the class of each row")
-    features: tuple[str, ...] | None = Field(
-        min_length=1,
-        description="Numeric, bool or numeric-vector columns; null where another operator adds `x`",
-    )
-    classes: tuple[str | int | bool, ...] | None = Field(
-        default=None, min_length=2, description="Allowed labels, in the order of their class index"
-    )
-    on_error: Literal["fail", "quarantine"] = Field(
-        default="fail", description="What to do with a faulty row"
-    )
-    max_error_rate: float = Field(
-        default=0.01, ge=0, le=1, description="Share of rows that may be quarantined; kept by the engine"
-    )
+    label: str
+    """Column with the class of each row."""
+    features: tuple[str, ...] | None = Field(min_length=1)
+    """Numeric, bool or numeric-vector columns; null where another operator adds ``x``."""
+    classes: tuple[str | int | bool, ...] | None = Field(default=None, min_length=2)
+    """Allowed labels, in the order of their class index."""
+    on_error: Literal["fail", "quarantine"] = "fail"
+    """What to do with a faulty row."""
+    max_error_rate: float = Field(default=0.01, ge=0, le=1)
+    """Share of rows that may be quarantined; kept by the engine."""

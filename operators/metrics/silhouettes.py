@@ -106,7 +106,7 @@ def silhouette(
     --------
     >>> from operators.metrics import silhouette
     >>> round(silhouette([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 4)
-    0.8998
+    0.8997
     """
     X, found = np.asarray(X), np.asarray(labels)
     clusters, which = np.unique(found, return_inverse=True)

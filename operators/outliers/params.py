@@ -7,7 +7,6 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
-from operators.outliers.votes import ALL, ANY
 
 EVIDENCE = "evidence"
 
@@ -16,11 +15,11 @@ class EvidenceParams(OperatorParams):
     """The calibrated verdict: which rows are probably corrupt."""
 
     max_rows: int = Field(default=50_000, ge=100, le=50_000)
-    """Rows of the sample that the verdict is learnt from; fewer where they have more than 400 features."""
+    """Size of the sample from which the verdict is learnt; smaller for rows of more than 400 features."""
     min_precision: float = Field(default=0.7, gt=0, lt=1)
-    """Bound on the estimated share of corrupt rows among the marked ones."""
+    """Lower limit of the estimated share of corrupt rows among the marked ones."""
     min_posterior: float = Field(default=0.5, gt=0, lt=1)
-    """Rows that are corrupt with a smaller probability are not marked."""
+    """Rows whose probability of being corrupt is smaller are not marked."""
     min_prevalence: float = Field(default=0.0015, ge=0, lt=1)
     """A kind of damage that is estimated to be rarer is not marked."""
 
@@ -30,17 +29,16 @@ class OutliersParams(OperatorParams):
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
 
-    rule: str | None = Field(
-        default=None,
-        description=f"{EVIDENCE}: rows that are probably corrupt, calibrated by planted damage; the marks of "
-        f"other operators are votes that decide nothing. {ALL}: every operator that marks rows must mark the "
-        f"row; {ANY}: one is enough; or the name of the one that decides alone (`group`, `eos`). Default: "
-        f"{EVIDENCE} if rows have features and labels, else {ALL}",
-    )
+    rule: str | None = None
+    """``evidence``: rows that are probably corrupt, calibrated by planted damage; marks of other operators
+    do not decide. ``all``: every operator that marks rows must mark the row. ``any``: one is enough. Or
+    the name of the operator that decides alone (``group``, ``eos``). Default: ``evidence`` if rows have
+    features and labels, else ``all``.
+    """
     evidence: EvidenceParams = EvidenceParams()
     """Only ``rule: evidence`` reads it."""
     resources: Resources = Resources()
-    """Of one task."""
+    """Resources of one task."""
 
     @model_validator(mode="after")
     def _reads_evidence(self) -> Self:

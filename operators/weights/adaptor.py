@@ -1,7 +1,4 @@
-"""``weights`` over shards: count the groups, train without each fold, then weigh each row.
-
-Weights of other operators (EOS, DCKM, decorrelation) multiply these.
-"""
+"""The operator ``weights``: count the groups, train classifiers without each fold, then weight each row."""
 
 from __future__ import annotations
 
@@ -101,10 +98,9 @@ class Weights(Operator[WeightsParams]):
         return (CUES,) if self.params.method == "robust" and self.params.factors is None else ()
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Weights:
-        """Return the operator that multiplies by the weights of the chain and drops the rows that `split`
-        drops.
+        """Return a copy that multiplies by the weights of the chain and drops the rows that `split` drops.
 
-        Raises OperatorError for a factor that no operator of the recipe makes.
+        Raises OperatorError for a factor that no operator of the recipe adds.
         """
         added = {field.name: field.type for operator in chain for field in operator.adds}
         added_factors = [name.removesuffix(FACTOR) for name in added if name.endswith(FACTOR)]
@@ -114,10 +110,11 @@ class Weights(Operator[WeightsParams]):
             known = (
                 f"there are: {', '.join(added_factors)}"
                 if added_factors
-                else "none of its operators makes weights"
+                else "none of its operators adds weights"
             )
             raise OperatorError(
-                f"operators.weights.factors: the recipe has no weights named {unknown[0]!r}; {known}."
+                f"operators.weights.factors: no operator adds weights named {unknown[0]!r}; "
+                f"{known}. Leave it out."
             )
         drops = self.params.drop_outliers
         if drops is None:
@@ -141,11 +138,11 @@ class Weights(Operator[WeightsParams]):
         return (pa.field(WEIGHT, pa.float32()),)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Count the rows of each group and train without each fold; leaves ``weights.json`` and the models.
+        """Count the rows of each group and train without each fold; store ``weights.json`` and the models.
 
-        Returns groups, largest_weight, effective_sample_size and effective_share (of the kept rows), and
-        ``doubted``: rows that count for less than their share; for robust weights ``shrinkage``, of the class
-        that is shrunk most. Warns where the share is below a tenth.
+        Returns ``groups``, ``largest_weight``, ``effective_sample_size``, ``effective_share`` (of the kept
+        rows), ``doubted`` (rows with a reduced weight), and for robust weights ``shrinkage`` of the class
+        that is shrunk most. Logs a warning where the effective share is below a tenth.
 
         Raises
         ------
@@ -157,20 +154,23 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Return True: the trained models weigh new rows, and groups are counted again."""
+        """Return True: the trained models weight new rows, and groups are counted again."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
-        """Count the groups of all rows and scale to mean 1 again; the models stay as they are.
+        """Count the groups of all rows and scale to mean 1 again; the models are kept.
 
         Raises
         ------
         CannotPredictError
-            Rows are gone: a row is judged by the model that was trained without its id, and ids have moved.
+            Rows were removed, so that row ids moved, and rows would be scored by a model that has seen them.
         """
         trust = Scales.load(delta.state).trust
         if delta.rows_removed and trust is not None:
-            raise CannotPredictError("rows are gone, so that rows are in other folds than their models have")
+            raise CannotPredictError(
+                "rows were removed, so that row ids moved, and rows are in other folds than when the "
+                "models of operators.weights were trained"
+            )
         copy_state(delta.state, context.state)
         balanced, _ = self._count_groups(context, executor)
         return self._scale(context, executor, balanced, trust)
@@ -243,7 +243,7 @@ class Weights(Operator[WeightsParams]):
         return class_strength(context.states[CUES])
 
     def _balance(self, context: Context, sums: Moments, strength: float) -> list[ClassTotal]:
-        """Return what each class weighs ahead of the factors, and write it down for the report."""
+        """Return the weight of each class before the factors, and store it for the report."""
         balance = balance_classes(sums, self.params.min_class_rows, strength)
         ingest = read_json(context.states["ingest"] / "classes.json")
         names = [str(value) for value in ingest["classes"]]
@@ -291,7 +291,7 @@ class Weights(Operator[WeightsParams]):
         largest = largest_groups(by_class)
         if not self._doubts or len(by_class) == len(largest):
             return None  # every class is one group: nothing to doubt
-        # Not at the top: torch takes seconds, and planning imports this module.
+        # Imported here because planning imports this module and must not load torch.
         from operators.weights.cross_fit import FoldJob, count_classes
 
         sizes: Counter[int] = Counter()
@@ -318,13 +318,13 @@ class Weights(Operator[WeightsParams]):
         return workers > 1
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
-        """List what the weight is the product of."""
+        """Return the parts that the weight is the product of."""
         if not row.has(*self.requires):
             return added_facts(self.adds, row)
         return [*added_facts(self.adds, row), *Scales.load(context.state).explain(row.table, context.state)]
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Say how unequal the weights are."""
+        """Return the section on the inequality of the weights and on rare classes."""
         from operators.weights.report import weight_section
 
         totals, strength = load_totals(context.state)
@@ -332,7 +332,7 @@ class Weights(Operator[WeightsParams]):
         return weight_section(context.metrics, sentences)
 
     def open(self, context: Context) -> Apply:
-        """Load sizes and models."""
+        """Return a function that weights the rows of a table by the stored scales and models."""
         weigh = Scales.load(context.state).open(context.state)
         return lambda table: pa.table({WEIGHT: pa.array(weigh(table)[0].astype(np.float32))})
 
@@ -340,8 +340,8 @@ class Weights(Operator[WeightsParams]):
 def _count(
     reader: ShardReader, factors: Factors, by_class: bool, shard: int
 ) -> tuple[dict[int, float], dict[tuple[int, int], int]]:
-    """Return the factors' sums over the groups that are balanced, and the rows of each class and group with
-    all noise.
+    """Return the sum of the factors' product per balanced group, and the number of rows per class and
+    group.
     """
     table = reader.read(shard, (*COLUMNS, *factors.reads))
     y, group = table.column(LABEL).to_numpy(), table.column(GROUP).to_numpy()

@@ -1,7 +1,7 @@
-"""Weights that are safe in every class: the same sum for each, a capped ratio, and enough effective rows.
+"""Limits of ``weights: {method: robust}``: equal sums of classes, a cap, and enough effective rows per class.
 
-``method: robust`` of the operator ``weights``. Within a class the product of the factors is divided by its
-mean over the kept rows and cut at ``cap``; with f the result divided by its own mean, a row weighs
+Within a class the product of the factors is divided by its mean over the kept rows and cut at ``cap``. With f
+the result divided by its own mean, the weight of a row is
 
     b_c * (1 - t_c + t_c f),
 
@@ -63,7 +63,9 @@ class ClassLimits:
         return weights
 
     def explain(self, c: int, product: float, weight: float) -> list[Fact]:
-        """Return what the limits make of the factors' product of a row of class ``c``."""
+        """Return the steps from the factors' product of a row of class ``c`` to its weight within the
+        limits.
+        """
         balance, trust = self.balance.get(c, 1.0), self.trust.get(c, 0.0)
         ratio = product / self.mean.get(c, 1.0)
         cut = f"cut at the cap {self.cap:g}" if ratio > self.cap else f"the cap is {self.cap:g}"
@@ -127,7 +129,7 @@ def balance_classes(sums: Moments, min_class_rows: int, strength: float) -> dict
 
 
 def add_moments(parts: Sequence[Moments]) -> Moments:
-    """Add the sums of several shards up. The third entry, where there is one, is a maximum."""
+    """Add the sums of several shards. The third entry of a class, if there is one, is a maximum."""
     whole: Moments = {}
     for part in parts:
         for c, values in part.items():
@@ -138,7 +140,7 @@ def add_moments(parts: Sequence[Moments]) -> Moments:
 
 
 def _trust(mean: float, mean_square: float, largest: float, cap: float, share: float) -> float:
-    """Return the largest t under which cap and effective share hold."""
+    """Return the largest t in [0, 1] under which cap and effective share hold."""
     variance = max(mean_square / mean**2 - 1.0, 0.0)
     top = largest / mean
     by_share = np.sqrt((1.0 / share - 1.0) / variance) if variance > 1e-12 else 1.0

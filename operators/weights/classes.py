@@ -1,4 +1,4 @@
-"""Weight of each class under class balance, by its name: for the warning, the report and the metrics."""
+"""Weight of each class under class balance, with its name, for the warning, the report and the metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClassTotal:
 
     @property
     def rows_text(self) -> str:
-        """The rows that are learnt from, and of how many they are."""
+        """The number of rows in words, with that of training rows if they differ."""
         if self.all_rows <= self.rows:
             return f"{self.rows:,} rows"
         return f"{self.all_rows:,} rows, {self.rows:,} of them in training"
@@ -74,7 +74,7 @@ def effective_rows(totals: Sequence[ClassTotal]) -> float:
 
 
 def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> str:
-    """Say which classes have too few rows for their full share of the weight; empty if none has."""
+    """Return a sentence on the classes with too few rows for a full share of the weight, or an empty text."""
     n_rows = sum(total.rows for total in totals)
     full = max((total.rows * total.weight for total in totals), default=0.0)
     rare = [t for t in totals if t.rows < min_class_rows and t.rows * t.weight < 0.999 * full]
@@ -93,7 +93,7 @@ def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> st
 
 
 def strength_sentence(strength: float) -> str:
-    """Say that the classes are not balanced in full; empty if they are."""
+    """Return a sentence that the classes are not fully balanced, or an empty text if they are."""
     if strength >= 1:
         return ""
     if strength <= 0:

@@ -1,7 +1,7 @@
 """Self-confidence: the probability of a row's label by a classifier that was trained without the row.
 
-Confident learning ranks label errors by it (Northcutt, Jiang, Chuang 2021). Here the classifiers learn
-from groups of equal weight: otherwise the rows that break a cue would be as unlikely as wrong labels.
+Confident learning ranks label errors by it (Northcutt, Jiang, Chuang 2021). Here all groups have the same
+weight in the training, since otherwise rows that break a cue would be as unlikely as wrong labels.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def rows_without(
     folds: Integers,
     sizes: Mapping[int, int],
 ) -> Rows:
-    """Return the rows of all other folds, with weights of the same sum for every group; a noise row weighs 1.
+    """Return the rows of all other folds, with weights of the same sum for every group and 1 for noise rows.
 
-    Noise is no group here: of a few rows, half of them corrupt, the classifiers would learn the corrupt half.
+    Noise is not balanced as a group: it may be few rows, many of them corrupt, which would get a large
+    weight.
 
     Parameters
     ----------
@@ -84,7 +85,9 @@ def trust_of(
     largest: Mapping[int, int],
     priors: Sequence[float],
 ) -> Float64:
-    """Return the factor (n,) of each row: 1 in its class's largest group, else from self-confidence."""
+    """Return the weight factor (n,) of each row: 1 in the largest group of its class, else
+    :func:`trusted_share`.
+    """
     found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
     p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
     found[unsure] = trusted_share(p, np.asarray(priors)[y[unsure]])
@@ -126,7 +129,7 @@ def arrays_of(
 
 @dataclass(frozen=True)
 class FoldJob:
-    """Training without one fold, as a picklable value."""
+    """Trains the classifier without one fold. Picklable."""
 
     reader: ShardReader
     state: Path
@@ -135,9 +138,9 @@ class FoldJob:
     trust: LabelTrust
 
     def __call__(self, fold: int, communicator: Communicator | None = None) -> float:
-        """Leave the model in :func:`fold_folder`; its mean loss on the rows it learnt from.
+        """Train, store the model in :func:`fold_folder`, and return its mean loss on the training rows.
 
-        Every worker of a group does the same; one writes.
+        All workers of a communicator call it; rank 0 stores the model.
         """
         cross_fit = self.params.cross_fit
         seed = self.trust.seed

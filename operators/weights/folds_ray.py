@@ -1,4 +1,4 @@
-"""Training without each fold on Ray Train's workers: as many for each fold as the cluster has room for."""
+"""Training of all folds on the workers of Ray Train, as many for each fold as the cluster has room for."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from operators.weights.cross_fit import FoldJob
 
 
 def count_workers_per_fold(job: FoldJob, resources: Resources) -> int:
-    """Return how many workers can share the training without one fold; below 2 a task for each fold does as
-    well.
-    """
+    """Return how many workers can share the training of one fold. With fewer than 2, use a task per fold."""
     n_folds = job.trust.n_folds
-    most = n_folds * min(SLOTS, len(job.reader.shards))
-    return count_workers("operators.weights", resources, None, most) // n_folds
+    max_workers = n_folds * min(SLOTS, len(job.reader.shards))
+    return count_workers("operators.weights", resources, None, max_workers) // n_folds
 
 
 def train_folds(job: FoldJob, resources: Resources, workers: int) -> None:
-    """Train all folds at once, ``workers`` for each; leaves the bytes that one task for each fold leaves.
+    """Train all folds at once with ``workers`` workers each. The models equal those of one task per fold.
 
-    A lost worker starts them over, once. Raises OperatorError where a worker found rows or model unusable.
+    After a lost worker the training is repeated once. Raises OperatorError where rows or model are unusable.
     """
 
     def work() -> float:

@@ -1,4 +1,4 @@
-"""Weights that give every group the same say, and doubtful rows less of it."""
+"""Weights with the same sum for every group, and reduced weights of rows whose label is doubtful."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ class LabelTrust:
 
 
 def balance_keys(y: Integers, groups: Integers, is_outlier: Mask) -> Keys:
-    """Group of each row, where the noise (-1) of class c counts as a group of its own, named -1 - c.
+    """Return the group (n,) of each row, where the noise (-1) of class c is a group of its own, -1 - c.
 
-    Dropping noise would drop much of the minority with it, so it takes part, unless it is marked as
-    outliers: a handful of corrupt rows must not weigh as much as a whole group.
+    Noise often holds much of the minority, so it is weighted as a group. Noise rows that are marked as
+    outliers are not (``OUTLIER``): a few corrupt rows must not weigh as much as a whole group.
     """
     return np.where((groups < 0) & is_outlier, OUTLIER, group_keys(y, groups))
 
 
 def group_keys(y: Integers, groups: Integers) -> Keys:
-    """Group of each row; all noise of class c is one group, named -1 - c, whatever it is marked as."""
+    """Return the group (n,) of each row, where all noise of class c is one group, -1 - c."""
     keys: Keys = np.where(groups >= 0, groups, -1 - y.astype(np.int64)).astype(np.int64)
     return keys
 
 
 def group_masses(keys: Integers, mass: Float64) -> dict[int, float]:
-    """Group -> sum of its rows' masses (n,); outliers are not counted."""
+    """Return the sum of ``mass`` (n,) by group, without outliers."""
     values, place = np.unique(keys[keys != OUTLIER], return_inverse=True)
     sums = np.bincount(place, weights=mass[keys != OUTLIER], minlength=len(values))
     return dict(zip(values.tolist(), sums.tolist(), strict=True))
 
 
 def balanced_weights(keys: Integers, sizes: Mapping[int, float]) -> Float64:
-    """Return the inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
+    """Return the weight n / (k s) of each row, for n rows in k groups and a row in a group of s rows.
 
-    With n rows in k groups a row of a group of size s weighs n / (k s), so that each group's weights
-    sum to n / k. Where rows have masses, sizes are their sums. A group without mass weighs 1, and so does one
-    that ``sizes`` does not hold: rows that were held out may be placed in a group that no other row is in.
+    The weights of each group sum to n / k. If rows have masses, s and n are sums of masses. Outliers, rows of
+    a group without mass and rows of a group that is not in ``sizes`` (held-out rows may be placed in one)
+    have the weight 1.
 
     Parameters
     ----------
@@ -79,11 +79,10 @@ def balanced_weights(keys: Integers, sizes: Mapping[int, float]) -> Float64:
 
 
 def bound_noise(sizes: Mapping[int, float], by_class: Mapping[tuple[int, int], int]) -> dict[int, float]:
-    """Return the sizes with the noise of each class at least as large as the class's smallest group.
+    """Return the sizes, in which the noise of each class is at least as large as the class's smallest group.
 
-    Under :func:`balanced_weights` a row in no group then weighs at most as much as a row of that group: a
-    handful of rows that resemble no others must not weigh as much as a whole group. The noise of a class
-    without any group keeps its size.
+    Under :func:`balanced_weights` a noise row then weighs at most as much as a row of that group, so that a
+    few noise rows do not weigh as much as a whole group. The noise of a class without groups keeps its size.
 
     Parameters
     ----------
@@ -100,8 +99,7 @@ def bound_noise(sizes: Mapping[int, float], by_class: Mapping[tuple[int, int], i
 def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Return the key (:func:`group_keys`) of the largest group of each class; of equal groups the lowest.
 
-    Rows in no group are no group: their number is no reason to trust them. Only in a class without any
-    group do they take its place, as there is nothing that they could be compared with.
+    Noise does not count as a group, except in a class without any group.
 
     Parameters
     ----------
@@ -116,10 +114,10 @@ def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
 
 
 def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Float64:
-    """Return the share (C,) of each class in rows that weigh as the classifiers of ``trust`` are trained.
+    """Return the share (C,) of each class in the weighted training rows of the classifiers.
 
-    Every group has the same total weight, and a row in no group weighs 1; a class with more groups is
-    therefore more likely to these classifiers.
+    There every group has the same total weight and a noise row the weight 1, so that a class with more groups
+    is more likely to these classifiers.
 
     Parameters
     ----------
@@ -136,19 +134,16 @@ def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Float6
 
 
 def doubtful(y: Integers, keys: Integers, largest: Mapping[int, int]) -> Mask:
-    """Return the mask of rows outside the largest group of their class, among which a rare group and corrupt
-    rows look alike.
-    """
+    """Return the mask (n,) of the rows outside the largest group of their class."""
     common = np.array([largest[value] for value in y.tolist()], np.int64)
     return np.asarray(keys != common)
 
 
 def trusted_share(p: Float64, priors: Float64) -> Float64:
-    """Weight factor min(1, p / prior) of a doubtful row.
+    """Return the weight factor min(1, p / prior): rows whose label is at least as likely as its prior keep 1.
 
-    A row whose label is at least as likely as its class is in general keeps its full weight. A row of a
-    rare group is often unlikely to a model that relies on a cue, and rarely to one that has learnt from
-    groups of equal weight; a flipped label is unlikely to both.
+    The label of a row of a rare group is often unlikely under a model that relies on a cue, and rarely under
+    one that was trained on groups of equal weight. A flipped label is unlikely under both.
 
     Parameters
     ----------

@@ -12,17 +12,19 @@ from operators.models.spec import ModelName, Widths
 
 
 class CrossFit(OperatorParams):
-    """The classifiers that tell rare rows from corrupt ones, each trained without the rows it judges."""
+    """The classifiers that tell rare rows from corrupt ones, each trained without the rows that it scores."""
 
     folds: int = Field(default=5, ge=2, le=20)
-    """Parts the rows are dealt into by a hash of their id; so many classifiers are trained."""
+    """Number of folds, to which rows are assigned by a hash of their id; one classifier is trained for
+    each.
+    """
     model: ModelName = "logistic"
     """``logistic``, ``mlp`` or ``package.module:factory``: one that could learn the rare groups, such as the
     one that will be trained on the weights."""
     hidden: Widths = (50, 50)
     """Widths of the ReLU layers of ``mlp``."""
     l2: float = Field(default=0.01, ge=0)
-    """Adds l2/2 ||W||^2 to the mean loss. Far below the probe's: this model should not lean on a cue."""
+    """Adds l2/2 ||W||^2 to the mean loss. Far below the probe's, so that the model does not rely on a cue."""
     standardize: bool = True
     """Centre and scale every feature first."""
     epochs: int = Field(default=50, ge=1)
@@ -34,60 +36,52 @@ class CrossFit(OperatorParams):
 
 
 class WeightsParams(OperatorParams):
-    """How rows are weighed: a share for each group, times the trust in each row."""
+    """How rows are weighted: a share for each class or group, times the factors and the trust in each row."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "small_rows"})
 
-    method: Literal["robust", "class_balanced", "uniform", "group_balanced"] = Field(
-        default="robust",
-        description="robust: the product of the factors within limits (`cap`, `min_effective_share`), the "
-        "same sum for every class; the operator `cues` is one of the factors unless `factors` leaves it "
-        "out. class_balanced: the same sum for every class; uniform: 1 each; group_balanced: the same sum "
-        "for every group, rows in no group at most as much each as those of their class's smallest group, "
-        "and rows marked as outliers 1. All are multiplied by the factors",
-    )
-    trust: Literal["all", "self_confidence"] | None = Field(
-        default=None,
-        description="all: every row alike; self_confidence: a row outside its class's largest group counts "
-        "for min(1, p / prior), p being the probability of its label by a classifier that was trained "
-        "without it on groups of equal weight, and prior that of its class under the same classifier. "
-        "Default: all for robust and class_balanced, self_confidence for uniform and group_balanced",
-    )
+    method: Literal["robust", "class_balanced", "uniform", "group_balanced"] = "robust"
+    """``robust``: the product of the factors within limits (``cap``, ``min_effective_share``), with the
+    same sum for every class; the operator ``cues`` is one of the factors unless ``factors`` leaves it out.
+    ``class_balanced``: the same sum for every class. ``uniform``: 1 each. ``group_balanced``: the same sum
+    for every group; a row in no group weighs at most as much as a row of its class's smallest group, and a
+    row marked as an outlier 1. All are multiplied by the factors.
+    """
+    trust: Literal["all", "self_confidence"] | None = None
+    """``all``: labels are not doubted. ``self_confidence``: the weight of a row outside its class's
+    largest group is multiplied by min(1, p / prior), where p is the probability of its label by a
+    classifier that was trained without the row on groups of equal weight, and prior that of its class
+    under the same classifier. Default: ``all`` for robust and class_balanced, ``self_confidence`` for
+    uniform and group_balanced.
+    """
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance. Only ``method: robust`` reads it."""
     min_effective_share: float = Field(default=0.2, gt=0, le=1)
-    """Least effective sample size of each class as a share of its kept rows; weights are shrunk towards class
-    balance
-    until it holds. Only ``method: robust`` reads it."""
+    """Smallest effective sample size of each class as a share of its kept rows; weights are shrunk towards
+    class balance until it holds. Only ``method: robust`` reads it.
+    """
     min_class_rows: int = Field(default=MIN_CLASS_ROWS, ge=1)
-    """Rows from which a class has the full share of the weight where classes are balanced; a class of n rows
-    fewer has (n / min_class_rows)^2 of it. Only ``method: robust`` and ``class_balanced`` read it."""
-    class_strength: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="How far classes are balanced: 1 gives every class the same sum, 0 every row the same "
-        "weight (ahead of the factors), a value between a sum of n_c^(1 - class_strength). Default: where "
-        "`cues` is a factor, the value with the best worst class on held-out rows, else 1. "
-        "Only `method: robust` reads it",
-    )
-    factors: tuple[str, ...] | None = Field(
-        default=None,
-        description="Other operators' weights that multiply these, such as [eos, dckm]; default: all that "
-        "the recipe makes",
-    )
-    drop_outliers: bool | None = Field(
-        default=None,
-        description="Whether rows marked as outliers weigh 0, and the mean 1 is that of the others; "
-        "default: as split.drop_outliers",
-    )
+    """Number of rows from which a class has the full share of the weight where classes are balanced. A
+    smaller class of n rows has (n / min_class_rows)^2 of it. Only ``method: robust`` and
+    ``class_balanced`` read it.
+    """
+    class_strength: float | None = Field(default=None, ge=0, le=1)
+    """How far classes are balanced: 1 gives every class the same sum, 0 every row the same weight (ahead of
+    the factors), a value between a sum of n_c^(1 - class_strength). Default: where ``cues`` is a factor, the
+    value with the best worst class on held-out rows, else 1. Only ``method: robust`` reads it."""
+    factors: tuple[str, ...] | None = None
+    """Other operators' weights that multiply these, such as [eos, dckm]; default: all that the recipe
+    makes."""
+    drop_outliers: bool | None = None
+    """Whether rows marked as outliers weigh 0, and the mean 1 is that of the others; default: as
+    split.drop_outliers."""
     cross_fit: CrossFit = CrossFit()
     """Only ``trust: self_confidence`` reads it."""
     resources: Resources = Resources()
-    """Of one worker of a classifier's training."""
+    """Resources of one worker that trains a classifier."""
     small_rows: int = Field(default=200_000, ge=0)
-    """Up to so many rows each classifier is trained in one task; above, on Ray, by up to 8 of Ray Train's
-    workers each, as far as the cluster has room. Same bytes either way."""
+    """With up to this many rows each classifier is trained in one task. With more, on Ray, up to 8 workers of
+    Ray Train share it, as far as the cluster has room. The bytes are the same."""
 
     @property
     def trusts_all(self) -> bool:

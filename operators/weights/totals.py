@@ -14,7 +14,7 @@ from operators.weights.weighing import Scales
 
 PRODUCT = "product"
 LOW = 0.1
-"""Share of the kept rows that weights should be worth at least."""
+"""Effective share of the kept rows below which weights are called very unequal."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Totals:
 
     @property
     def scale(self) -> float:
-        """Factor that brings the kept rows' mean weight to 1."""
+        """Factor that makes the mean weight of the kept rows 1."""
         weight = self.sums.get(PRODUCT, (0.0, 0.0))[0]
         return self.kept / weight if weight else 1.0
 
@@ -70,10 +70,10 @@ def sum_totals(parts: Iterable[Totals]) -> Totals:
 
 
 def rests_on_few_rows(effective: float, kept: int, by_classes: float) -> bool:
-    """Return whether weights worth ``effective`` of ``kept`` rows are more unequal than they should be.
+    """Return whether weights with an effective sample size of ``effective`` of ``kept`` rows are too unequal.
 
-    They are below a tenth of the rows, and below half of what class balance alone leaves (``by_classes``; 0
-    where classes are not balanced): a class of .5 % costs most of the effective rows and is no mistake.
+    They are if it is below a tenth of the rows and below half of the effective sample size under class
+    balance alone (``by_classes``; 0 where classes are not balanced), which a rare class makes small already.
     """
     return effective < LOW * kept and (not by_classes or effective < 0.5 * by_classes)
 
@@ -88,15 +88,15 @@ def warning(whole: Totals, by_classes: float = 0.0) -> str:
         return ""
     text = (
         f"operators.weights: the weights are worth {ess:,.0f} of {whole.kept:,} rows (effective sample "
-        "size), so that what is trained with them rests on few rows."
+        "size), so that models trained with them rest on few rows."
     )
     factors = [name for name in whole.sums if name != PRODUCT]
     if not factors:
-        return f"{text} Set operators.weights.method to uniform, or look at the smallest groups."
+        return f"{text} Set operators.weights.method to uniform, or check the smallest groups."
     worst = min(factors, key=whole.effective)
     name = worst.removesuffix("_weight")
     return (
-        f"{text} {name} alone is worth {whole.effective(worst):,.0f}: make its weights more alike, or leave "
+        f"{text} {name} alone is worth {whole.effective(worst):,.0f}: make its weights more equal, or leave "
         "it out with operators.weights.factors."
     )
 

@@ -1,4 +1,4 @@
-"""The weight of each row of a shard, from what ``fit`` left."""
+"""The weight of each row of a shard, computed from the state that ``fit`` stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Weigh: TypeAlias = Callable[[pa.Table], tuple[Float64, Float64]]
 
 @dataclass(frozen=True)
 class Factors:
-    """Weights of other operators, and what the verdict on outliers makes of them."""
+    """Weights of other operators that multiply the weight, and how the verdict on outliers changes them."""
 
     columns: tuple[str, ...] = ()
     """Columns that multiply the weight."""
@@ -41,8 +41,8 @@ class Factors:
     def product(self, table: pa.Table) -> Float64:
         """Return the factors' product (n,); 0 for rows that are dropped.
 
-        Where an operator marks a row and the verdict keeps it, its weight counts 1: a weight near 0 would
-        drop what the other operators call a minority.
+        If an operator marks a row as an outlier and the verdict keeps the row, that operator's weight counts
+        as 1. Its weight near 0 would drop the row all the same.
         """
         outlier = table.column(IS_OUTLIER).to_numpy().astype(bool)
         product = np.ones(table.num_rows)
@@ -64,7 +64,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class Scales:
-    """Everything but the models that decides a weight."""
+    """Everything that a weight is computed from, apart from the trained models."""
 
     sizes: dict[int, float] | None
     """Sum of the factors' product over each group's rows, where groups are balanced."""
@@ -98,7 +98,7 @@ class Scales:
         return weigh
 
     def explain(self, table: pa.Table, state: Path) -> list[Fact]:
-        """Return what the weight of one row is made of: factors, limits, group balance, scale and trust."""
+        """Return the parts of the weight of one row: factors, limits, group balance, scale and trust."""
         names = self.factors.columns
         facts = [Fact(f"factor {name}", float(table.column(name)[0].as_py())) for name in names]
         base = self.factors.product(table)

@@ -1,8 +1,8 @@
-"""Exact DBSCAN over a grid for a class that no worker can hold: same labels as the kernel, block by block on
-disk.
+"""Exact DBSCAN over a grid for a class that no worker can hold, block by block on disk, with the kernel's
+labels.
 
-1. Rows are cut into blocks of fixed size (``blocks``); random samples decide most rows (``density``).
-2. Each row left is compared with the blocks that its bounding box may reach; its neighbours are kept
+1. Rows are divided into blocks of fixed size (``blocks``); random samples decide most rows (``density``).
+2. Each undecided row is compared with the blocks that its bounding box may reach; its neighbours are kept
    (``density``).
 3. A few random rows (hubs) connect most core samples, at every radius at once (``hubs``). Core samples
    outside the largest component are compared with the blocks (``links``).

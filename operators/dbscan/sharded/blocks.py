@@ -1,9 +1,9 @@
 """The rows of one class in blocks of fixed size on disk: how blocks are written, read and compared.
 
-Rows are numbered 0 .. n - 1 in the order of their row ids and cut into blocks by number, whatever shards
-they came from. Every array is written under a temporary name and then renamed, so a task that fails can
-simply be run again. The driver knows only how many rows of each block are selected (:data:`Slices`);
-workers translate ranks into row numbers.
+Rows are numbered 0 to n - 1 in the order of their row ids and divided into blocks by number, whatever shards
+they came from. Every array is written under a temporary name and then renamed, so a task that fails can be
+run again. The driver knows only how many rows of each block are selected (:data:`Slices`); workers translate
+ranks into row numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Preparation(NamedTuple):
-    """Statistics of all rows with which one row is prepared on its own; see ``distances.Points``."""
+    """Statistics of all rows with which one row can be prepared; see
+    :class:`operators.dbscan.points.Points`.
+    """
 
     metric: Metric
     centre: Float64
@@ -38,17 +40,17 @@ class Preparation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """One class in blocks. Picklable.
+    """Blocks of one class, and the grid. Picklable.
 
     Attributes
     ----------
     folder : scratch folder that all workers share.
     n, n_features, block_rows : rows, columns, and rows of each block but the last.
     eps : radii, ascending, no repeats.
-    least : min_samples, ascending, no repeats.
-    frame : how rows are prepared.
+    least : values of min_samples, ascending, no repeats.
+    frame : statistics with which rows are prepared.
     query_rows : rows that one task compares with all blocks.
-    gpus : what a worker has; above 0 its GPU makes the products. The labels do not depend on it.
+    gpus : GPUs of a worker; above 0 the GPU computes the products. The labels do not depend on it.
     """
 
     folder: Path
@@ -75,7 +77,7 @@ class Layout:
         save_array(self.folder / f"{name}-{key}.npy", array)
 
     def load(self, name: str, key: int, *, mapped: bool = False) -> npt.NDArray[Any]:
-        """Read what :meth:`save` stored; ``mapped`` reads pages as they are touched."""
+        """Read an array that :meth:`save` stored; with ``mapped`` it is mapped into memory."""
         array: npt.NDArray[Any] = np.load(
             self.folder / f"{name}-{key}.npy", mmap_mode="r" if mapped else None
         )
@@ -86,13 +88,13 @@ class Layout:
         save_array(self.folder / f"{name}-{key}.npz", arrays)
 
     def unpack(self, name: str, key: int) -> Arrays:
-        """Read what :meth:`pack` stored."""
+        """Read the arrays that :meth:`pack` stored."""
         with np.load(self.folder / f"{name}-{key}.npz") as stored:
             return dict(stored)
 
 
 def save_array(path: Path, what: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write one array (.npy) or several (.npz) in one step: there is never half a file of that name."""
+    """Write one array (.npy) or several (.npz). Readers never see a partially written file."""
     temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")
     with temporary.open("wb") as file:
         if isinstance(what, np.ndarray):
@@ -103,7 +105,7 @@ def save_array(path: Path, what: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any
 
 
 class BlockPoints(Points):
-    """Points that were prepared elsewhere, in the frame of all rows; ``raw`` may lie on disk."""
+    """Points that are already prepared with the statistics of all rows; ``raw`` may be mapped from disk."""
 
     def __init__(self, raw: Any, vectors: Matrix, half: Matrix, frame: Preparation) -> None:
         self._X = raw
@@ -159,7 +161,7 @@ def read_rows(layout: Layout, numbers: Index) -> BlockRows:
 
 
 def by_block(layout: Layout, numbers: Index) -> list[tuple[int, npt.NDArray[np.intp]]]:
-    """Yield the blocks that hold some of the rows, and the positions in ``numbers`` of each one's rows."""
+    """Return the blocks that hold some of the rows, each with the positions in ``numbers`` of its rows."""
     block = numbers // layout.block_rows
     order = np.argsort(block, kind="stable")
     found, starts = np.unique(block[order], return_index=True)
@@ -167,7 +169,7 @@ def by_block(layout: Layout, numbers: Index) -> list[tuple[int, npt.NDArray[np.i
 
 
 class Window:
-    """Some rows (the head) beside one block at a time (the tail): at most so much is in memory.
+    """Some rows (the head) and one block at a time (the tail), the largest amount of rows in memory.
 
     ``limits`` are the radii as gaps, as in :class:`~operators.dbscan.tiles.Tiles`.
     """
@@ -197,12 +199,12 @@ Source: TypeAlias = Callable[[int, int], Matrix]
 
 
 def spans(n: int) -> range:
-    """Cut the rows in fixed spans, whose sums make the mean, whatever the blocks are."""
+    """Return the numbers of the fixed spans of rows whose sums give the mean, whatever the blocks are."""
     return range(-(-n // SPAN))
 
 
 def sum_span(source: Source, n: int, span: int) -> tuple[Float64, bool]:
-    """Sum of a span's rows, less the first row of all each; and whether all of them equal that row."""
+    """Return the sum of a span's rows, each less the first row of all, and whether all of them equal it."""
     first = source(0, 1)[0]
     X = source(span * SPAN, min((span + 1) * SPAN, n))
     return span_sum(X, first.astype(np.float64)), bool((first == X).all())
@@ -220,7 +222,7 @@ def largest_entry(source: Source, n: int, centre: Float64, span: int) -> float:
 
 
 def unit_of(largest: float, n_features: int) -> float:
-    """Return the power of two that divides Euclidean rows, as in ``distances.Points``."""
+    """Return the power of two by which rows are divided for "euclidean", as in ``points.Points``."""
     return power_of_two_above(largest) * power_of_two_above(np.sqrt(n_features))
 
 
@@ -242,7 +244,7 @@ Masked: TypeAlias = Callable[[int], Index]
 
 
 def query_groups(counts: Sequence[int], size: int) -> list[Slices]:
-    """Cut the selected rows of all blocks, in order, in groups of at most ``size``."""
+    """Divide the selected rows of all blocks, in order, into groups of at most ``size``."""
     ends = np.cumsum(counts)
     cuts = [*range(0, int(ends[-1]), size), int(ends[-1])]
     return [_between(counts, ends, start, stop) for start, stop in pairwise(cuts)]

@@ -7,7 +7,7 @@ import numpy as np
 from operators.arrays import Float64, Index
 from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import BLOCK, SAMPLE, Blocks, box, halve
-from operators.dbscan.density import FEWEST_ROWS, lowered_levels
+from operators.dbscan.density import MIN_TILE_ROWS, lowered_levels
 from operators.dbscan.points import coordinates, principal
 from operators.dbscan.sharded.blocks import (
     Arrays,
@@ -29,7 +29,7 @@ def open_rows(layout: Layout, round_: int, block: int) -> Index:
 
 
 def start(layout: Layout, block: int) -> int:
-    """Round 0: every row falls short at every level, as far as is known; number of open rows."""
+    """Store the levels before the first round, at which no row is decided; return the number of open rows."""
     # Each row is its own neighbour, also a zero row.
     top = len(layout.eps) - 1 if layout.least[-1] > 1 else -1
     rows = layout.rows(block)
@@ -53,7 +53,7 @@ def decide_block(layout: Layout, round_: int, block: int) -> tuple[int, int]:
         window = Window(layout, BlockRows(**layout.unpack("sample", round_)))
         tiles = window.beside(block)
         sample = tiles.side(np.arange(window.n_head))
-        for rows in pieces(open_, max(FEWEST_ROWS, t.fitting(window.n_head))):
+        for rows in pieces(open_, max(MIN_TILE_ROWS, t.fitting(window.n_head))):
             new = lowered_levels(tiles, rows + window.n_head, sample, level[rows], layout.least[-1])
             n_moved += int(np.count_nonzero(new < level[rows]))
             level[rows] = new
@@ -62,7 +62,7 @@ def decide_block(layout: Layout, round_: int, block: int) -> tuple[int, int]:
 
 
 def choose_directions(layout: Layout, round_: int, counts: list[int], random_state: int) -> None:
-    """Store the directions that the bounds use: half from all rows, half from open ones."""
+    """Store the directions of the coordinates, from a sample that has half of its rows from the open ones."""
     random = np.random.default_rng(random_state)
     some = [np.sort(random.choice(layout.n, min(layout.n, SAMPLE // 2), replace=False))]
     n_open = sum(counts)
@@ -73,7 +73,7 @@ def choose_directions(layout: Layout, round_: int, counts: list[int], random_sta
 
 
 def write_boxes(layout: Layout, block: int) -> None:
-    """Cut a block into boxes of rows that lie close together."""
+    """Divide a block into boxes of rows that lie close together, and store them."""
     at = coordinates(np.asarray(layout.load("vectors", block)), layout.load("directions", 0))
     blocks = box(at, halve(at, np.arange(len(at)), BLOCK))
     sizes = np.array([len(rows) for rows in blocks.rows])
@@ -82,15 +82,15 @@ def write_boxes(layout: Layout, block: int) -> None:
 
 
 def boxes(layout: Layout, block: int) -> Blocks:
-    """Make the boxes of a block."""
+    """Read the boxes of a block."""
     found = layout.unpack("boxes", block)
     rows = np.split(found["order"].astype(np.intp), np.cumsum(found["sizes"])[:-1])
     return Blocks(rows, found["low"], found["high"])
 
 
 def search(layout: Layout, round_: int, key: int, slices: Slices) -> int:
-    """Search the neighbours of a group of open rows among all rows and store them as ``density``; return the
-    pairs kept.
+    """Find and store the neighbours of a group of open rows among all rows; return the number of kept
+    pairs.
     """
     numbers = group_rows(layout, lambda block: open_rows(layout, round_, block), slices)
     level = np.empty(len(numbers), np.int16)
@@ -122,12 +122,12 @@ class _Search:
         return box(at, rows)
 
     def run(self, first: int) -> Arrays:
-        """Look through all blocks, beginning with ``first``: tasks then read different files."""
+        """Compare the rows with all blocks, beginning with ``first``, so that tasks read different files."""
         n = len(self._layout.blocks)
         for k in range(n):
             if (self._level < 0).all():
                 break
-            self._look_through((first + k) % n)
+            self._compare_with((first + k) % n)
         rows, cols, at = (np.concatenate(part) for part in zip(*self._kept, strict=True))
         order = np.lexsort((cols, rows))
         return {
@@ -139,7 +139,7 @@ class _Search:
             "pair_level": at[order],
         }
 
-    def _look_through(self, block: int) -> None:
+    def _compare_with(self, block: int) -> None:
         tail, tiles = boxes(self._layout, block), None
         for position, rows in enumerate(self._queries.rows):
             rows = rows[self._level[rows] >= 0]
@@ -179,9 +179,10 @@ class _Search:
 
 
 def core_levels(layout: Layout, round_: int, keys: list[list[int]], block: int) -> int:
-    """Store the level from which each row is core, per min_samples (n_levels: never); base cores' number.
+    """Store the level from which each row is core, per min_samples (n_levels if never).
 
-    ``keys`` names the groups of ``search`` that hold rows of each block.
+    Returns the number of rows that are core for the largest min_samples. ``keys`` has, for each block, the
+    groups of :func:`search` that hold its rows.
     """
     level = layout.load("level", _key(layout, round_, block))
     core = np.tile(level + np.int16(1), (len(layout.least), 1))
@@ -193,7 +194,7 @@ def core_levels(layout: Layout, round_: int, keys: list[list[int]], block: int) 
         counts = found["counts"][mine]
         unknown = np.arange(counts.shape[1]) > known[:, None]
         for m, least in enumerate(layout.least):
-            # Above its level a row has the largest threshold's count, hence every other.
+            # Above its level a row reaches the largest min_samples, and hence every other.
             core[m, rows] = np.argmax(
                 np.c_[unknown | (counts >= least), np.ones(len(rows), np.bool_)], axis=1
             )

@@ -1,10 +1,10 @@
-"""Connecting most core samples through a few random ones (hubs), at every radius at once.
+"""Connects most core samples through a few random ones (hubs), at every radius at once.
 
-A row's core level is the first radius at which it is a core sample for the largest min_samples. A row
-attaches to the hub that it reaches at the lowest level, which is at least the core level of both. Hubs are
-connected through rows that reach several of them. Rows that are connected at a level through hubs need no
-comparison there. Later hubs are drawn half from the rows that are not yet connected to the largest
-component when they become core.
+The core level of a row is the first radius at which it is a core sample for the largest min_samples. A row is
+attached to the hub that it reaches at the lowest level, which is at least the core level of both. Hubs are
+connected through rows that reach several of them. Rows that are connected through hubs at a level are not
+compared there. Half of the later hubs are drawn from the rows that are not yet connected to the largest
+component ("the giant") when they become core.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ NO_HUB = -1
 
 
 class Hubs(NamedTuple):
-    """Components of the hubs at each level. The driver writes this small record.
-
-    ``parent`` (n_levels, n_hubs): lowest hub of each one's component; ``giant``: a hub of the largest.
-    """
+    """Components of the hubs at each level. The driver writes this small record."""
 
     parent: npt.NDArray[np.intp]
+    """(n_levels, n_hubs) lowest hub of the component of each hub."""
     giant: int
+    """A hub of the largest component."""
 
 
 class Attachment(NamedTuple):
-    """Hub of each row of a block (-1: none), and the level from which it is joined to it."""
+    """Hubs to which rows are attached."""
 
     hub: npt.NDArray[np.int32]
+    """(n,) hub of each row, -1 for none."""
     level: Level
+    """(n,) level from which the row is attached to it."""
 
 
 def attachment(layout: Layout, round_: int, block: int) -> Attachment:
@@ -64,7 +65,7 @@ def save_hubs(layout: Layout, round_: int, hubs: Hubs) -> None:
 
 
 def load_hubs(layout: Layout, round_: int) -> Hubs:
-    """Read what :func:`save_hubs` stored."""
+    """Read the hubs that :func:`save_hubs` stored."""
     found = layout.unpack("hubs", round_)
     return Hubs(found["parent"], int(found["giant"]))
 
@@ -90,7 +91,7 @@ def joins_giant(hubs: Hubs, to: Attachment) -> Level:
 
 
 def outside(layout: Layout, round_: int, block: int) -> Index:
-    """Return the base cores of a block that join the giant later than they become core."""
+    """Return the core samples of a block that join the giant at a higher level than they become core."""
     core = layout.load("core", block)[-1]
     if round_ == 0:
         return np.flatnonzero(core < len(layout.eps))
@@ -104,14 +105,14 @@ def count_outside(layout: Layout, round_: int, block: int) -> int:
 
 
 def inside(layout: Layout, block: int) -> Index:
-    """Return the base cores of a block."""
+    """Return the rows of a block that are core at some level for the largest min_samples."""
     return np.flatnonzero(layout.load("core", block, mapped=True)[-1] < len(layout.eps))
 
 
 def draw_hubs(
     layout: Layout, round_: int, cores: list[int], outsiders: list[int], ranks: tuple[Index, Index]
 ) -> int:
-    """Store new hubs: base cores of the given ranks, among all and among those outside; their number."""
+    """Store new hubs, core samples of given ranks among all and among those outside; return their number."""
     some = ranked_rows(layout, lambda block: inside(layout, block), cores, ranks[0])
     others = ranked_rows(layout, lambda block: outside(layout, round_, block), outsiders, ranks[1])
     rows = read_rows(layout, np.unique(np.concatenate([some, others])))
@@ -120,12 +121,11 @@ def draw_hubs(
 
 
 def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, npt.NDArray[np.int64]]:
-    """Attach a block's rows to the round's hubs, numbered from ``first``, if these are reached at a lower
-    level.
+    """Attach a block's rows to the round's hubs, numbered from ``first``, that they reach at a lower level.
 
     Returns
     -------
-    edges between hubs (node h: hub h) that the rows show, and the number of rows at each hub.
+    The edges between hubs (node h is hub h) that follow from the rows, and the number of rows at each hub.
     """
     found = layout.unpack("pivots", round_)
     core_hub = found.pop("core")
@@ -150,7 +150,7 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
 
 
 def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
-    """Return the first level (len(rows), n_hubs) at which the products are sure of a neighbour; n_levels:
+    """Return the first level (len(rows), n_hubs) at which a row certainly is a neighbour, n_levels if at
     none.
     """
     side = tiles.side(np.arange(n_hubs))
@@ -163,7 +163,7 @@ def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
 
 
 def _take(to: Attachment, rows: Index, level: Level, first: int, n_levels: int) -> Edges:
-    """Attach ``rows`` to the best of the new hubs, in place; return the edges between hubs that they show."""
+    """Attach ``rows`` to the nearest of the new hubs, in place; return the edges between hubs that follow."""
     best = np.argmin(level, axis=1)
     reached = level[np.arange(len(rows)), best]
     old_hub, old_level = to.hub[rows].astype(np.intp), to.level[rows].copy()
@@ -171,7 +171,7 @@ def _take(to: Attachment, rows: Index, level: Level, first: int, n_levels: int) 
     to.hub[rows[better]], to.level[rows[better]] = first + best[better], reached[better]
     again = better & (old_level < n_levels)
     parts = [Edges(to.hub[rows[again]].astype(np.intp), old_hub[again], old_level[again])]
-    # Rows of one hub show one edge to each other hub: the lightest.
+    # Of the edges between two hubs only the one of the lowest level is kept.
     centre = to.hub[rows]
     order = np.argsort(centre, kind="stable")
     centres, starts = np.unique(centre[order], return_index=True)

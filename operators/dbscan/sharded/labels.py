@@ -14,16 +14,15 @@ from operators.dbscan.sharded.hubs import Attachment, attachment
 
 
 class Solved(NamedTuple):
-    """State of the driver once all clusters are numbered. It is picklable and, except ``keys``, small.
-
-    ``round_``: number of the last round of attachment; ``keys``: groups of the density search that hold rows
-    of each block; ``n_clusters``: (n_levels, n_min_samples).
-    """
+    """Clusters of every cell, numbered. It is picklable and, except ``keys``, small."""
 
     layout: Layout
     round_: int
+    """Number of the last round of attachment to hubs."""
     keys: list[list[int]]
+    """For each block, the groups of the density search that hold its rows."""
     n_clusters: npt.NDArray[np.intp]
+    """(n_levels, n_min_samples) number of clusters."""
 
 
 class BlockLabels:
@@ -61,7 +60,7 @@ class CellLabels:
         core = self._core <= level
         labels = np.full(len(core), NOISE, np.int32)
         labels[core] = numbers[np.where(self._to.level <= level, self._to.hub, self._node)[core]]
-        unsigned = labels.view(np.uint32)  # noise is the largest number there
+        unsigned = labels.view(np.uint32)  # noise, -1, is the largest unsigned number
         for row, first, reached, to, node in self._pairs:
             use = np.flatnonzero((first <= level) & (reached <= level))
             use = use[~core[row[use]]]
@@ -107,17 +106,19 @@ def count_labels(solved: Solved, block: int) -> None:
 
 
 class CellSize(NamedTuple):
-    """Rows of a cell of the grid: noise, second largest cluster; equal labels have equal digests."""
+    """Figures of a cell of the grid."""
 
     noise: int
+    """Rows in no cluster."""
     second: int
+    """Rows of the second largest cluster."""
     digest: bytes
+    """Equal for equal labels."""
 
 
 def sizes(solved: Solved, m: int) -> list[CellSize]:
-    """Return the figures of the cells of one min_samples;
-
-    ``sizes``, the rows of each cluster, noise first, is stored.
+    """Return the figures of the cells of one min_samples, and store the ``sizes`` of clusters, noise
+    first.
     """
     layout = solved.layout
     totals = [np.zeros(int(n) + 1, np.intp) for n in solved.n_clusters[:, m]]

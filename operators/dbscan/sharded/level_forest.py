@@ -1,7 +1,7 @@
-"""Connected components at every radius at once, and the few edges that determine them.
+"""Connected components at every radius at once.
 
 An edge of level l connects its ends at every level from l on. A minimum spanning forest with levels as
-weights has the same components at every level as all edges together, so only its edges are kept.
+weights has the same components at every level as all edges, so only its edges are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operators.dbscan.tiles import Level
 
 
 class Edges(NamedTuple):
-    """Edges between nodes; hub h is node -1 - h, a row is its own number."""
+    """Edges between nodes: hub h is node -1 - h, and a row is the node of its own number."""
 
     a: Index
     b: Index
@@ -34,9 +34,7 @@ class Edges(NamedTuple):
 
 
 def lightest(edges: Edges) -> Edges:
-    """Return a minimum spanning forest of the edges: the same components at every level, fewer edges than
-    nodes.
-    """
+    """Return a minimum spanning forest of the edges, which has the same components at every level."""
     if not len(edges.a):
         return edges
     nodes, ends = np.unique(np.concatenate([edges.a, edges.b]), return_inverse=True)
@@ -44,7 +42,8 @@ def lightest(edges: Edges) -> Edges:
     order = np.lexsort((edges.level, high, low))
     low, high, level = low[order], high[order], edges.level[order]
     first = (low != high) & np.append(True, (low[1:] != low[:-1]) | (high[1:] != high[:-1]))
-    # Of equal pairs the lightest comes first. Weights start at 1: to SciPy, 0 is no edge.
+    # Of equal pairs the one of the lowest level comes first. Weights start at 1, since 0 is no edge for
+    # SciPy.
     weights = coo_array((level[first] + 1.0, (low[first], high[first])), shape=(len(nodes), len(nodes)))
     kept = minimum_spanning_tree(weights.tocsr()).tocoo()
     return Edges(nodes[kept.row], nodes[kept.col], (kept.data - 1).astype(np.int16))
@@ -64,7 +63,7 @@ class LevelForest:
         self._forest._parent = (parent + self.n * np.arange(self.n_levels)[:, None]).reshape(-1)
 
     def reset(self, nodes: slice, parent: npt.NDArray[np.intp]) -> None:
-        """Forget ``nodes``, of which none is the root of another node; new parents of theirs."""
+        """Replace the parents of ``nodes``, none of which may be the root of another node."""
         base = self.n * np.arange(self.n_levels)[:, None]
         self._forest._parent.reshape(self.n_levels, self.n)[:, nodes] = parent + base
 

@@ -1,11 +1,11 @@
-"""Edges between core samples that hubs have not shown, and the clusters that follow from all edges.
+"""Edges between core samples that hubs do not connect, and the clusters that follow from all edges.
 
-Two core samples that no hub connects at a level can be connected there only if one of them joins the
-largest component ("the giant") at a higher level than the one at which it becomes core. Only such rows are
-compared with the blocks (:func:`link`): each row up to the level at which it joins the giant as far as is
-known, and only until that is its own core level. :func:`resolve` and :func:`write_nodes` add what the
-density search and the hubs know for smaller ``min_samples`` and for border rows; :func:`number_clusters`
-numbers the clusters of one ``min_samples`` at every radius.
+Two core samples that no hub connects at a level can be connected there only if one of them joins the largest
+component ("the giant") at a higher level than the one at which it becomes core. Only such rows are compared
+with the blocks (:func:`link`), each up to the level at which it is known to join the giant, until that is its
+own core level. :func:`resolve` and :func:`write_nodes` add the edges for smaller ``min_samples`` and for
+border rows from the density search and the hubs; :func:`number_clusters` numbers the clusters of one
+``min_samples`` at every radius.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from operators.dbscan.sharded.hubs import Attachment, attachment, attachments, l
 from operators.dbscan.sharded.level_forest import Edges, LevelForest, lightest
 from operators.dbscan.tiles import Level, Tiles, pieces
 
-OWN_TILES = 64  # rows of one hub from which they get tiles of their own: rows joined to them are skipped
+OWN_TILES = 64
+"""Rows of one hub from which they have tiles of their own, so that rows joined to all of them are skipped."""
 
 
 def link(layout: Layout, round_: int, key: int, slices: Slices) -> int:
-    """Store, as ``links``, the edges that a group of outside rows shows; their number.
+    """Store, as ``links``, the edges of a group of outside rows, and return their number.
 
     An end that is attached to its hub at the edge's level is replaced by the hub.
     """
@@ -41,7 +42,7 @@ def link(layout: Layout, round_: int, key: int, slices: Slices) -> int:
 
 
 class _Linker:
-    """Nodes of the forest: hubs, then the head's rows, then those of the block in view."""
+    """Finds the edges of the head's rows. Nodes of its forest are hubs, the head's rows, the tail's rows."""
 
     def __init__(self, layout: Layout, round_: int, head: BlockRows) -> None:
         self._layout, self._round, self._head = layout, round_, head
@@ -60,7 +61,7 @@ class _Linker:
         self._found: list[Edges] = []
 
     def _parents(self, to: Attachment, first: int) -> npt.NDArray[np.intp]:
-        """Return the parents (n_levels, n) of rows numbered from ``first``: their hubs' roots, or the rows
+        """Return the parents (n_levels, n) of rows numbered from ``first``: roots of their hubs, or
         themselves.
         """
         levels = np.arange(len(self._layout.eps))[:, None]
@@ -69,9 +70,7 @@ class _Linker:
         return np.where(to.level <= levels, self._hubs.parent[:, to.hub], first + np.arange(len(to.hub)))
 
     def _cut(self, at: Float64) -> tuple[list[int], Blocks]:
-        """Yield tiles of rows, each with the number of the hub to which all of them are attached once they
-        are core, or -1.
-        """
+        """Return tiles of rows, each with the hub to which all of its rows are attached once core, or -1."""
         key = np.where(self._to.level <= self._core, self._to.hub, -1)
         hubs, sizes = np.unique(key, return_counts=True)
         key[np.isin(key, hubs[sizes < OWN_TILES])] = -1
@@ -84,16 +83,16 @@ class _Linker:
         return keys, box(at, rows)
 
     def run(self, first: int) -> Edges:
-        """Look through all blocks, beginning with ``first``."""
+        """Compare the rows with all blocks, beginning with ``first``."""
         n = len(self._layout.blocks)
         for k in range(n):
             if (self._joins <= self._core).all():
                 break
-            self._look_through((first + k) % n)
+            self._compare_with((first + k) % n)
             self._found = [lightest(Edges.joined(self._found))]
         return Edges.joined(self._found)
 
-    def _look_through(self, block: int) -> None:
+    def _compare_with(self, block: int) -> None:
         to, core = attachment(self._layout, self._round, block), self._layout.load("core", block)[-1]
         self._forest.reset(
             slice(self._first_tail, self._first_tail + len(core)), self._parents(to, self._first_tail)
@@ -124,7 +123,7 @@ class _Linker:
         return np.asarray((to.level[cols] <= level) & joined)
 
     def _compare(self, tiles: Tiles, rows: Index, cols: Index, tail: _Tail) -> None:
-        """Find and note the edges of some tiles."""
+        """Find and record the edges of some tiles."""
         n_head, n_levels = len(self._core), len(self._layout.eps)
         for some in pieces(cols, t.TILE_COLS):
             rows = rows[self._joins[rows] > self._core[rows]]
@@ -140,12 +139,12 @@ class _Linker:
             new = np.flatnonzero(level < n_levels)
             new = new[~self._together(i[new], j[new], level[new])]
             if len(new):
-                self._note(i[new], j[new], level[new], tail)
+                self._record(i[new], j[new], level[new], tail)
 
     def _together(self, i: Index, j: Index, level: Level) -> Mask:
         return self._forest.together(i + self._first, j + self._first_tail, level)
 
-    def _note(self, i: Index, j: Index, level: Level, tail: _Tail) -> None:
+    def _record(self, i: Index, j: Index, level: Level, tail: _Tail) -> None:
         numbers = j + tail.block * self._layout.block_rows
         a = end_nodes(self._head.number[i], Attachment(self._to.hub[i], self._to.level[i]), level)
         b = end_nodes(numbers, Attachment(tail.to.hub[j], tail.to.level[j]), level)
@@ -166,7 +165,7 @@ class _Linker:
 
 
 class _Tail(NamedTuple):
-    """The block in view."""
+    """The block with which the head is compared."""
 
     block: int
     core: Level
@@ -179,10 +178,10 @@ def end_nodes(numbers: Index, to: Attachment, level: Level) -> Index:
 
 
 def resolve(layout: Layout, round_: int, key: int) -> None:
-    """Store, for a group's pairs, what is known of the neighbours; and the edges per min_samples.
+    """Store, for a group's pairs, the core levels and hubs of the neighbours, and the edges per min_samples.
 
-    A pair joins at the first radius that holds it and at which both rows are core. For the largest
-    min_samples such edges are known already.
+    A pair is an edge from the first radius that holds it and at which both rows are core. For the largest
+    min_samples such edges are already known.
     """
     found = layout.unpack("density", key)
     rows, level = found["number"][found["pair_row"]], found["pair_level"]
@@ -222,18 +221,17 @@ def write_nodes(layout: Layout, round_: int, n_hubs: int, block: int) -> None:
 
 
 def number_clusters(layout: Layout, keys: tuple[int, int], edges: Edges, m: int) -> list[int]:
-    """Number the clusters of one min_samples at every radius; number of clusters at each.
+    """Number the clusters of one min_samples at every radius, and return how many there are at each.
 
-    One worker does this for all rows: its memory grows with the rows that reach no hub as soon as they
-    are core (8 bytes a level each), not with the rows.
+    Stores ``numbers``, (n_levels, n_hubs + n_nodes) int32: the cluster of each hub and of each of the rows
+    ``node_rows``, -1 for none. Clusters are numbered by their lowest core row. One worker does this for all
+    rows. Its memory grows with the number of rows that reach no hub when they become core (8 bytes a level
+    each), not with the number of rows.
 
     Parameters
     ----------
     keys : number of groups of the density search and of the link search.
-    edges : between hubs, as nodes.
-
-    Stores ``numbers``: (n_levels, n_hubs + n_nodes) int32 cluster of each hub and of each of the rows
-    ``node_rows``; clusters are numbered by their lowest core row; -1 where there is none.
+    edges : edges between hubs, as nodes.
     """
     row, core, hub, level, lowest = _nodes(layout, m)
     n_hubs = lowest.shape[1]

@@ -1,4 +1,4 @@
-"""The driver of DBSCAN in blocks: the order of the tasks, and the small values that they return."""
+"""The driver of DBSCAN in blocks, which runs the tasks in order and receives small values from them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 
 from operators.dbscan.density import (
     GROWTH,
-    LARGEST_SAMPLE,
-    LARGEST_SHARE,
+    MAX_SAMPLE_GROWTH,
+    MAX_SAMPLE_SHARE,
+    MIN_SAMPLE,
     SAMPLE_PER_GOAL,
-    SMALLEST_SAMPLE,
     STALLED,
 )
 from operators.dbscan.points import Metric
@@ -23,15 +23,22 @@ from operators.dbscan.sharded.blocks import Layout, Preparation, drawn, query_gr
 from operators.dbscan.sharded.level_forest import Edges, lightest
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""Runs a picklable function on every item, somewhere; results in order. May run an item again."""
+"""Runs a picklable function on every item and returns the results in order. May run an item again."""
 
-SEED = 0  # of samples and hubs: they decide how fast the labels are found, never which
-HUBS = 64  # drawn in the first round
-MAX_HUBS = 1024  # of one round
-ROWS_PER_HUB = 64  # rows below which one more hub does not pay
+SEED = 0
+"""Seed of samples and hubs, on which the time depends, but not the labels."""
+HUBS = 64
+"""Hubs of the first round."""
+MAX_HUBS = 1024
+"""Largest number of hubs of a round."""
+ROWS_PER_HUB = 64
+"""Core samples per hub: more hubs than that take longer than they save."""
 ALL_HUBS = 2048
-PROGRESS = 0.8  # of the rows outside the largest component, a round must leave at most this share
+"""Largest number of hubs of all rounds."""
+PROGRESS = 0.8
+"""A round must leave at most this share of the rows outside the largest component."""
 QUERY_ROWS = 4096
+"""Rows that one task compares with all blocks."""
 
 
 def lay_out(
@@ -46,7 +53,7 @@ def lay_out(
     block_rows: int,
     gpus: float = 0.0,
 ) -> tuple[Layout, bool]:
-    """Write the blocks of a class; whether all of its rows are equal.
+    """Write the blocks of a class; return their layout, and whether all rows are equal.
 
     Parameters
     ----------
@@ -54,9 +61,9 @@ def lay_out(
     folder : empty scratch folder that all workers share.
     shape : rows and columns of the class.
     metric : as in :class:`~operators.dbscan.DBSCAN`.
-    eps, least : radii and min_samples, ascending, no repeats.
-    block_rows : rows of a block, >= 1; a worker holds one block, and up to QUERY_ROWS rows beside it.
-    gpus : what every worker has; above 0 its GPU makes the products.
+    eps, least : radii and values of min_samples, ascending, no repeats.
+    block_rows : rows of a block, >= 1; a worker holds one block and up to QUERY_ROWS other rows.
+    gpus : GPUs of a worker; above 0 the GPU computes the products.
     """
     n, n_features = shape
     spans = list(blocks.spans(n))
@@ -97,12 +104,13 @@ def solve(map_: Map, layout: Layout) -> labels.Solved:
 
 
 def _decide(map_: Map, layout: Layout) -> tuple[int, list[int]]:
-    """Run rounds of samples, as ``density.decide_by_samples``; return the last round, and the open rows of
-    each block.
+    """Run rounds of samples as ``density.decide_by_samples`` does.
+
+    Returns the number of the last round and the number of open rows of each block.
     """
     counts = list(map_(partial(density.start, layout), layout.blocks))
-    size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * layout.least[-1]))
-    largest = min(LARGEST_SAMPLE * size, int(LARGEST_SHARE * layout.n))
+    size = max(MIN_SAMPLE, int(SAMPLE_PER_GOAL * layout.least[-1]))
+    largest = min(MAX_SAMPLE_GROWTH * size, int(MAX_SAMPLE_SHARE * layout.n))
     random, round_ = np.random.default_rng(SEED), 0
     while sum(counts) > size and size <= largest:
         ranks = drawn(random, layout.n, size - size // 2), drawn(random, sum(counts), size // 2)
@@ -117,8 +125,10 @@ def _decide(map_: Map, layout: Layout) -> tuple[int, list[int]]:
 
 
 def _attach(map_: Map, layout: Layout, cores: list[int]) -> tuple[int, list[int], Edges, int]:
-    """Run rounds of hubs; return the last round, the rows outside of each block, the edges between hubs, and
-    the number of hubs.
+    """Run rounds of hubs.
+
+    Returns the number of the last round, the number of outside rows of each block, the edges between hubs,
+    and the number of hubs.
     """
     outsiders, edges, n_hubs, round_ = cores, Edges.joined([]), 0, 0
     n_levels, random, size = len(layout.eps), np.random.default_rng(SEED), HUBS

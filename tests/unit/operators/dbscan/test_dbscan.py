@@ -33,7 +33,7 @@ def search(request: pytest.FixtureRequest) -> Iterator[None]:
     """Few rows have all their pairs compared; they are searched as many would be, too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "search":
-            patch.setattr(density_module, "ROWS", 0)
+            patch.setattr(density_module, "MAX_ROWS", 0)
         yield
 
 

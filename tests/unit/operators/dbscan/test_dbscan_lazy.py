@@ -27,11 +27,14 @@ from operators.dbscan.points import Points
 # What is large in use is made small, so that a few hundred rows take every path.
 TINY: list[dict[Any, dict[str, Any]]] = [
     {},
-    {density: {"ROWS": 1024, "PAIRS": 1 << 20, "PROBE_ROWS": 100}, tiles: {"TILE_ROWS": 8, "TILE_COLS": 64}},
-    {tiles: {"TILE_ROWS": 32, "TILE_COLS": 64}, density: {"SMALLEST_SAMPLE": 16, "SAMPLE_PER_GOAL": 2}},
+    {
+        density: {"MAX_ROWS": 1024, "MAX_PAIRS": 1 << 20, "PROBE_ROWS": 100},
+        tiles: {"TILE_ROWS": 8, "TILE_COLS": 64},
+    },
+    {tiles: {"TILE_ROWS": 32, "TILE_COLS": 64}, density: {"MIN_SAMPLE": 16, "SAMPLE_PER_GOAL": 2}},
     {
         tiles: {"TILE_ROWS": 7, "TILE_COLS": 64},
-        density: {"SMALLEST_SAMPLE": 8, "SAMPLE_PER_GOAL": 1, "STALLED": 0.0, "AT_ONCE": 1},
+        density: {"MIN_SAMPLE": 8, "SAMPLE_PER_GOAL": 1, "STALLED": 0.0, "AT_ONCE": 1},
         bounding_boxes: {"SAMPLE": 40},
         points: {"DIRECTIONS": 2},
         components: {"OWN_BLOCKS": 3},
@@ -39,7 +42,7 @@ TINY: list[dict[Any, dict[str, Any]]] = [
     },
     {
         tiles: {"TILE_ROWS": 50, "TILE_COLS": 64, "NUMPY_COMPARES": False},
-        density: {"LARGEST_SHARE": 0.0, "ENTRIES": 0, "ENTRIES_PER_ROW": 0},
+        density: {"MAX_SAMPLE_SHARE": 0.0, "ENTRIES": 0, "ENTRIES_PER_ROW": 0},
         components: {"PROGRESS": 0.0},
     },
     {
@@ -51,7 +54,7 @@ TINY: list[dict[Any, dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(density, "ROWS", 0)
+    monkeypatch.setattr(density, "MAX_ROWS", 0)
 
 
 def gradient_like(rng: np.random.Generator, n: int, d: int, spread: float) -> Any:

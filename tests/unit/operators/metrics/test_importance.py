@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from operators.metrics.importance import (
     drawn_rows,
-    permutation_importance,
     max_scored_rows,
+    permutation_importance,
 )
 
 SCORES = ("accuracy", "balanced_accuracy", "worst_group_accuracy")

@@ -190,4 +190,4 @@ def test_weights_that_rest_on_few_rows_are_named(tmp_path: Path, caplog: pytest.
     _, metrics = run_operator(Weights(UNIFORM).in_chain(chain), [table], tmp_path)
     assert metrics["effective_sample_size"] == pytest.approx(2)
     assert "worth 2 of 50 rows" in caplog.text
-    assert "dckm alone is worth 2: make its weights more alike" in caplog.text
+    assert "dckm alone is worth 2: make its weights more equal" in caplog.text
