@@ -78,7 +78,7 @@ class ArrowSource(FileSource):
             batches = [*_batches(reader, shard.start, shard.stop)]
             table = pa.Table.from_batches(batches, reader.schema)
             table = table.rename_columns([names[place] for place in places])
-            table.validate(full=True)  # nothing in the file says that offsets and texts are sound
+            table.validate(full=True)  # the file may hold invalid offsets or texts
         if table.num_rows != shard.n_rows or len(batches) != shard.stop - shard.start:
             raise ConnectorError(f"{shard.path} has changed since it was listed. Plan and run again.")
         if table.nbytes > self.spec.max_bytes:
@@ -97,7 +97,7 @@ class ArrowSource(FileSource):
         return plain_schema(stored)
 
     def _converted(self, table: pa.Table) -> pa.Table:
-        """Return the stored columns as :meth:`_schema` has them, save what a cast does."""
+        """Return the stored columns as :meth:`_schema` describes them; the caller casts their types."""
         return table
 
     def _inspect_file(self, path: str) -> tuple[pa.Schema, Shards]:
@@ -122,7 +122,7 @@ class ArrowSource(FileSource):
 
     @contextmanager
     def _opened(self, path: str, fields: Sequence[int] | None = None) -> Iterator[Reader]:
-        """Return a reader of the file; of the columns at these places alone, if they are given."""
+        """Open a file as a reader of all columns, or of those at the positions ``fields``."""
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else [*fields])
         with reading(path), filesystem.open_input_file(where) as handle:

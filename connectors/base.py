@@ -43,18 +43,17 @@ MAX_SHARD = 8 * 2**30
 
 @dataclass(frozen=True)
 class SourceShard:
-    """A frozen piece of one file.
-
-    ``start``/``stop`` are row groups for Parquet and byte offsets for text formats. ``n_rows`` rows,
-    the first of which is row ``file_row`` (0-based) of its file. ``n_bytes`` is the size on disk.
-    """
+    """A frozen piece of one file."""
 
     path: str
     start: int
     stop: int
+    """``start`` and ``stop`` are row groups for Parquet, record batches for Arrow, byte offsets for text."""
     n_rows: int
     file_row: int
+    """Position of the first row in its file, 0-based."""
     n_bytes: int
+    """Size on disk."""
 
     @property
     def rows_text(self) -> str:
@@ -64,17 +63,14 @@ class SourceShard:
 
 @dataclass(frozen=True)
 class Listing:
-    """Schema and shards of a source at the time of listing.
-
-    ``identities`` maps each path to a text that changes when its bytes do.
-
-    ``skipped`` maps each file that was left out to the reason: it cannot be read, and that was allowed.
-    """
+    """Schema and shards of a source at the time of listing."""
 
     schema: pa.Schema
     shards: tuple[SourceShard, ...]
     identities: dict[str, str]
+    """Path to a text that changes when the bytes of the file do."""
     skipped: dict[str, str] = field(default_factory=dict)
+    """Path of each file that cannot be read and was left out, to the reason."""
 
 
 class Source(Protocol):
@@ -82,7 +78,7 @@ class Source(Protocol):
 
     @property
     def skip_corrupt(self) -> bool:
-        """Return whether files that cannot be read are left out, and shards taken for rows without values."""
+        """Return whether files that cannot be read are left out, and the rows of such shards are rejected."""
         ...
 
     def list(self) -> Listing:
@@ -104,11 +100,12 @@ class Source(Protocol):
 
 @runtime_checkable
 class LateColumns(Protocol):
-    """A source whose files do not say beforehand which columns they have."""
+    """A source whose files do not declare their columns."""
 
     def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
-        """Return the columns of a shard that the frozen schema has not: they are lost. Raises
-        ConnectorError.
+        """Return the columns of a shard that the frozen schema lacks, and that are not read for this reason.
+
+        Raises ConnectorError.
         """
         ...
 
@@ -132,34 +129,35 @@ def narrowed(source: Source, shard: SourceShard, n_rows: int) -> SourceShard:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """Settings that every source is opened with.
-
-    Relative local paths start at ``root``. Shards hold up to ``shard_bytes`` (one row, row group or
-    record batch, if that is larger); one that takes more than ``max_bytes`` in memory is an error.
-    ``identities`` may answer for absolute local paths from a cache. ``encoding`` is that of text
-    files, as Python names it. ``text_columns`` are read as text
-    where a format guesses types. ``missing`` are texts that stand for null, and ``strip`` drops white space
-    around texts: a format that guesses types heeds both before it does, and need not do more. ``renamed`` are
-    the names that the recipe gives new ones. With ``skip_corrupt``, files that cannot be read are left out.
-    ``filter`` says which rows are wanted: a source may leave out what surely holds none of them, and need
-    not do more. ``guessed``: nobody named the format, so files with other endings than its own are left out.
-    ``policy`` limits what may be opened; by default it is the policy of the process that makes the spec.
-    """
+    """Settings that every source is opened with."""
 
     path: str
     shard_bytes: int = SHARD_BYTES
+    """Largest size of a shard, unless one row, row group or record batch is larger."""
     root: str = ""
+    """Folder at which relative local paths start."""
     identities: Identities | None = None
+    """Cache of the identities of absolute local paths."""
     encoding: str = UTF8
+    """Encoding of text files, as Python names it."""
     text_columns: tuple[str, ...] = ()
+    """Columns that are read as text where a format guesses types."""
     missing: tuple[str, ...] = ()
+    """Texts that stand for null. A format that guesses types must apply them before it does."""
     strip: bool = False
+    """Whether to drop white space around texts. A format that guesses types must do so before it does."""
     renamed: tuple[str, ...] = ()
+    """Stored names of the columns that the recipe renames."""
     skip_corrupt: bool = False
+    """Whether to leave out files that cannot be read."""
     max_bytes: int = MAX_SHARD
+    """A shard that takes more memory is an error."""
     filter: Predicate | None = None
+    """Rows that are wanted. A source may leave out files and shards that hold none of them."""
     guessed: bool = False
+    """Whether the format was guessed, so that files with other endings than its own are left out."""
     policy: SourcePolicy = field(default_factory=current_policy)
+    """What may be opened; by default the policy of the process that makes the spec."""
 
 
 @dataclass(frozen=True)
@@ -192,10 +190,10 @@ OptionsT = TypeVar("OptionsT", bound=SourceOptions)
 
 
 class Connector(ABC, Generic[OptionsT]):
-    """One format by name: its recognition among others, its options, and its opening.
+    """A format: its name, how it is recognised, its options, and how a source of it is opened.
 
-    Other packages add theirs by an entry point of the group ``rowsieve.sources`` that names a subclass.
-    The module must import fast: a library that only this format needs is imported in ``open``.
+    Other packages add theirs by an entry point of the group ``rowsieve.sources`` that names a subclass. The
+    module must import fast, so a library that only this format needs is imported in ``open``.
     """
 
     name: ClassVar[str]

@@ -1,7 +1,8 @@
-"""Texts that are written in more than one way: spaces around them, words for "missing", thousands.
+"""Normalises cells: white space around texts, words for "missing", separators of thousands.
 
-CSV cells are rewritten before their types are guessed, so that ``" 1"`` is a number and ``"?"`` is null;
-JSON lines get ``null`` where a value is one of the words; text columns of all formats are cleaned once read.
+CSV cells are rewritten before their types are guessed, so that ``" 1"`` is a number and ``"?"`` is null. In
+JSON lines, values that are one of the words become ``null``. Text columns of all formats are cleaned after
+reading.
 """
 
 from __future__ import annotations
@@ -20,24 +21,25 @@ from connectors.base import SourceSpec
 NULLS = tuple(pv.ConvertOptions().null_values)
 """Texts that Arrow takes for a missing number: an empty cell, ``NA``, ``NaN``, ``null`` and the like."""
 SYNTAX = set(',:{}[]"\\')
+"""Characters of JSON's syntax."""
 
 
 @dataclass(frozen=True)
 class CellRules:
-    """Rules by which the cells of a CSV file are read.
-
-    ``strip`` drops white space around every cell. ``missing`` are texts that stand for null. ``decimal`` is
-    the decimal point of numbers, ``thousands`` what may stand between groups of three digits.
-    """
+    """Rules by which the cells of a CSV file are read."""
 
     strip: bool = False
+    """Whether to drop white space around every cell."""
     missing: tuple[str, ...] = ()
+    """Texts that stand for null."""
     decimal: str = "."
+    """Decimal point of numbers."""
     thousands: str | None = None
+    """Separator of groups of three digits."""
 
     @property
     def rewrites(self) -> bool:
-        """Return whether cells have to be rewritten before Arrow can tell their types."""
+        """Return whether cells have to be rewritten before Arrow can infer their types."""
         return self.strip or self.thousands is not None
 
     @property
@@ -47,10 +49,10 @@ class CellRules:
 
     @property
     def number(self) -> str:
-        """Regular expression of a number, of what stands for a missing one, or of an infinite one.
+        """Regular expression of a number, a word for a missing number, or an infinite number.
 
-        Both Python's engine and Arrow's use it. No text can be matched in two ways, as the time of Python's
-        engine would then grow with the square of the text's length.
+        It is used by the engines of Python and of Arrow. No text matches it in two ways, because the time of
+        Python's engine would then grow with the square of the text's length.
         """
         point = re.escape(self.decimal)
         digits = rf"\d+(?:{point}\d*)?|{point}\d+"
@@ -67,15 +69,15 @@ class CellRules:
         columns: list[str],
         numeric: frozenset[str] | None,
     ) -> bytes:
-        """Return the rows with cells as Arrow reads them, and only ``columns``.
+        """Return the rows, only ``columns`` of them, with cells that Arrow can parse.
 
         Parameters
         ----------
         data : rows of CSV without a header.
-        separator : what stands between two cells.
+        separator : character between two cells.
         names : names of all columns.
-        columns : names of the columns to keep, in their order in the result.
-        numeric : names of the columns of numbers; None where they are still to be found out.
+        columns : names of the columns to keep, in the order of the result.
+        numeric : names of the columns of numbers; None if they are not known yet.
 
         Raises
         ------
@@ -101,7 +103,7 @@ class CellRules:
         return bool(pc.all(looks, min_count=1).as_py())
 
     def _joined(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return numbers without what stands between their thousands; all else as it is."""
+        """Return a column in which numbers have no separators of thousands; other texts are unchanged."""
         mark, point = re.escape(self.thousands or ""), re.escape(self.decimal)
         grouped = pc.match_substring_regex(
             column, rf"^\s*[+-]?[1-9]\d{{0,2}}({mark}\d{{3}})+({point}\d*)?\s*$"
@@ -122,11 +124,11 @@ def read_rows(
     Parameters
     ----------
     data : rows without a header.
-    separator : what stands between two cells.
+    separator : character between two cells.
     names : names of all columns.
     columns : names of the columns to return.
     types : types of columns; those of the others are guessed.
-    rules : how cells are written; by default each cell is taken as it is.
+    rules : rules for null values and decimal points; by default the standard ones.
     """
     rules = rules or CellRules()
     return pv.read_csv(
@@ -143,23 +145,21 @@ def read_rows(
 
 
 def nulls_for_missing(data: bytes, spec: SourceSpec) -> bytes:
-    """Return JSON lines in which a value that ``spec.missing`` names is ``null``; the number of lines stays.
+    """Return JSON lines in which values that ``spec.missing`` names are ``null``.
 
-    Words that hold JSON's own signs are left to :class:`connectors.cleaned.Cleaned`, which sees text columns.
+    Words with characters of JSON's syntax are left to :class:`connectors.cleaned.Cleaned`.
     """
     words = [word.strip() if spec.strip else word for word in spec.missing if not SYNTAX & set(word)]
     if not words:
         return data
-    # Possessive: white space that is taken is not given back, which would take quadratic time.
+    # A possessive quantifier: backtracking over white space would take quadratic time.
     space = r"\s*+" if spec.strip else ""
     found = "|".join(re.escape(word) for word in words)
     return re.sub(rf'(:\s*)"{space}(?:{found}){space}"(?=\s*[,}}])'.encode(), rb"\1null", data)
 
 
 def clean_texts(column: pa.ChunkedArray, missing: Sequence[str], strip: bool) -> pa.ChunkedArray:
-    """Return texts without white space around them, if ``strip``, and null where they are one of
-    ``missing``.
-    """
+    """Return texts with white space around them removed (``strip``) and those in ``missing`` as null."""
     if strip:
         column = pc.utf8_trim_whitespace(column)
     if missing:

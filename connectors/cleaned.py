@@ -1,4 +1,4 @@
-"""Texts of any format without stray spaces and words for "missing", and labels under other names."""
+"""A source whose texts are stripped, whose words for "missing" are null, and whose labels are mapped."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Value = str | int | bool | None
 
 @dataclass(frozen=True)
 class Cleaned(Wrapper):
-    """A source with cleaned text columns, and with labels by the names of ``label_map``.
+    """A source with cleaned text columns and mapped labels.
 
-    ``strip`` and ``missing`` hold for every text column; dictionaries of texts are read as text then.
-    ``label_map`` maps values of the column ``label``, as they are after that, to others; a value that it does
-    not name stays, and one that it maps to None is missing.
+    ``strip`` and ``missing`` apply to every text column; dictionaries of texts are then read as text.
+    ``label_map`` maps cleaned values of the column ``label`` to others. A value that it does not name is
+    kept, and one that it maps to None is missing.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Cleaned(Wrapper):
         return table
 
     def raw_labels(self, shard: SourceShard, schema: pa.Schema) -> pa.ChunkedArray:
-        """Read the label of one shard as it is before ``label_map``."""
+        """Read the labels of one shard before ``label_map`` is applied."""
         return replace(self, label_map={}).read(shard, [self.label], self._stored(schema))[self.label]
 
     @property
@@ -74,12 +74,12 @@ class Cleaned(Wrapper):
 
     @property
     def _key_type(self) -> pa.DataType:
-        """Type that labels are read as."""
+        """Type as which labels are read."""
         return _type_of([*self.label_map])
 
     @property
     def _value_type(self) -> pa.DataType:
-        """Type that labels are given: text where a value of the map, or a value that it leaves, is text."""
+        """Type of mapped labels: text if a value of the map, or a label that it does not map, is text."""
         given = [value for value in self.label_map.values() if value is not None]
         kinds = {_type_of(given), self._key_type} if given else {self._key_type}
         return kinds.pop() if len(kinds) == 1 else pa.string()

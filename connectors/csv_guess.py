@@ -17,7 +17,7 @@ from connectors.locations import extension
 from connectors.text_source import text_blocks
 
 HEAD_BYTES = 2**18
-"""Bytes at the start of the first file that are looked at."""
+"""Bytes at the start of the first file from which options are guessed."""
 SEPARATORS = (",", ";", "\t", "|")
 
 Rows = list[list[str]]
@@ -32,7 +32,7 @@ class Guess:
 
 
 def guess_options(spec: SourceSpec) -> Guess:
-    """Return how the first file is written; no options for a file in the usual form.
+    """Return the options with which the first file can be read; none for a file in the usual form.
 
     Raises
     ------
@@ -62,8 +62,7 @@ def guess_options(spec: SourceSpec) -> Guess:
 
 
 def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
-    """Say where numbers of the first file contradict ``decimal``: its mark stands between thousands, or the
-    other one is the decimal point.
+    """Return the columns of the first file whose numbers contradict ``decimal``, each with an explanation.
 
     Raises
     ------
@@ -74,7 +73,7 @@ def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
     separator = options.delimiter or ("\t" if extension(path, TSV) else ",")
     try:
         rows = [row for row in csv.reader(_head(spec, path), delimiter=separator) if row]
-    except csv.Error:  # the run says what is wrong
+    except csv.Error:  # the run reports it
         return []
     body = [*zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True)]
     found = []
@@ -94,8 +93,8 @@ def _head(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _cut(lines: Sequence[str], usual: str) -> tuple[str, Rows]:
-    """Return the separator that cuts most lines into the same number of cells, more than one, and
-    these cells.
+    """Return the separator by which most lines have the same number of cells, more than one; and the
+    cells.
     """
     best: tuple[float, int, str, Rows] = (0.0, 0, usual, [])
     for separator in dict.fromkeys([usual, *SEPARATORS]):

@@ -1,8 +1,8 @@
-"""The decimal point and the thousands of the numbers in a CSV file, told from cells of its columns.
+"""Guesses the decimal point and the separator of thousands of a CSV file from cells of its columns.
 
-``42,134`` is 42.134 where the comma is the decimal point, and 42134 where it stands between thousands.
-Other cells of the file decide: ``3,7`` and ``0,125`` can only have a decimal comma, ``1,234,567`` only
-thousands, and a file with ``3.7`` has decimal points. Where nothing decides, thousands are read, and said.
+``42,134`` is 42.134 if the comma is the decimal point, and 42134 if it separates thousands. Other cells of
+the file decide: ``3,7`` and ``0,125`` can only have a decimal comma, ``1,234,567`` only thousands, and a file
+with ``3.7`` has decimal points. If no cell decides, the comma separates thousands, and the reason says so.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ GROUPED = {
 }
 """Numbers with thousands by their mark and the decimal point. No group begins with a zero."""
 MOSTLY = 0.8
+"""Share of the cells of a column that must match."""
 SHOWN = 3
+"""Columns that a reason names."""
 
 Columns = Mapping[str, Sequence[str]]
 
 
 def guess_marks(columns: Columns, separator: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the options ``decimal`` and ``thousands`` where they are not the usual ones, with the reasons.
+    """Return the options ``decimal`` and ``thousands`` that differ from their defaults, with the reasons.
 
     Parameters
     ----------
-    columns : some cells of each column, by a name for people; empty cells do not matter.
-    separator : what stands between two cells of the file.
+    columns : some cells of each column by its name; empty cells are ignored.
+    separator : character between two cells of the file.
     """
     cells = {name: [cell for value in column if (cell := value.strip())] for name, column in columns.items()}
     commas = [name for name, column in cells.items() if _mostly(column, COMMA)]
@@ -55,12 +57,12 @@ def guess_marks(columns: Columns, separator: str) -> tuple[dict[str, Any], list[
 
 
 def mark_fault(column: Sequence[str], decimal: str, thousands: str | None) -> str:
-    """Say how the numbers of a column contradict the marks that a recipe gives; empty where they do not.
+    """Return how the numbers of a column contradict the options of a recipe, or an empty text.
 
     Parameters
     ----------
-    column : cells; empty ones do not matter.
-    decimal, thousands : as ``source.options`` has them.
+    column : cells; empty ones are ignored.
+    decimal, thousands : the options in ``source.options``.
     """
     cells = [cell for value in column if (cell := value.strip())]
     other = "," if decimal == "." else "."

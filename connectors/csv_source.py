@@ -26,9 +26,9 @@ from connectors.text_source import CODECS, TextSource, compression, quote_value
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
 MAX_NAME_BYTES = 2**10
-"""A header with a longer name is refused: it is no header, or made to exhaust whoever reads it."""
+"""Largest length of a column name. A longer one is no header, or a denial-of-service attempt."""
 MAX_DIGITS = 64
-"""A longer name is not taken for a number."""
+"""A longer name is not checked for being a number."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
@@ -85,7 +85,7 @@ class Csv(Connector[CsvOptions]):
 
 @dataclass(frozen=True)
 class CsvSource(TextSource):
-    """CSV files. An empty field is null, also in quotes; text is not changed otherwise."""
+    """Reads CSV files. An empty field is null, also in quotes; other texts are not changed."""
 
     options: CsvOptions = field(default_factory=CsvOptions)
     kind = Csv
@@ -95,7 +95,7 @@ class CsvSource(TextSource):
         return CellRules(self.spec.strip, self.spec.missing, self.options.decimal, self.options.thousands)
 
     def cells(self, n_bytes: int) -> pa.Table:
-        """Read about the first ``n_bytes`` of the first file as text, with nothing stripped or missing.
+        """Read about the first ``n_bytes`` of the first file as text, without stripping and missing values.
 
         Raises ConnectorError.
         """
@@ -191,7 +191,7 @@ class CsvSource(TextSource):
         *,
         guess: bool = False,
     ) -> pa.Table:
-        """Return the rows as a table; with ``guess``, types that are not given are found out."""
+        """Return the rows as a table; with ``guess``, types that are not given are inferred."""
         names, rules = self._header(path)[0], self._rules
         if rules.rewrites:
             numeric = None if guess else frozenset(name for name in columns if _is_number(types[name]))
@@ -206,7 +206,9 @@ class CsvSource(TextSource):
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
-        """Return the first shard's types, with fractions where the first rows of another shard have some."""
+        """Return the first shard's types, with float64 for integers where another shard begins with
+        fractions.
+        """
         whole = [one.name for one in schema if pa.types.is_integer(one.type)]
         heads: dict[str, list[SourceShard]] = {}
         for shard in shards[1:] if whole else ():
@@ -219,7 +221,7 @@ class CsvSource(TextSource):
         )
 
     def _fractions(self, shard: SourceShard, names: list[str]) -> list[str]:
-        """Return which columns have fractions in a shard's first rows; none where they do not parse."""
+        """Return the columns with fractions in a shard's first rows; none if these rows do not parse."""
         blocks = self._blocks(shard.path, shard.start, shard.stop, HEADER_BYTES)
         piece = next(self._pieces(shard.path, blocks, shard.start, HEADER_BYTES), None)
         if piece is None:
@@ -232,7 +234,7 @@ class CsvSource(TextSource):
         return [one.name for one in found if pa.types.is_floating(one.type)]
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
-        """Refuse a column of numbers that one word made text, which then is no feature."""
+        """Raise ConnectorError for a column of numbers that a few other words made a text column."""
         texts = [
             f.name for f in schema if pa.types.is_string(f.type) and f.name not in self.spec.text_columns
         ]
@@ -269,7 +271,7 @@ class CsvSource(TextSource):
         found = n_fields(row, separator)
         if found != len(names):
             return (
-                f"{found} fields, but the header names {len(names)} columns. Mend the row, and put fields "
+                f"{found} fields, but the header names {len(names)} columns. Correct the row, and put fields "
                 f"that hold {separator!r} or line ends in double quotes."
             )
         for one in schema:
@@ -284,7 +286,7 @@ class CsvSource(TextSource):
                     f"missing; a larger source.shard_bytes lets more rows decide the type; "
                     f"source.text_columns reads a column as text."
                 )
-        return f"the row does not parse: {quote_value(row.decode())}. Mend it."
+        return f"the row does not parse: {quote_value(row.decode())}. Correct it."
 
 
 def _check_lengths(path: str, names: list[str]) -> None:

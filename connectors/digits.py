@@ -1,21 +1,18 @@
-"""The demo's dataset: real handwritten digits with a spurious background and known damage.
+"""The demo's dataset: handwritten digits with a spurious background and known damage.
 
-The 1,797 8x8 images of scikit-learn's ``load_digits`` (in its wheel; no download). The label says
-whether the digit has a closed loop (0, 6, 8, 9). In 92 % of the rows the background is bright where
-there is a loop and dark where there is none, so that a model can lean on it; the rest are the minority
-that GRASP should find. As in Waterbirds, one class has most of it: 105 of 1,000 digits without a loop
-are bright, 42 of 1,000 with one are dark. The larger group has more rows than the largest
-``min_samples`` of GRASP's grid, so that it can be a cluster wherever the grid puts its pick; the smaller
-one has not, and usually ends as noise. The brightness suits a probe on the pixels as they are, which
-share one scale (not standardised), with l2 of 0.1 to 0.2. Of all images 3 % are scrambled, of all labels
-1 % flipped: both are outliers, but a model that follows the background cannot tell a flipped label from
-a minority row.
-``true_group`` and ``true_outlier`` say what was done to each row: they are for scoring only.
+It has the 1,797 8x8 images of scikit-learn's ``load_digits``, which need no download. The label is whether
+the digit has a closed loop (0, 6, 8, 9). In 92 % of the rows the background is bright if there is a loop and
+dark if there is none, so that a model can rely on it; the other rows are the minority that GRASP should find.
+As in Waterbirds, one class has most of it: 105 of 1,000 digits without a loop are bright, 42 of 1,000 with
+one are dark. The larger group has more rows than the largest ``min_samples`` of GRASP's grid, so that it can
+be a cluster in every cell; the smaller one has fewer, and usually is noise. 3 % of the images are scrambled
+and 1 % of the labels flipped. Both are outliers, but a model that follows the background cannot tell a
+flipped label from a minority row. The brightness suits a probe on pixels without standardisation, with l2 of
+0.1 to 0.2. ``true_group`` and ``true_outlier`` record what was done to each row, for scoring only.
 
     python -m connectors.digits OUT --rows all --seed 0 --shards 6
 
-With ``--png 64`` the column ``image`` holds encoded pictures of 64 x 64 pixels instead of 64 numbers, as an
-image dataset would.
+With ``--png 64`` the column ``image`` holds PNG files of 64 x 64 pixels instead of 64 numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +31,9 @@ from connectors.sink import write_shards
 
 LOOPS = (0, 6, 8, 9)
 LOOP_DARK = 0.0425
+"""Share of the digits with a loop whose background is dark."""
 NO_LOOP_BRIGHT = 0.105
+"""Share of the digits without a loop whose background is bright."""
 SCRAMBLED = 0.03
 FLIPPED = 0.01
 BRIGHTNESS = 0.5
@@ -108,7 +107,7 @@ def _draw(rng: np.random.Generator, rows: npt.NDArray[np.intp], share: float) ->
 
 
 def _background(image: Images, brightness: float) -> Images:
-    """Paint what the pen did not touch."""
+    """Return the images with pixels of 0 set to ``brightness``."""
     return np.where(image == 0, brightness, image)
 
 
@@ -118,7 +117,7 @@ def _images(image: Images) -> pa.Array:
 
 
 def _pngs(image: Images, side: int) -> pa.Array:
-    from PIL import Image  # not at the top: only this needs it
+    from PIL import Image  # imported here because only this needs it
 
     files = []
     for grey in np.round(image * 255).astype(np.uint8).reshape(-1, 8, 8):

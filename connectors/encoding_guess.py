@@ -1,4 +1,4 @@
-"""The encoding of text files that are not UTF-8, told from their bytes, for ``rowsieve init``."""
+"""Guesses the encoding of text files that are not UTF-8 from their bytes, for ``rowsieve init``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from connectors.text_encoding import MARKS, STRAY_UTF8, UTF8, UTF16
 from connectors.text_source import BLOCK_BYTES, text_blocks
 
 HEAD_BYTES = 2**16
-"""Bytes at the start of a file that tell UTF-16 without a mark."""
+"""Bytes at the start of a file by which UTF-16 without a byte order mark is recognised."""
 MAX_HELD_BYTES = 2**26
-"""Bytes of one line that are looked at together."""
+"""Bytes of a line that are decoded together."""
 WORD = re.compile(r"\w*[^\W\x00-\x7f]\w*")
 
 
 def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, str]:
     """Return the encoding of text files, and the reason for it; ``utf-8`` and no reason for UTF-8.
 
-    All bytes are read, unless files mix UTF-8 with another encoding. Encodings of one byte a character
-    cannot be told from each other: ``cp1252`` is proposed, which has all printable characters of Latin-1, or
-    ``latin-1`` where a byte stands for no character of it.
+    All bytes are read, unless files mix UTF-8 with another encoding. Encodings of one byte per character
+    cannot be distinguished: ``cp1252`` is proposed, which has all printable characters of Latin-1, or
+    ``latin-1`` if a byte is undefined in cp1252.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, s
 def _inspect_file(spec: SourceSpec, path: str) -> tuple[str, tuple[str, bytes]]:
     """Return the first place with letters in UTF-8, and the first that is not UTF-8 with text around it.
 
-    A place is a phrase for people, and empty where there is none. All of the file is read unless it has both.
+    A place is a phrase for a message, empty if there is none. The whole file is read unless it has both.
     """
     utf8, other, offset, line, rest = "", ("", b""), 0, 1, b""
     blocks = text_blocks(spec, path, 0, sys.maxsize, BLOCK_BYTES)

@@ -24,7 +24,7 @@ _SETTING = re.compile(
 _BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=-]{8,}")
 _WORD = re.compile(r"[^\s'\"]+")
 _MARKS = ("://", "=", "'", '"', "Bearer", "Basic")
-"""A text without any of these holds no secret that the expressions above could find."""
+"""A text without any of these holds no secret that the expressions above find."""
 
 
 def redact_uris(text: str) -> str:
@@ -33,7 +33,7 @@ def redact_uris(text: str) -> str:
         return text
     text = _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
     text = _SETTING.sub(rf"\1\2{HIDDEN}", text)
-    # A setting among a URI's user may have hidden the slash that ended the place of its host.
+    # A setting within a URI's user may have contained the slash that ended the authority.
     return _WORD.sub(_redact_user, _BEARER.sub(rf"\1 {HIDDEN}", text))
 
 
@@ -43,7 +43,7 @@ def _redact_value(found: re.Match[str]) -> str:
 
 
 def _redact_user(found: re.Match[str]) -> str:
-    """Replace what stands between ``://`` and ``@``; a password may hold ``/`` and ``@`` itself."""
+    """Replace the text between ``://`` and ``@``. A password may contain ``/`` and ``@``."""
     first, *rest = found.group().split("://")
     return "://".join([first, *map(_without_user, rest)])
 
@@ -57,7 +57,7 @@ def _without_user(rest: str) -> str:
 
 
 class ConnectorError(Exception):
-    """A source or sink cannot be used: the text names the file, row, column, value and the fix.
+    """A source or sink cannot be used. The message names the file, row, column, value and remedy.
 
     Users, passwords and keys in the URIs of the text are hidden.
     """
@@ -67,7 +67,7 @@ class ConnectorError(Exception):
 
 
 class CorruptError(ConnectorError):
-    """The bytes of a file, or of one of its shards, are not what its format asks for."""
+    """The bytes of a file, or of one of its shards, are not valid in its format."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -77,7 +77,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like ``name``, whatever its case; None where none is."""
+    """Return the known name that is most similar to ``name``, ignoring case, or None."""
     names = {other.casefold(): other for other in known}
     found = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     return names[found[0]] if found else None

@@ -1,4 +1,4 @@
-"""Find, identify and open the files behind a path, folder or glob, on any filesystem."""
+"""Finds, identifies and opens the files that a path, folder or glob names, on any filesystem."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from connectors.locations import (
 from connectors.policy import SourcePolicy, current_policy, is_metadata_address
 
 T = TypeVar("T")
-AT_A_TIME = 8
-"""Files of an object store that are looked at together while listing: most of that time is waiting."""
+MAX_CONCURRENT = 8
+"""Files of an object store that are inspected concurrently, since most of the time is waiting."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 
 @dataclass(frozen=True)
 class File:
-    """A listed file: its name the way the user wrote the path, bytes, and when it was written."""
+    """A listed file."""
 
     name: str
+    """Name in the form in which the user wrote the path."""
     size: int
+    """Bytes."""
     mtime_ns: int
 
 
 @dataclass(frozen=True)
-class Behind:
-    """The files behind a path, sorted by name.
-
-    ``named``: the user named them, one by one or by a pattern, so that any ending will do.
-    """
+class FoundFiles:
+    """The files that a path names, sorted by name."""
 
     files: tuple[File, ...]
     named: bool
+    """Whether the user named them, singly or by a pattern, so that they may have any ending."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,9 +92,9 @@ def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
 
 
 async def _guarded_client(**settings: Any) -> Any:
-    """Make an HTTP client that connects to no host that the policy refuses, also not by a redirect.
+    """Return an HTTP client that connects to no host that the policy refuses, also not after a redirect.
 
-    The address is checked again when the socket is made: a name may stand for another one by then.
+    The address is checked again when the socket is made, because a name may resolve to another one by then.
     """
     import aiohttp
 
@@ -153,19 +153,18 @@ def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
 
 
 def each(spec: SourceSpec, paths: Sequence[str], do: Callable[[str], T]) -> Iterator[T]:
-    """Return the results of ``do`` for every path, in order; of several at a time where they are
-    fetched from afar.
+    """Yield the results of ``do`` for every path, in order. Remote paths are processed concurrently.
 
-    Raises what ``do`` raises for the first path for which it does.
+    Raises the error of the first path for which ``do`` raises one.
     """
     if "://" not in spec.path or spec.path.startswith("file://"):
         yield from map(do, paths)
         return
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         waiting: deque[Future[T]] = deque()
-        for path in paths:  # never many more than run: results may be large, and an error ends it all
+        for path in paths:  # few more than run are submitted: results may be large, and an error ends all
             waiting.append(pool.submit(do, path))
-            if len(waiting) > 2 * AT_A_TIME:
+            if len(waiting) > 2 * MAX_CONCURRENT:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
 
@@ -184,12 +183,11 @@ def reading(path: str) -> Iterator[None]:
     except (OSError, ImportError) as error:
         raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
     except Exception as error:
-        unknown = type(error) is pa.ArrowException  # what a store's own library raises, not Arrow itself
+        unknown = type(error) is pa.ArrowException  # raised by a store's library, not by Arrow itself
         if isinstance(error, ConnectorError) or not (unknown or is_fsspec(path)):
             raise
-        raise ConnectorError(
-            f"{path} cannot be read: {_reason(error)}"
-        ) from error  # each has errors of its own
+        # Filesystems of fsspec raise errors of their own.
+        raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -202,17 +200,17 @@ def _reason(error: Exception) -> str:
 
 
 def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
-    """Return the sorted files of one format behind ``spec.path``, as :func:`list_files` lists them.
+    """Return the files of one format that ``spec.path`` names, sorted.
 
-    In a folder those with one of the format's endings count. A file, or those that a glob matches, may
-    have any ending if the user named the format. Raises ConnectorError where none is left. With ``folder``,
-    one of theirs, only those are looked for that lie in it, not deeper.
+    In a folder, files with one of the format's endings count. A file, or those that a glob matches, may have
+    any ending if the user named the format. With ``folder``, only the files directly in it are listed. Raises
+    ConnectorError if there is none.
     """
-    behind = list_files(spec.path, spec.root, folder, spec.policy)
-    any_ending = behind.named and not spec.guessed
-    fitting = [file for file in behind.files if any_ending or extension(file.name, kind.extensions)]
+    found = list_files(spec.path, spec.root, folder, spec.policy)
+    any_ending = found.named and not spec.guessed
+    fitting = [file for file in found.files if any_ending or extension(file.name, kind.extensions)]
     if not fitting:
-        raise nothing_fits(spec.path, behind.names, kind.name)
+        raise nothing_fits(spec.path, found.names, kind.name)
     return tuple(fitting)
 
 
@@ -223,13 +221,11 @@ def find_names(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
 
 def list_files(
     path: str, root: str = "", only: str | None = None, policy: SourcePolicy | None = None
-) -> Behind:
-    """List the files behind ``path``, a file, a folder (read with its subfolders) or a glob.
+) -> FoundFiles:
+    """List the files that ``path`` names: a file, a folder (with its subfolders) or a glob.
 
-    With ``only``, a folder, those that lie directly in it.
-
-    Names that start with ``.`` or ``_`` are left out of folders and globs. Raises ConnectorError where
-    there is nothing of that name.
+    With ``only``, a folder, the files directly in it. Names that start with ``.`` or ``_`` are left out of
+    folders and globs. Raises ConnectorError if nothing has that name.
     """
     folder, pattern = split_glob(path)
     with reading(path):
@@ -238,27 +234,27 @@ def list_files(
         if not pattern and info.type == fs.FileType.NotFound:
             raise _missing(path, filesystem, where)
         if info.type == fs.FileType.File:
-            return Behind((File(path, info.size, info.mtime_ns),), named=True)
+            return FoundFiles((File(path, info.size, info.mtime_ns),), named=True)
         start = (path if not pattern else folder) if only is None else only
         found = sorted(_below(start, root, policy, deep=only is None), key=lambda file: file.name)
         if not pattern:
-            return Behind(tuple(found), named=False)
+            return FoundFiles(tuple(found), named=False)
         rule = glob_pattern(path, pattern)
         matched = tuple(file for file in found if rule.fullmatch(relative(file.name, folder)))
     if not matched:
         raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
-    return Behind(matched, named=True)
+    return FoundFiles(matched, named=True)
 
 
 def exists(spec: SourceSpec, path: str) -> bool:
-    """Return whether there is something of that name."""
+    """Return whether a file or folder of that name exists."""
     filesystem, where = resolve(path, spec.root, spec.policy)
     with reading(path):
         return bool(filesystem.get_file_info(where).type != fs.FileType.NotFound)
 
 
 def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
-    """Return whether ``path`` is a folder that holds something of one of these names."""
+    """Return whether ``path`` is a folder that holds one of the names ``markers``."""
     if split_glob(path)[1]:
         return False
     with reading(path):
@@ -287,7 +283,7 @@ def _below(
 
 
 def _path(info: fs.FileInfo) -> str:
-    """Return the path of a file. Raises ConnectorError where it is no text."""
+    """Return the path of a file. Raises ConnectorError if it is not UTF-8."""
     try:
         return str(info.path)
     except UnicodeDecodeError as error:
@@ -301,11 +297,11 @@ def check_links(folder: str, *, below: str = "", deep: bool = True, hidden: bool
 
     Parameters
     ----------
-    below : part of the folder to look through, itself included; default: all of it.
-    deep : also look into folders in it.
-    hidden : also look at names that start with ``.`` or ``_``, as tables have them, and refuse pipes and
-        devices, at which a library that reads the table would wait for ever. Default: both are passed
-        over, as they are when files are listed.
+    below : part of the folder to check, itself included; by default all of it.
+    deep : whether to check subfolders.
+    hidden : whether to check names that start with ``.`` or ``_`` too, as tables have them, and to refuse
+        pipes and devices, for which a library that reads the table would wait for ever. By default both are
+        skipped, as they are when files are listed.
     """
     waiting = [os.path.join(folder, below) if below else folder]
     if below:
@@ -333,8 +329,10 @@ def check_inside(folder: str, path: str) -> None:
 
 
 def check_regular(folder: str, path: str) -> None:
-    """Raise ConnectorError where a local path, with its links followed, does not lie in ``folder``, or is a
-    pipe or a device. A path that does not exist passes.
+    """Raise ConnectorError if a local path, with its links followed, is outside of ``folder``, a pipe or a
+    device.
+
+    A path that does not exist is accepted.
     """
     check_inside(folder, path)
     with suppress(FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,6 @@
-"""Row filters of a recipe: checked values, no code; one test for tables, statistics and folder names."""
+"""Row filters of a recipe, which are values and not code; they apply to tables, statistics and folder
+names.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,13 @@ class Predicate:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns it asks about."""
+        """Names of the columns in its clauses."""
         return tuple(dict.fromkeys(name for clauses in self.conjunctions for name, _, _ in clauses))
 
     def mask(self, table: pa.Table) -> pa.ChunkedArray:
-        """Return which rows are taken. Raises ConnectorError for an unknown column or an impossible value."""
+        """Return the mask of selected rows. Raises ConnectorError for an unknown column or impossible
+        value.
+        """
         refs = {name: table[name] for name in self.columns if name in table.schema.names}
         return pc.fill_null(self._test(table.schema, refs), False)
 
@@ -51,7 +55,9 @@ class Predicate:
         return self._test(schema, {name: pc.field(name) for name in self.columns})
 
     def renamed(self, names: Mapping[str, str]) -> Predicate | None:
-        """Return it with other column names; clauses on other columns are left out: more rows pass."""
+        """Return it with other column names. Clauses on other columns are left out, so that more rows
+        pass.
+        """
         conjunctions = [
             tuple((names[n], op, v) for n, op, v in clauses if n in names) for clauses in self.conjunctions
         ]

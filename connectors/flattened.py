@@ -1,4 +1,4 @@
-"""Structs as columns of their own: field ``language`` of ``metadata`` becomes ``metadata.language``."""
+"""A source whose struct fields are columns: field ``language`` of ``metadata`` is ``metadata.language``."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Flattened(Wrapper):
         if dotted:
             raise ConnectorError(
                 f"source.flatten: the field {dotted!r} inside column {name!r} of {self.path} has a point in "
-                f"its name, so that its place is not certain. Take the fields by source.rename."
+                f"its name, which is ambiguous. Name the fields in source.rename instead."
             )
 
 

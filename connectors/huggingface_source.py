@@ -70,7 +70,8 @@ class HuggingFaceSource(ArrowSource):
         state = self._json(inside(folder, STATE))
         if state.get("_indices_data_files"):
             raise ConnectorError(
-                f"{folder}: its rows are picked by a file of indices. Save it again with `flatten_indices()`."
+                f"{folder}: a file of indices selects its rows, which is not supported. Call "
+                f"`flatten_indices()` and save it again."
             )
         try:
             names = [inside(folder, str(file["filename"])) for file in state["_data_files"]]
@@ -117,7 +118,7 @@ class HuggingFaceSource(ArrowSource):
         return found if isinstance(found, dict) else {}
 
     def _folder(self) -> str:
-        """Return the folder of the one dataset, or of the split that is asked for."""
+        """Return the folder of the dataset, or of the chosen split."""
         path = self.spec.path
         split = self.options.split
         if not exists(self.spec, inside(path, SPLITS)):

@@ -49,7 +49,7 @@ class FolderShard(SourceShard):
 
 @dataclass(frozen=True)
 class ImageSource(FileSource):
-    """Image files, not decoded: a file that is no image is a row like others until something decodes it.
+    """Reads image files without decoding them, so a file that is not an image is a row too.
 
     A shard is a run of one folder's files, up to ``spec.shard_bytes``. Its path is the folder.
     """
@@ -67,7 +67,9 @@ class ImageSource(FileSource):
         return Listing(SCHEMA, tuple(shards), identities, {})
 
     def _identity(self, files: Sequence[File]) -> str:
-        """Identify a local file by content; else by size and time: asking for each takes hours."""
+        """Identify local files by content, others by size and time, since asking for each etag takes
+        hours.
+        """
         if "://" in files[0].name:
             known = {file.name: f"size:{file.size},mtime_ns:{file.mtime_ns}" for file in files}
         else:

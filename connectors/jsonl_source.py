@@ -50,9 +50,9 @@ class Jsonl(Connector[JsonlOptions]):
 
 @dataclass(frozen=True)
 class JsonlSource(TextSource):
-    """JSON-lines files. Text stays text, also where it looks like a date; a missing key is null.
+    """Reads JSON lines. Texts that look like dates stay texts; a missing key is null.
 
-    Columns are those of the first shard, with its types, then those that the first rows of others have.
+    Columns are those of the first shard, with its types, then those in the first rows of the other shards.
     """
 
     options: JsonlOptions
@@ -74,8 +74,8 @@ class JsonlSource(TextSource):
         return schema
 
     def _head(self, shard: SourceShard) -> pa.Schema:
-        """Return the schema of a shard's first rows; no column where they do not parse: reading them
-        says why.
+        """Return the schema of a shard's first rows; empty if they do not parse, which reading them
+        reports.
         """
         stop = min(shard.stop, shard.start + self.options.head_bytes)
         if stop < shard.stop:
@@ -123,12 +123,12 @@ class JsonlSource(TextSource):
 
 
 def infer_json(data: bytes) -> pa.Schema:
-    """Return the schema of JSON lines. Raises ArrowInvalid if they do not fit together."""
+    """Return the schema of JSON lines. Raises ArrowInvalid if their types differ."""
     return _all_plain(_guessed(data))
 
 
 def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
-    """Return JSON lines as exactly ``schema``. Raises ArrowInvalid if one does not fit."""
+    """Parse JSON lines with exactly ``schema``. Raises ArrowInvalid if a line does not fit."""
     check_depth(data)
     file, block_size = whole(data)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -136,15 +136,15 @@ def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def max_depth() -> int:
-    """Return the levels of lists and objects that the policy of this process allows.
+    """Return the largest depth of lists and objects that the policy of this process allows.
 
-    Arrow parses them by recursion; 200,000 levels would end the process.
+    Arrow parses them by recursion; 200,000 levels would crash the process.
     """
     return current_policy().json_depth
 
 
 def check_depth(data: bytes) -> None:
-    """Raise ArrowInvalid for JSON that would end Arrow's parser, and the process with it.
+    """Raise ArrowInvalid for JSON that would crash Arrow's parser, and with it the process.
 
     That is JSON nested deeper than :func:`max_depth`, and a row that is ``null`` instead of an object.
     """
@@ -156,12 +156,12 @@ def check_depth(data: bytes) -> None:
         raise pa.ArrowInvalid(f"nested more than {max_depth()} deep at byte {place}")
 
 
-def too_deep(data: bytes, most: int) -> int | None:
-    """Return the offset of the first bracket that is nested deeper than ``most``, else None.
+def too_deep(data: bytes, max_levels: int) -> int | None:
+    """Return the offset of the first bracket that is nested deeper than ``max_levels``, else None.
 
-    Brackets inside of texts do not count. Works on whole arrays, in linear time and without recursion.
+    Brackets inside of strings do not count. Takes linear time and no recursion.
     """
-    if data.count(b"[") + data.count(b"{") <= most:
+    if data.count(b"[") + data.count(b"{") <= max_levels:
         return None
     values = np.frombuffer(data, np.uint8)
     quotes = _quotes(values)
@@ -169,8 +169,8 @@ def too_deep(data: bytes, most: int) -> int | None:
     places = places[np.searchsorted(quotes, places) % 2 == 0]
     opens = (values[places] == ord("[")) | (values[places] == ord("{"))
     sums = np.cumsum(np.where(opens, 1, -1))
-    depths = sums - np.minimum(np.minimum.accumulate(sums), 0)  # a stray closing bracket hides nothing
-    deep = np.flatnonzero(depths > most)
+    depths = sums - np.minimum(np.minimum.accumulate(sums), 0)  # unmatched closing brackets do not count
+    deep = np.flatnonzero(depths > max_levels)
     return int(places[deep[0]]) if len(deep) else None
 
 
@@ -245,7 +245,7 @@ def _innermost(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Undo the guess that a text is a date, and take columns without a value for text."""
+    """Return text for the types that Arrow inferred from dates and from columns without a value."""
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
     if pa.types.is_struct(kind):
@@ -254,11 +254,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 KEY = re.compile(rb'"([^"\\]*)"\s*:')
-"""A key without escapes; a text value never matches, as the quotes in it are escaped."""
+"""A key without escapes. A text value never matches, since quotes within it are escaped."""
 NULL_ROW = re.compile(rb"(?<![:,\[ \t\r\n])[ \t\r\n]*null")
-"""A ``null`` that is no value of a list or object, or is in a text. Arrow 25 crashes on one between rows."""
+"""A ``null`` between rows, on which Arrow 25 crashes, or within a string."""
 MAX_REPORTED_KEYS = 100
-"""Keys that are named; data whose keys are values of their own have no end of them."""
+"""Keys that are named; data whose keys are values may have any number of them."""
 
 
 def united(known: pa.Schema, other: pa.Schema) -> pa.Schema:
@@ -283,18 +283,17 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
 def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:
     """Return at most ``MAX_REPORTED_KEYS`` keys of JSON lines that no column of ``schema`` holds, sorted.
 
-    The key "a.b" is b inside a. Most data are looked through by a pattern alone: rows are parsed only where
-    it finds an unknown key.
+    The key "a.b" is b inside a. Only rows in which a pattern finds an unknown key are parsed.
     """
     if too_deep(data, max_depth()) is not None:
-        return ()  # reading it says why
+        return ()  # reading it reports the fault
     names = {name.encode() for name in _names([*schema])}
     if {*KEY.findall(data)} <= names:
         return ()
     found: set[str] = set()
     for row in data.splitlines():
         if not {*KEY.findall(row)} <= names:
-            with suppress(ValueError):  # reading it says why
+            with suppress(ValueError):  # reading it reports the fault
                 found.update(_unread(json.loads(row), [*schema]))
         if len(found) >= MAX_REPORTED_KEYS:
             break

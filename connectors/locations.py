@@ -1,4 +1,4 @@
-"""Names of files as a user writes them: local paths, URIs and globs. Nothing here opens anything."""
+"""Operations on names of files as text: local paths, URIs and globs. Nothing here opens a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
 
 
 def is_quoted(path: str) -> bool:
-    """Return whether a path is a URI in which %20 stands for a space; fsspec takes names as they are."""
+    """Return whether a path is a URI with percent-encoded names, which those of fsspec are not."""
     return "://" in path and not is_fsspec(path)
 
 
@@ -26,19 +26,20 @@ def is_fsspec(path: str) -> bool:
 
 
 def path_of(name: str) -> str:
-    """Return a path or URI without the settings after its question mark."""
+    """Return a path or URI without its query."""
     return split_query(name)[0]
 
 
 def folder_of(name: str) -> str:
-    """Return a file's folder, written as the file is."""
+    """Return the folder of a file, in the form of the file's name."""
     bare, query = split_query(name)
     return bare.rpartition("/")[0] + query
 
 
 def inside(folder: str, name: str) -> str:
-    """Return a file of a folder, written as the folder is. Raises ConnectorError for a name that
-    leads out of it.
+    """Return a file of a folder, in the form of the folder's name.
+
+    Raises ConnectorError for a name that leads out of the folder.
     """
     if os.path.isabs(name) or ".." in name.split("/") or "\\" in name:
         raise ConnectorError(f"{folder} lists the file {name!r}, which is not below it. Correct the list.")

@@ -1,12 +1,13 @@
-"""Template sentences with a spurious cue: a small text dataset cut from Conversation AI's "Bias Madlibs".
+"""A small text dataset with a spurious cue, drawn from Conversation AI's "Bias Madlibs".
 
 The original (Dixon et al. 2018, "Measuring and mitigating unintended bias in text classification",
 Apache-2.0) is a CSV of 76,564 short sentences with the columns Text, Label (BAD, NOT_BAD) and Template. It is
-not part of Rowsieve: bring your own copy. In it every template has as many bad sentences as good ones. Here
-the template gives the label away for most rows, as the background does in the demo's digits: of 840 bad
-sentences 760 say "Being <identity> is <adjective>." and 80 "<name> is a <adjective> <identity>"; of 792 good
-ones 760 and 32 the other way round. The two small groups are what group inference should find; ``true_group``
-names them and is for scoring only. python -m connectors.madlibs bias_madlibs_77k.csv OUT --seed 0 --shards 6
+not part of Rowsieve; you need your own copy. In the original every template has as many bad sentences as good
+ones. Here the template predicts the label of most rows: of 840 bad sentences 760 say "Being <identity> is
+<adjective>." and 80 "<name> is a <adjective> <identity>"; of 792 good ones 32 and 760. Group inference should
+find the two small groups, which ``true_group`` names, for scoring only.
+
+    python -m connectors.madlibs bias_madlibs_77k.csv OUT --seed 0 --shards 6
 """
 
 from __future__ import annotations

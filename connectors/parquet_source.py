@@ -40,7 +40,7 @@ from connectors.schema import (
 )
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
-"""Bytes that a value takes in memory at least, by its physical type."""
+"""Smallest number of bytes that a value takes in memory, by its physical type."""
 Shards = list[SourceShard]
 
 
@@ -125,7 +125,9 @@ class ParquetSource(FileSource):
         return HeadShard(shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes)
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
-        """Return the filter left once the file's folders are known; False if they rule the file out."""
+        """Return the filter that remains once the file's folders are known; False if they exclude the
+        file.
+        """
         if self.spec.filter is None or not len(folders):
             return self.spec.filter or True
         row = pa.table(constant(self.spec, path, folders, 1), schema=folders)
@@ -151,7 +153,7 @@ class ParquetSource(FileSource):
             return pa.schema([*schema, *folders]), shards
 
     def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
-        """Return the row groups whose statistics do not rule them out."""
+        """Return the row groups that their statistics do not exclude."""
         import pyarrow.dataset as ds  # imports pandas
 
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
@@ -159,10 +161,10 @@ class ParquetSource(FileSource):
         return [group.id for group in fragment.subset(asked).row_groups]
 
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
-        """Return all rows of a shard, once it is known that they fit into ``max_bytes``.
+        """Return all rows of a shard after checking that they fit into ``max_bytes``.
 
-        Sizes in a footer bound nothing: one long value in a dictionary may stand in every row. Texts that
-        could be that are read with their dictionaries and counted before they are written out.
+        Sizes in a footer are no upper limit, because one long value of a dictionary may occur in every row.
+        Columns of which this may be true are read as dictionaries and counted before they are expanded.
         """
         groups = range(shard.start, shard.stop)
         leaves = list(_leaves(file.metadata, groups, set(columns)))
@@ -236,16 +238,14 @@ class ParquetSource(FileSource):
 
 
 def _open(handle: pa.NativeFile, **settings: Any) -> pq.ParquetFile:
-    """Return a reader that checks pages, and reads INT96 as microseconds: nanoseconds end in 2262
-    and would wrap.
-    """
+    """Return a reader that checks pages, and reads INT96 as microseconds, since nanoseconds wrap in 2262."""
     return pq.ParquetFile(
         handle, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **settings
     )
 
 
 def check_utf8(table: pa.Table, shard: SourceShard) -> None:
-    """Raise ConnectorError that names the first text which is no UTF-8: Parquet's writers need not check."""
+    """Raise ConnectorError for the first text that is not UTF-8, which writers of Parquet need not check."""
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             continue
@@ -308,7 +308,7 @@ def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iter
 
 
 def _written_out(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column's texts, each where it stands."""
+    """Return the bytes of a column's texts once its dictionary is expanded."""
     total = 0
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
@@ -341,10 +341,9 @@ def partition(spec: SourceSpec, path: str) -> dict[str, str | None]:
 
 
 def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
-    """Return the types of the partition columns over all files: int64 if all values are whole
-    numbers, else text.
+    """Return the partition columns of all files: int64 if all values are whole numbers, else text.
 
-    Columns in ``spec.text_columns`` are text. Raises ConnectorError where folders name other columns.
+    Columns in ``spec.text_columns`` are text. Raises ConnectorError if folders name different columns.
     """
     first = partition(spec, paths[0])
     seen: dict[str, bool] = dict.fromkeys(first, True)

@@ -63,6 +63,24 @@ def folds_of(
     return (row_hashes(row_ids, seed, purpose) % np.uint64(n_folds)).astype(np.int64)
 
 
+def draw_rows(
+    row_ids: npt.NDArray[np.integer], size: int, seed: int, purpose: str = ""
+) -> npt.NDArray[np.intp]:
+    """Return the ascending positions of the ``size`` rows with the smallest hashes, or of all if there are
+    fewer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draw_rows(np.arange(5), 9, seed=0).tolist(), len(draw_rows(np.arange(5), 2, seed=0))
+    ([0, 1, 2, 3, 4], 2)
+    """
+    if len(row_ids) <= size:
+        return np.arange(len(row_ids))
+    hashes = row_hashes(row_ids, seed, purpose)
+    return np.sort(np.argpartition(hashes, size)[:size])
+
+
 def _mix(x: Hashes) -> Hashes:
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

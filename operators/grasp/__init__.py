@@ -1,6 +1,6 @@
 """GRASP: groups without group labels, by clustering per-sample gradients within each class.
 
-Zeng et al., Outlier-Robust Group Inference via Gradient BoxIndex Clustering, 2022.
+Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022.
 """
 
 from __future__ import annotations

@@ -21,10 +21,15 @@ from operators.factored import FactoredGradients, Layer, MeanGradient
 from operators.factored.points import FactoredPoints
 
 BLOCK = 1024
-PAIRS = 1 << 20  # products held at once: they stay in cache
-DOUBTFUL = 256  # rows with several core samples that may be the nearest, compared again at once
+"""Rows of factored gradients that are compared at once."""
+PAIRS = 1 << 20
+"""Products that are computed at once, so that they stay in cache."""
+DOUBTFUL = 256
+"""Rows with several core samples that may be the nearest, which are compared again at once."""
 PAIRS_EXACTLY = 1 << 14
-LINKED_CORES = 2000  # core samples, over all clusters, by which distances of clusters are measured
+"""Pairs that are compared exactly at once."""
+LINKED_CORES = 2000
+"""Core samples, over all clusters, from which distances between clusters are computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class ClassModel:
     labels: npt.NDArray[np.int32]
 
     def assign(self, gradients: Matrix) -> npt.NDArray[np.int32]:
-        """Group of the nearest core sample of each row if within eps, else -1.
+        """Return the group of the nearest core sample of each row if it lies within eps, else -1.
 
         Parameters
         ----------
@@ -76,7 +81,7 @@ class ClassModel:
 
     @classmethod
     def load(cls, file: Path | BinaryIO) -> ClassModel:
-        """Read what :meth:`save` wrote."""
+        """Read a model that :meth:`save` wrote."""
         with np.load(file, allow_pickle=False) as stored:
             metric: Any = str(stored["metric"])
             return cls(metric, float(stored["eps"]), stored["centre"], stored["cores"], stored["labels"])
@@ -104,8 +109,8 @@ class ClassModel:
 class _Nearest:
     """Finds the nearest of the core samples, the first of equally near ones.
 
-    Products run in float32 where rows have unit length. Core samples that rounding cannot tell from the
-    nearest are compared again in float64, pair by pair: no row's result depends on the rows beside it.
+    Products run in float32 where rows have unit length. Core samples that may be the nearest within rounding
+    are compared again in float64, pair by pair, so that no result depends on the other rows of a block.
     """
 
     def __init__(self, cores: Float64, metric: Metric) -> None:
@@ -114,7 +119,7 @@ class _Nearest:
         dtype: Any = np.float64 if self._euclidean else np.float32
         self._half = np.einsum("ij,ij->i", cores, cores) / 2 if self._euclidean else np.zeros(len(cores))
         self._columns = np.ascontiguousarray(cores.T, dtype)
-        # Twice the bound on the error of a product, which is in proportion to the sum of half squares.
+        # Twice the error bound of a product, which is proportional to the sum of half the squared norms.
         self._error = rounding_error(cores.shape[1], dtype)
         self._largest = 1.0 if not self._euclidean else float(np.max(2 * self._half, initial=0.0))
         self.rows_at_once = max(1, PAIRS // max(len(cores), 1))
@@ -147,14 +152,14 @@ class _Nearest:
 
 
 def sample_cores(cores: Index, labels: npt.NDArray[np.int32], limit: int, random_state: Any) -> Index:
-    """Draw at most ``limit`` of the core samples, in ascending order; rare groups keep all of theirs first.
+    """Draw at most ``limit`` core samples, in ascending order; small groups keep all of theirs first.
 
     Parameters
     ----------
     cores : (m,) row numbers of core samples.
     labels : (m,) their groups.
-    limit : most to keep, > 0.
-    random_state : int, RandomState or None: draws within groups that are too large.
+    limit : largest number to keep, > 0.
+    random_state : int, RandomState or None; seed of the draws within groups that are too large.
     """
     groups, sizes = np.unique(labels, return_counts=True)
     drawn = draw_cores(sizes, limit, random_state)
@@ -167,7 +172,7 @@ def draw_cores(sizes: npt.NDArray[np.intp], limit: int, random_state: Any) -> li
 
     Parameters
     ----------
-    sizes : core samples of each group.
+    sizes : number of core samples of each group.
     limit, random_state : see :func:`sample_cores`.
     """
     if sizes.sum() <= limit:
@@ -186,12 +191,12 @@ def draw_cores(sizes: npt.NDArray[np.intp], limit: int, random_state: Any) -> li
 
 @dataclass(frozen=True, eq=False)
 class FactoredModel:
-    """:class:`~operators.grasp.class_model.ClassModel` of factored gradients: the cores are kept as factors.
+    """Core samples of one class, with their groups, as factored gradients.
 
     Attributes
     ----------
-    metric, eps, labels : see there.
-    mean : what "centered_cosine" subtracts; None for the other metrics.
+    metric, eps, labels : see :class:`ClassModel`.
+    mean : mean gradient that "centered_cosine" subtracts; None for the other metrics.
     cores : m core samples.
     """
 
@@ -202,7 +207,7 @@ class FactoredModel:
     labels: npt.NDArray[np.int32]
 
     def assign(self, gradients: FactoredGradients) -> npt.NDArray[np.int32]:
-        """Group of the nearest core sample of each row if within eps, else -1.
+        """Return the group of the nearest core sample of each row if it lies within eps, else -1.
 
         Parameters
         ----------
@@ -247,7 +252,7 @@ class FactoredModel:
 
     @classmethod
     def load(cls, file: Path | BinaryIO) -> FactoredModel:
-        """Read what :meth:`save` wrote."""
+        """Read a model that :meth:`save` wrote."""
         with np.load(file, allow_pickle=False) as stored:
             layers = [
                 Layer(stored[f"activations-{number}"], stored[f"errors-{number}"], bool(weight), bool(bias))
@@ -276,10 +281,10 @@ class ClassRows:
 
     Attributes
     ----------
-    points : as DBSCAN takes them.
-    compared : as a silhouette takes them: the prepared rows, or what knows their distances.
-    alike : whether no gradient differs from another.
-    model : given eps, kept rows and their labels, what places new rows.
+    points : the rows in the form that DBSCAN takes.
+    compared : the rows in the form that the silhouette takes: a matrix, or an object with their distances.
+    alike : whether all gradients are equal.
+    model : function of eps, kept rows and their labels that returns the model which places new rows.
     """
 
     points: Points | FactoredPoints
@@ -320,10 +325,10 @@ def assign(model: Model, gradients: Matrix | FactoredGradients) -> Labels:
 
 
 def cluster_distances(model: Model, n_clusters: int) -> Float64:
-    """Return how far clusters are apart (n_clusters, n_clusters): the least distance of their core samples.
+    """Return the distances (n_clusters, n_clusters) of clusters: the smallest between their core samples.
 
-    At most 2,000 core samples are compared, as many of every cluster, evenly spaced among those kept. A
-    cluster of which none is kept is infinitely far from all others.
+    At most 2,000 core samples are compared, the same number of every cluster, evenly spaced among those kept.
+    A cluster without kept core samples is infinitely far from all others.
     """
     order = np.argsort(model.labels, kind="stable")
     present, starts, counts = np.unique(model.labels[order], return_index=True, return_counts=True)
@@ -338,5 +343,5 @@ def cluster_distances(model: Model, n_clusters: int) -> Float64:
     found = model.distances(np.concatenate(chosen))
     edges = np.cumsum([0, *(len(part) for part in chosen[:-1])])
     found = np.minimum.reduceat(np.minimum.reduceat(found, edges, axis=0), edges, axis=1)
-    apart[np.ix_(present, present)] = np.minimum(found, found.T)  # rounding need not be symmetric
+    apart[np.ix_(present, present)] = np.minimum(found, found.T)  # rounding may make them asymmetric
     return apart

@@ -32,49 +32,62 @@ Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 class GroupInference(BaseEstimator):  # type: ignore[misc]
     """Infer groups and outliers from per-sample gradients, within each class.
 
-    Source: Zeng et al., Outlier-Robust Group Inference via Gradient BoxIndex Clustering, 2022,
-    Algorithm 1; the grid from appendix E.
+    Source: Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022, Algorithm 1; the
+    grid is that of appendix E.
 
     Parameters
     ----------
-    metric : "centered_cosine" (default: subtract the class mean, compare directions), "cosine"
-        (directions as they are) or "euclidean" (gradients as they are). Zero rows are noise to the
-        cosine metrics unless eps reaches 1.
-    eps_grid : radius or radii of DBSCAN, default .1 to .7 in steps of .05, in units of 1 - cos. For
-        "euclidean" give radii in the unit of the gradients; the default is not scaled to them.
-    min_samples_grid : rows, or shares of a class below 1, one or several. Default "auto": the paper's
-        5, 10, 20, 30, 40, 50, 60, 100 for a class of up to 1,000 rows, in proportion for a larger one.
-    select : "coverage" (default) or "silhouette" (the paper's): how one cell of the grid is picked per
-        class, see :mod:`operators.grasp.selection`.
-    random_state : int, RandomState or None; draws the core samples kept where there are too many.
-    max_cores : most core samples kept per class for ``predict``, default 10,000. Rare groups keep
-        all of theirs first. Below the limit ``predict`` repeats ``labels_`` on the rows of fit,
-        save for border rows, which may lie nearer to another group's core sample.
-
-    neighbours : "exact" (default), "auto" (the same), "ivf" or "hnsw": how DBSCAN finds neighbours, see
-        :class:`operators.dbscan.DBSCAN`. The last two may lose groups; ``selection_`` then says how
-        far the pick is from exact DBSCAN, and a warning is given where that is much.
-    nprobe, ef_search : as in :class:`operators.dbscan.DBSCAN`.
-    device : torch device that makes the products of the exact search, default "cpu"; the labels do not
-        depend on it. A GPU must hold all rows of a class.
-    fit_rows : a class of more rows is clustered on so many of them, drawn by ``random_state``, and all of
-        its rows are then labelled as ``predict`` does; at most 4,096 core samples are then kept. Default
-        10,000; None: all rows are clustered.
-    min_rows, min_share : rows that a group needs at least, and share of its class, by default 100 and .005.
-        A smaller one joins the group whose core samples are nearest, see :mod:`operators.groups.merging`.
-        0 and 0, as published: every cluster is a group.
-    stability : how often a class is clustered anew on part of its rows, default 0; ``selection_`` has the
-        adjusted Rand index of each, see :func:`operators.grasp.stability.stability`.
+    metric : {"centered_cosine", "cosine", "euclidean"}, default "centered_cosine"
+        "centered_cosine" subtracts the class mean and compares directions, "cosine" compares directions
+        without subtracting it, and "euclidean" compares the gradients themselves. Under the cosine metrics
+        zero rows are noise unless eps is at least 1.
+    eps_grid : float or sequence of float, default .1 to .7 in steps of .05
+        Radius or radii of DBSCAN, in units of 1 - cos. For "euclidean" give radii in the unit of the
+        gradients; the default is not scaled to them.
+    min_samples_grid : "auto", number or sequence of numbers, default "auto"
+        Numbers of rows, or below 1 shares of a class. "auto" is the paper's 5, 10, 20, 30, 40, 50, 60, 100
+        for a class of up to 1,000 rows, scaled in proportion for a larger one.
+    select : {"coverage", "silhouette"}, default "coverage"
+        Rule that selects one cell of the grid for each class; see :mod:`operators.grasp.selection`.
+        "silhouette" is the paper's.
+    random_state : int, RandomState or None, default None
+        Seed of the draws of core samples and rows.
+    max_cores : int, default 10,000
+        Largest number of core samples per class that are kept for ``predict``. Small groups keep all of
+        theirs first. Below the limit, ``predict`` repeats ``labels_`` on the rows of ``fit``, except for
+        border rows that lie nearer to a core sample of another group.
+    neighbours : {"exact", "auto", "ivf", "hnsw"}, default "exact"
+        How DBSCAN finds neighbours; see :class:`operators.dbscan.DBSCAN`. "ivf" and "hnsw" may lose groups;
+        ``selection_`` then has the distance from exact DBSCAN, and a warning is given if it is large.
+    nprobe, ef_search : int, default 16 and 128
+        As in :class:`operators.dbscan.DBSCAN`.
+    device : str, default "cpu"
+        Torch device that computes the products of the exact search, on which labels do not depend. A GPU must
+        hold all rows of a class.
+    fit_rows : int or None, default 10,000
+        A class of more rows is clustered on this many of them, drawn by ``random_state``. All of its rows are
+        then labelled as ``predict`` does, by at most 4,096 core samples. None clusters all rows.
+    min_rows, min_share : int and float, default 100 and .005
+        Smallest number of rows of a group, and smallest share of its class. A smaller cluster joins the group
+        whose core samples are nearest; see :mod:`operators.groups.merging`. With 0 and 0 every cluster is a
+        group, as published.
+    stability : int, default 0
+        How many times a class is clustered again on part of its rows. ``selection_`` has the adjusted Rand
+        index of each; see :func:`operators.grasp.stability.stability`.
 
     Attributes
     ----------
-    labels_ : (n,) int32: -1 for noise, else a group number unique across classes, in class order.
-    classes_ : distinct values of y, ascending.
-    selection_ : dict from class to :class:`Selection`.
-    models_ : dict from class to :class:`~operators.grasp.class_model.ClassModel`, or to
-        :class:`~operators.grasp.class_model.FactoredModel`.
-    offsets_ : dict from class to the number of its first group.
-    n_features_in_ : int: entries of a gradient seen by fit.
+    labels_ : (n,) int32
+        -1 for noise, else the number of the group, unique across classes.
+    classes_ : (n_classes,)
+        Values of y, ascending.
+    selection_ : dict from class to operators.grasp.selection.Selection
+    models_ : dict from class to ClassModel or FactoredModel
+        See :mod:`operators.grasp.class_model`.
+    offsets_ : dict from class to int
+        Number of the first group of each class.
+    n_features_in_ : int
+        Entries of a gradient.
 
     Examples
     --------
@@ -130,9 +143,10 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        gradients : (n, p) finite; float32 is kept, other types become float64. Or
-            :class:`operators.factored.FactoredGradients` (exact neighbours only).
-        y : (n,) class of each row.
+        gradients : (n, p) array or operators.factored.FactoredGradients
+            Finite; float32 is kept, other types become float64. Factored gradients need exact neighbours.
+        y : (n,) array
+            Class of each row.
 
         Returns
         -------
@@ -140,8 +154,9 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : lengths differ, gradients are not finite, metric or select are unknown, gradients are
-            factored and neighbours approximate, or a number of rows or repeats is negative.
+        ValueError
+            Lengths differ, gradients are not finite, metric or select are unknown, gradients are factored and
+            neighbours approximate, or a number of rows or repeats is negative.
         """
         self._check_numbers()
         X, classes = self._validated(gradients, y, reset=True)
@@ -206,20 +221,23 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         return self.fit(gradients, y).labels_
 
     def predict(self, gradients: Gradients, y: npt.ArrayLike | None = None) -> Labels:
-        """Group of the nearest core sample of the row's class if within eps, else -1.
+        """Return the group of the nearest core sample of each row's class if it lies within eps, else -1.
 
         Parameters
         ----------
-        gradients : (n, p) gradients from the same model and parameters as in fit, in the same form.
-        y : (n,) class of each row; may be left out if fit saw one class only.
+        gradients : (n, p) array or operators.factored.FactoredGradients
+            From the same model and parameters as in ``fit``, in the same form.
+        y : (n,) array, optional
+            Class of each row; may be left out if ``fit`` saw one class only.
 
         Returns
         -------
-        (n,) int32.
+        (n,) int32
 
         Raises
         ------
-        ValueError : a class that fit has not seen, or gradients in another form.
+        ValueError
+            ``fit`` has not seen a class, or the gradients have another form.
         """
         check_is_fitted(self)
         X, classes = self._validated(gradients, y, reset=False)

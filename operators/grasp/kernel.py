@@ -54,8 +54,11 @@ from operators.metrics import Silhouettes, mean_silhouettes
 Quality: TypeAlias = Callable[[int, int], Any]
 
 MAX_CORES = 10_000
-PLACING_CORES = 4_096  # kept where they place all rows of a class: time grows with both
-FEW_KINDS = 0.9  # of the rows: with more kinds of rows than that, equal ones are clustered one by one
+"""Core samples of a class that are kept to place new rows."""
+PLACING_CORES = 4_096
+"""Core samples of a class of which only drawn rows are clustered: they place all of its rows."""
+MAX_DIFFERENT = 0.9
+"""Equal rows are clustered as one weighted row if at most this share of the rows is different."""
 
 
 def infer_class(
@@ -77,13 +80,12 @@ def infer_class(
 ) -> tuple[Labels, Selection, Model]:
     """Cluster one class, and merge its clusters into groups.
 
-    Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
-    compared (for the cosine metrics the centred unit rows), all noise being one more cluster; with fewer
-    than two clusters it is -1. In a large class it is that of a sample, the same for every cell and call.
-    :func:`~operators.grasp.selection.pick_by_facts` says which cell is taken.
+    Every cell of the grid is clustered by DBSCAN. Its score is the mean Euclidean silhouette of the compared
+    vectors (for the cosine metrics the centred unit rows), where all noise is one more cluster; it is -1 with
+    fewer than two clusters. In a large class it is computed from a sample, the same for every cell and call.
+    :func:`~operators.grasp.selection.pick_by_facts` selects one cell.
 
-    A class of fewer than two rows, or whose rows are all equal, has no structure to find: it is one
-    group, without noise.
+    A class of fewer than two rows, or whose rows are all equal, is one group, without noise.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ def infer_class(
     metric, eps_grid, min_samples_grid, select, random_state, max_cores, stability, neighbours, nprobe,
     ef_search, device : see :class:`GroupInference`.
     least_rows : rows that a group needs, see :mod:`operators.groups.merging`; 0 leaves clusters as they are.
-    keep : is given the (n_eps, n_min_samples, n) labels of all cells.
+    keep : function that is called with the labels (n_eps, n_min_samples, n) of all cells.
 
     Returns
     -------
@@ -231,11 +233,11 @@ def seed_of(random_state: Any) -> int:
 def _clustered(
     rows: ClassRows, eps_values: Sequence[float], min_samples_values: Sequence[int], device: Device
 ) -> tuple[Labels, npt.NDArray[np.bool_]]:
-    """Return exact labels and core flags of all cells; where many rows are equal, from one of each kind."""
+    """Return exact labels and core flags of all cells, from the different rows if many rows are equal."""
     points = rows.points
     if isinstance(points, Points):
         kinds = equal_rows(points)
-        if len(kinds.first) <= FEW_KINDS * points.n:
+        if len(kinds.first) <= MAX_DIFFERENT * points.n:
             one = points.take(kinds.first)
             labels, cores = cluster(one, eps_values, min_samples_values, kinds.counts, device)
             return labels[..., kinds.kind], cores[..., kinds.kind]
@@ -275,7 +277,7 @@ class _Cells:
 
 
 def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
-    """Put rows that are all equal in one group; one of them as core sample suffices to place new rows."""
+    """Return cells in which all rows, which are equal, are one group with one core sample."""
     shape = n_eps, n_min_samples
     cores = np.zeros((*shape, n), np.bool_)
     cores[..., 0] = True

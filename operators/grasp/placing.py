@@ -1,7 +1,7 @@
-"""Placing rows of a class by the core samples that its model keeps, shard by shard.
+"""Places rows of a class by the core samples that its model keeps, shard by shard.
 
-Where only drawn rows of a class are clustered, ``fit`` places all of its rows: groups are then merged by the
-rows that they really have, and ``open`` reads labels as it does those of other classes.
+Where only drawn rows of a class are clustered, ``fit`` places all of its rows, so that groups are merged by
+their numbers of rows in the dataset, and ``open`` reads labels as it does for other classes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def place(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
         return model.assign(unpack(vectors, parts_of(model.cores)))
     except ValueError as error:
         raise OperatorError(
-            f"operators.groups: {error}: new rows come from another probe than {state} was fitted on."
+            f"operators.groups: {error}. The new rows come from another probe than the one that the state "
+            f"{state} was fitted on, so the groups have to be fitted again."
         ) from error
 
 

@@ -27,6 +27,7 @@ FLAT = 0.05
 TIED = 0.005
 """Scores that differ by less than this count as equal."""
 MAX_CLASSES = 24
+"""Classes whose grids are drawn."""
 PICK_COLOUR = "#D55E00"
 INTRODUCTION = (
     "DBSCAN was run with every setting of eps and min_samples on the grid, and a rule that sees no true "
@@ -79,7 +80,7 @@ class GridMap:
 
 
 def selection_section(context: ReportContext, accepts_projection: bool) -> ReportSection | None:
-    """Show the grid of each class and explain the pick; None if no selection was recorded."""
+    """Return the section with the grid of each class and the selected cell, or None without a record."""
     record = read_selection(context.state)
     grids = [parse_grid(entry, context.classes) for entry in record.get("classes", ())]
     if not grids:
@@ -204,7 +205,7 @@ def remark_on_pick(grid: Grid) -> str:
     """Describe which cell was selected, and why."""
     i, j = grid.pick
     if np.isnan(grid.rule_scores).all():
-        return "Every setting failed (one cluster, or only noise), so the class was not split."
+        return "Every setting failed (one cluster, or only noise), so the class was not divided."
     silhouette = "" if grid.rule == "silhouette" else f" and the silhouette {grid.silhouettes[i, j]:.3f}"
     limits = (
         " No setting satisfied the rule's limits on noise and on the size of a second group: the class may "
@@ -272,7 +273,7 @@ def remark_on_truth(grid: Grid, scores: NDArray[np.float64]) -> str:
         f"By the true groups, which the rule never saw, the pick has an adjusted Rand index of "
         f"{scores[i, j]:.2f} within the class ({near.min():.2f} to {near.max():.2f} one step away). The best "
         f"setting, eps = {grid.eps[e]:g} and min_samples = {grid.min_samples[m]}, has {scores[e, m]:.2f}; a "
-        "class that is not split has 0."
+        "class that is not divided has 0."
     )
 
 

@@ -22,7 +22,7 @@ from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
 from operators.groups.base import describe_length_mismatch
-from operators.hashing import END, row_hashes
+from operators.hashing import END, draw_rows, row_hashes
 
 
 def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:
@@ -33,20 +33,22 @@ def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:
 
 
 def count_rows(shards: ShardReader, run: Map, n_classes: int) -> npt.NDArray[np.intp]:
-    """Count the rows (n_shards, n_classes) of every class in every shard, in the order of the shards' first
-    rows.
+    """Count the rows (n_shards, n_classes) of every class in every shard, in the order of
+    :func:`shards_in_order`.
     """
     counts = list(run(partial(count_classes, shards, n_classes), shards_in_order(shards)))
     return np.array(counts, np.intp).reshape(-1, n_classes)
 
 
 def shards_in_order(shards: ShardReader) -> list[int]:
-    """Sort the shards by their first rows."""
+    """Return the indices of the shards in the order of their first rows."""
     return [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
 
 
 def spill_shard(shards: ShardReader, column: str, folders: Mapping[int, Path], shard: int) -> int:
-    """Write the rows of some classes, in row order, into their folders; columns of a row (0: no rows)."""
+    """Write the rows of some classes, in row order, into their folders; return their width, 0 without
+    rows.
+    """
     table = shards.read(shard, [column, LABEL])
     n_features = 0
     for index, folder in folders.items():
@@ -97,13 +99,13 @@ PURPOSE = "groups/rows to cluster"
 
 @dataclass(frozen=True)
 class DrawnClass:
-    """Rows of a class of ``n_rows`` put down by shard in ``folder``: those that a draw may hold.
+    """Stored rows of a class among which a draw lies.
 
     Attributes
     ----------
-    folder, shards : where they are, in row order.
+    folder, shards : folder of the files, and the shards that have one, in row order.
     n_rows : rows of the class.
-    fit_rows, seed : of the draw.
+    fit_rows, seed : size and seed of the draw.
     """
 
     folder: Path
@@ -123,17 +125,14 @@ class DrawnClass:
 
 def drawn_rows(row_ids: Ids, fit_rows: int, seed: int) -> Index:
     """Return the positions, ascending, of the ``fit_rows`` rows with the smallest hashes of their ids."""
-    hashes = row_hashes(row_ids, seed, PURPOSE)
-    if fit_rows >= len(hashes):
-        return np.arange(len(hashes))
-    return np.sort(np.argpartition(hashes, fit_rows)[:fit_rows])
+    return draw_rows(row_ids, fit_rows, seed, PURPOSE)
 
 
 def may_be_drawn(row_ids: Ids, n_rows: int, fit_rows: int, seed: int) -> Index:
     """Return the positions, ascending, of the rows of a shard that the draw from all ``n_rows`` may hold.
 
-    The bound on their hashes keeps a few more than ``fit_rows`` in all. That it keeps fewer has odds of 1 to
-    1e9; the draw is smaller then, and the same for any shards.
+    The limit of their hashes keeps a few more than ``fit_rows`` rows in all. With a probability of 1e-9 it
+    keeps fewer; the draw is then smaller, but still the same for any shards.
     """
     share = (fit_rows + 6 * fit_rows**0.5) / n_rows
     limit = np.uint64(min(END, int(END * share)) - 1)
@@ -143,7 +142,7 @@ def may_be_drawn(row_ids: Ids, n_rows: int, fit_rows: int, seed: int) -> Index:
 def draw_classes(
     shards: ShardReader, run: Map, column: str, counts: Mapping[int, npt.NDArray[np.intp]], **how: Any
 ) -> dict[int, DrawnClass]:
-    """Draw rows of every class that has more than ``fit_rows``, and put them down.
+    """Draw rows of every class that has more than ``fit_rows``, and write them to disk.
 
     Parameters
     ----------
@@ -168,9 +167,9 @@ def draw_classes(
         (shard, {i: int(sizes.sum()) for i, sizes in large.items() if sizes[at]})
         for at, shard in enumerate(order)
     ]
-    put = partial(_put_down, shards, column, folders, fit_rows, seed)
+    write = partial(_write_candidates, shards, column, folders, fit_rows, seed)
     jobs = [job for job in jobs if job[1]]
-    lengths = {n: job[0] for job, n in zip(jobs, run(put, jobs), strict=True) if n}
+    lengths = {n: job[0] for job, n in zip(jobs, run(write, jobs), strict=True) if n}
     if len(lengths) > 1:
         (some, _), (others, second) = list(lengths.items())[:2]
         path = next(shard.path for shard in shards.shards if shard.index == second)
@@ -181,7 +180,7 @@ def draw_classes(
     }
 
 
-def _put_down(
+def _write_candidates(
     shards: ShardReader,
     column: str,
     folders: Mapping[int, Path],
@@ -189,7 +188,7 @@ def _put_down(
     seed: int,
     job: tuple[int, Mapping[int, int]],
 ) -> int:
-    """Write the rows of a shard that may be drawn; their length, 0 where there are none."""
+    """Write the rows of a shard that may be drawn; return their width, 0 without rows."""
     shard, classes = job
     table = shards.read(shard, [column, LABEL])
     n_features = 0

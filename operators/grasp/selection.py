@@ -1,21 +1,20 @@
 """Rules that select one cell of the eps x min_samples grid for a class, without group labels, and their
 record.
 
-``silhouette`` is the paper's rule (Zeng et al. 2022, appendix E.2): the largest mean silhouette, all noise
-being one more cluster. It favours large ``min_samples``, which leave a dense core and call a third of the
-class noise, the minority with it; the silhouette rates core against noise as a good pair of clusters.
+``silhouette`` is the paper's rule (Zeng et al. 2022, appendix E.2): the largest mean silhouette, where all
+noise is one more cluster. It favours large ``min_samples``, which leave a dense core and put a third of the
+class, and the minority with it, into the noise.
 
-``coverage`` is Rowsieve's own: the largest silhouette x coverage^2 among the cells that keep two limits,
-where coverage is the share of rows in a group:
+``coverage`` is Rowsieve's own rule: the largest silhouette x coverage^2, where coverage is the share of rows
+in a group, among the cells that keep two limits:
 
-- At most 10 % of the rows are noise. Noise is set aside downstream, and more than that is no longer damage.
-- There is a second group, of at least 1 % of the rows. A cell with one group has put all minorities into
-  the noise; and among many rows a speck of ``min_samples`` rows always exists and means nothing.
+- At most 10 % of the rows are noise, because noise counts as damage downstream.
+- There is a second group of at least 1 % of the rows. A cell with one group has put all minorities into the
+  noise, and a cluster of ``min_samples`` rows exists among many rows by chance.
 
-If no cell keeps both limits, all cells compete. With the square, a cell gives up two per cent of its score
-for one per cent of its rows. On the problems on which the rule was designed neither figure is delicate:
-powers from 1 to 6, or a limit of 5 to 12 %, keep its regret at .22 to .35 of the silhouette's.
-``tests/paper/README.md`` says how the rule was designed and how it compares.
+If no cell keeps both limits, all cells compete. On the problems on which the rule was designed, powers of
+coverage from 1 to 6, or a limit of 5 to 12 %, keep its regret at .22 to .35 of the silhouette's;
+``tests/paper/README.md`` describes the design and the comparison.
 """
 
 from __future__ import annotations
@@ -37,8 +36,11 @@ Rule: TypeAlias = Literal["coverage", "silhouette"]
 
 RULES: tuple[Rule, ...] = ("coverage", "silhouette")
 FAILED = -1.0
+"""Score of a cell that cannot be scored or does not compete."""
 MAX_NOISE = 0.10
-SMALLEST_GROUP = 0.01
+"""Largest share of noise under the rule ``coverage``."""
+MIN_SECOND_GROUP = 0.01
+"""Smallest share of the second largest group under the rule ``coverage``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,8 @@ class GridFacts:
     n_rows : rows of the class.
     noise, second : rows in no group, and in the second largest group (0 where there is none).
     groups : number of groups.
-    silhouettes, standard_errors : mean silhouette, noise as one cluster, -1 where undefined; its error.
+    silhouettes, standard_errors : mean silhouette, with noise as one cluster and -1 where it is undefined,
+        and its standard error.
     """
 
     n_rows: int
@@ -63,14 +66,14 @@ class GridFacts:
 
 @dataclass(frozen=True, eq=False)
 class Pick:
-    """A cell of the grid and what the rule made of all of them.
+    """The cell that a rule selected, and the scores of all cells.
 
     Attributes
     ----------
     cell : (eps, min_samples) position.
     scores : (n_eps, n_min_samples) the rule's own score; -1 where a cell did not compete.
-    within_limits : the pick keeps the rule's limits; always true for ``silhouette``, which has none,
-        unless no cell could be scored.
+    within_limits : whether the cell keeps the rule's limits; for ``silhouette``, which has none, whether any
+        cell could be scored.
     """
 
     cell: tuple[int, int]
@@ -79,12 +82,10 @@ class Pick:
 
 
 def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
-    """Pick one cell from the figures of a grid.
+    """Select one cell from the figures of a grid by a rule of this module.
 
-    The first of equal scores wins, in ascending order of eps, then of min_samples; so does the first
-    cell when none can be scored. The module's docstring describes the rules.
-
-    Raises ValueError for an unknown rule.
+    Of equal scores the first wins, in ascending order of eps and then of min_samples. If no cell can be
+    scored, it is the first cell. Raises ValueError for an unknown rule.
     """
     if rule not in RULES:
         raise ValueError(f"select is {rule!r}; use one of {', '.join(RULES)}")
@@ -117,39 +118,40 @@ def _second_sizes(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 def _coverage_scores(facts: GridFacts, scored: npt.NDArray[np.bool_]) -> tuple[Float64, bool]:
     noise, silhouettes = facts.noise / facts.n_rows, facts.silhouettes
-    # A factor below 1 would reward noise where the silhouette is negative.
+    # Where the silhouette is negative, a factor below 1 would reward noise.
     values = np.where(silhouettes > 0, silhouettes * (1 - noise) ** 2, silhouettes)
-    kept = scored & (noise <= MAX_NOISE) & (facts.second / facts.n_rows >= SMALLEST_GROUP)
+    kept = scored & (noise <= MAX_NOISE) & (facts.second / facts.n_rows >= MIN_SECOND_GROUP)
     within = bool(kept.any())
     return np.where(kept if within else scored, values, FAILED), within
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The chosen cell of the grid of a class, with the reason for the choice.
+    """The selected cell of the grid of a class, the scores of all cells, and the groups.
 
     Attributes
     ----------
-    eps, min_samples : the pick.
+    eps, min_samples : the selected cell.
     silhouette : its silhouette; -1 where no cell could be scored.
-    silhouette_se : standard error of it; 0 where all rows were used, see
+    silhouette_se : standard error of the silhouette; 0 where all rows were used, see
         :func:`~operators.metrics.silhouettes.mean_silhouettes`.
     scores : (n_eps, n_min_samples) silhouette of every cell; -1 where it is undefined.
-    rule : what picked, see :mod:`operators.grasp.selection`.
-    rule_score, rule_scores : the rule's own score of the pick and of every cell; -1 where a cell did
-        not compete.
-    within_limits : the pick keeps the rule's limits.
+    rule : name of the rule.
+    rule_score, rule_scores : the rule's score of the selected cell and of every cell; -1 where a cell did not
+        compete.
+    within_limits : whether the selected cell keeps the rule's limits.
     noise_grid, groups_grid : share of the rows in no group, and number of groups, of every cell.
     eps_grid, min_samples_grid : the axes of the grids, ascending.
-    n_groups : groups of the class, after small clusters were merged.
-    n_noise : rows in none: of all rows of the class, also where only drawn ones were clustered.
-    n_rows : rows that were clustered.
-    at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
-    approximation : how far the pick is from exact DBSCAN, where ``neighbours`` is "ivf" or "hnsw".
-    drawn_from : rows of the class where only ``n_rows`` drawn ones were clustered; else 0.
+    n_groups : number of groups of the class, after small clusters were merged.
+    n_noise : number of rows of the class in no group, also where only drawn rows were clustered.
+    n_rows : number of rows that were clustered.
+    at_edge : whether the selected cell lies at an end of an axis with several values: a wider grid may be
+        better.
+    approximation : difference from exact DBSCAN, where ``neighbours`` is "ivf" or "hnsw".
+    drawn_from : number of rows of the class if only ``n_rows`` drawn ones were clustered, else 0.
     group_of : (n_clusters,) the group of each cluster, see :mod:`operators.groups.merging`.
     sizes : (n_groups,) rows of the class in each group.
-    least_rows : rows that a group of the class needs.
+    least_rows : smallest number of rows of a group of the class.
     stability : adjusted Rand index between the groups and those found anew on part of the rows, one for each
         repeat; see :func:`~operators.grasp.stability.stability`.
     """
@@ -216,9 +218,11 @@ def _at_edge(position: int, n_values: int) -> bool:
 EPS_GRID: tuple[float, ...] = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
 MIN_SAMPLES_GRID: tuple[int, ...] = (5, 10, 20, 30, 40, 50, 60, 100)
 GRID_ROWS = 1000
+"""Rows of a class up to which ``MIN_SAMPLES_GRID`` is used without scaling."""
 FIT_ROWS = 10_000
-"""Rows of a class from which some are drawn by default: the grid takes 3 to 10 CPU seconds there, and its
-time grows with the square of the rows."""
+"""Rows of a class above which only drawn rows are clustered by default. With as many, the grid takes 3 to
+10 CPU seconds, and the time grows with the square of the rows.
+"""
 
 MinSamplesGrid: TypeAlias = Literal["auto"] | float | Sequence[float]
 
@@ -226,16 +230,15 @@ MinSamplesGrid: TypeAlias = Literal["auto"] | float | Sequence[float]
 def min_samples_values(wanted: MinSamplesGrid, n_rows: int) -> tuple[int, ...]:
     """Return the numbers of rows that ``min_samples`` stands for in a class of ``n_rows``, ascending.
 
-    Density means the same at any size only if the threshold grows with the rows: within a radius there are
-    twice as many of twice as many rows. With the paper's numbers as they are, the smallest of which is 5,
-    any speck of a large class is a cluster.
+    Twice as many rows have twice as many rows within a radius, so the threshold must grow with the number of
+    rows. With the paper's fixed numbers, of which the smallest is 5, chance forms clusters in large classes.
 
     Parameters
     ----------
-    wanted : "auto": the paper's grid for a class of up to 1,000 rows, in proportion for a larger one.
-        Or one number or several: whole ones are rows; below 1 they are shares of the class's rows, of
-        which at least 2 rows are taken.
-    n_rows : rows that are clustered.
+    wanted : "auto", or one number or several. "auto" is the paper's grid for a class of up to 1,000 rows, and
+        is scaled in proportion for a larger one. Numbers below 1 are shares of the class's rows, at least 2
+        rows; others are numbers of rows.
+    n_rows : number of rows that are clustered.
 
     Examples
     --------

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Int64, Mask
-from operators.hashing import row_hashes
+from operators.hashing import draw_rows
 from operators.metrics.group_scores import LEVEL, MIN_ROWS, compare_groups
 
 REPEATS = 5
@@ -176,8 +176,7 @@ def max_scored_rows(n_columns: int, *, cost: float = 1.0, n_repeats: int = REPEA
 
 def drawn_rows(row_ids: Int64, n: int, seed: int, purpose: str) -> npt.NDArray[np.intp]:
     """Return the positions, in rising order of the ids, of the ``n`` rows with the smallest hashes."""
-    hashes = row_hashes(row_ids, seed, purpose)
-    taken = np.argsort(hashes, kind="stable")[:n]
+    taken = draw_rows(row_ids, n, seed, purpose)
     found: npt.NDArray[np.intp] = taken[np.argsort(row_ids[taken], kind="stable")]
     return found
 

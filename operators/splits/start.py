@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32, Int64
-from operators.hashing import row_hashes
+from operators.hashing import draw_rows
 from operators.splits.features import FeatureMap, Kernel, make_map
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.kernel import Centroids
@@ -138,10 +138,7 @@ def sample_rows(row_ids: Int64, seed: int) -> Int64:
     """Return the ascending positions of the 5,000 rows with the smallest hashes, or of all if there are
     fewer.
     """
-    if len(row_ids) <= SAMPLE:
-        return np.arange(len(row_ids))
-    hashes = row_hashes(row_ids, seed)
-    return np.sort(np.argpartition(hashes, SAMPLE - 1)[:SAMPLE])
+    return draw_rows(row_ids, SAMPLE, seed)
 
 
 def _try_starts(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from operators.grasp.selection import MAX_NOISE, MIN_SAMPLES_GRID, SMALLEST_GROUP, group_counts
+from operators.grasp.selection import MAX_NOISE, MIN_SAMPLES_GRID, MIN_SECOND_GROUP, group_counts
 from operators.metrics import adjusted_rand_index
 from tests.on_arrays import noise_shares, pick_cell, second_group_shares
 
@@ -38,7 +38,7 @@ class Clustered:
     def limited(self) -> Any:
         """Cells within the limits, or all that have a silhouette where none is."""
         scored = self.silhouettes > -1
-        kept = scored & (self.noise <= MAX_NOISE) & (second_group_shares(self.labels) >= SMALLEST_GROUP)
+        kept = scored & (self.noise <= MAX_NOISE) & (second_group_shares(self.labels) >= MIN_SECOND_GROUP)
         return kept if kept.any() else scored
 
 

@@ -13,7 +13,7 @@ import pytest
 from connectors import open_source
 from connectors.base import ConnectorError, CorruptError, SourceSpec
 from connectors.errors import redact_uris
-from connectors.files import AT_A_TIME, each, each_file
+from connectors.files import MAX_CONCURRENT, each, each_file
 from connectors.filters import parse
 from engine import Recipe
 from engine.plan.planner import make_plan
@@ -145,8 +145,8 @@ def test_secrets_of_uris_are_hidden() -> None:
 
 def test_remote_files_are_looked_at_together_in_order_and_local_ones_one_by_one() -> None:
     remote, local = SourceSpec("s3://bucket/x"), SourceSpec("folder")
-    names = [str(i) for i in range(4 * AT_A_TIME)]
-    together = Barrier(AT_A_TIME)
+    names = [str(i) for i in range(4 * MAX_CONCURRENT)]
+    together = Barrier(MAX_CONCURRENT)
 
     def look(path: str) -> int:
         together.wait(20)  # passes only if as many wait at a time

@@ -34,7 +34,7 @@ def test_equal_rows_change_no_label_and_no_score(metric: Any, monkeypatch: pytes
     cells: list[Any] = []
     labels, selection, _ = infer_class(X, **settings, keep=cells.append)
     assert len(np.unique(X, axis=0)) < 200
-    monkeypatch.setattr(kernel, "FEW_KINDS", 0)
+    monkeypatch.setattr(kernel, "MAX_DIFFERENT", 0)
     theirs, one_by_one, _ = infer_class(X, **settings, keep=cells.append)
     np.testing.assert_array_equal(cells[0], cells[1])
     np.testing.assert_array_equal(labels, theirs)

@@ -173,7 +173,7 @@ def test_weights_follow_split_and_name_an_unknown_factor() -> None:
     assert Weights(WeightsParams()).in_chain([split]).params.drop_outliers is True
     assert Weights(WeightsParams()).in_chain([]).params.drop_outliers is False
     assert Weights(WeightsParams(drop_outliers=False)).in_chain([split]).params.drop_outliers is False
-    with pytest.raises(OperatorError, match="no weights named 'eso'; there are: eos"):
+    with pytest.raises(OperatorError, match="no operator adds weights named 'eso'; there are: eos"):
         Weights(WeightsParams(factors=("eso",))).in_chain(
             [fake_operator("eos", ("eos_weight", pa.float32()))]
         )
