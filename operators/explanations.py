@@ -1,4 +1,4 @@
-"""Facts of an operator about one row, which ``rowsieve explain`` lists."""
+"""Facts that an operator reports about one row; ``rowsieve explain`` lists them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class ExplainedRow:
-    """One row of a published version, as operators may read it to explain what they made of it.
+    """One row of a published version, with the columns that operators may read to explain it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ExplainedRow:
 
 
 def added_facts(fields: Iterable[pa.Field], row: ExplainedRow) -> list[Fact]:
-    """Return the row's values in some columns: what an operator says that adds nothing to it."""
+    """Return the row's values in some columns, the facts of an operator without an explanation of its own."""
     return [
         Fact(field.name, shown(row.value(field.name)))
         if field.name in row.table.column_names
@@ -71,7 +71,7 @@ def added_facts(fields: Iterable[pa.Field], row: ExplainedRow) -> list[Fact]:
 
 
 def shown(value: Any) -> FactValue:
-    """Return a value as a fact shows it: a list by its length and norm, bytes by their number."""
+    """Return a value for display: lists as length and norm, bytes as their number."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, bytes):

@@ -12,8 +12,8 @@ VARIABLE = "ROWSIEVE_FACTORIES"
 def check_allowed(path: str, where: str = "model") -> None:
     """Raise OperatorError unless the environment allows the module of ``package.module:factory``.
 
-    ``ROWSIEVE_FACTORIES`` lists modules, with commas between; each allows itself and what lies below it.
-    Whoever starts the run sets it, on every node: a recipe or a stored model cannot.
+    ``ROWSIEVE_FACTORIES`` lists modules, separated by commas; each allows itself and its submodules. The
+    person who starts the run sets it on every node; a recipe or a stored model cannot.
     """
     module = path.partition(":")[0]
     allowed = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]

@@ -1,9 +1,9 @@
 """Deterministic pseudorandom numbers of rows: hashes of row ids that do not depend on shards or workers.
 
 Operators draw samples, folds and starting weights from these hashes. Each use names its ``purpose``, so that
-two draws of one seed are independent of each other. Only the samples that ``split`` tries its starts on have
-the empty purpose: published splits would change otherwise. Draws that must survive new files hash
-:mod:`operators.row_identity` instead of row ids.
+two draws with one seed are independent of each other. Only the sample on which ``split: {method: cluster}``
+tries its starts has the empty purpose, because published splits would change otherwise. Draws that must not
+change with new files hash the identities of :mod:`operators.row_identity` instead of row ids.
 
 Source: the output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
 OOPSLA 2014, figure 15), which maps 64-bit integers one to one.
@@ -59,7 +59,7 @@ def uniform(hashes: Hashes) -> npt.NDArray[np.float64]:
 def folds_of(
     row_ids: npt.NDArray[np.integer], n_folds: int, seed: int, purpose: str
 ) -> npt.NDArray[np.int64]:
-    """Return the fold (n,) of each row, in 0 .. n_folds - 1, by its hash: the same for any shards."""
+    """Return the fold (n,) of each row, from 0 to n_folds - 1, by its hash."""
     return (row_hashes(row_ids, seed, purpose) % np.uint64(n_folds)).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The operator ``eos``: passes over the shards until the objective stops falling, then its columns."""
+"""The operator ``eos``, which runs entropic outlier sparsification over shards."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def column(self) -> str:
-        """Column that the losses are computed from."""
+        """Return the column from which losses are computed."""
         if self.params.model == "loss":
             return LOSS
         return GRADIENT if self.params.features == "gradient" else FEATURES
@@ -65,28 +65,28 @@ class Eos(Operator[EosParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Column that the losses are computed from, and labels where the learner needs them."""
+        """Return the column from which losses are computed, and labels if the learner needs them."""
         labels = self.by_class or self.params.model in TARGETS
         return (self.column, LABEL) if labels else (self.column,)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The columns ``eos_weight`` and ``eos_outlier``."""
+        """Return the added columns ``eos_weight`` and ``eos_outlier``."""
         return pa.field(EOS_WEIGHT, pa.float32()), pa.field(EOS_OUTLIER, pa.bool_())
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Learn weights and models; leaves ``models.npz`` and ``eos.json``, which has the curve of alpha.
+        """Learn weights and models; store ``models.npz`` and ``eos.json``, which has the curve of alpha.
 
-        Returns outliers, effective_sample_size, objective (mean over rows), least_alpha and largest_alpha
-        (of any class), iterations (most), converged (0 or 1) and collapsed: classes whose weights rest on
-        too few rows.
+        Returns ``outliers``, ``effective_sample_size``, ``objective`` (mean over rows), ``least_alpha`` and
+        ``largest_alpha`` (over classes), ``iterations`` (the largest number), ``converged`` (0 or 1) and
+        ``collapsed``, the number of classes whose weights concentrate on too few rows.
 
         Raises
         ------
         OperatorError
             There are no rows, or a loss is not finite.
         """
-        # Not at the top: planning imports this module.
+        # Imported here because planning imports this module and must stay light.
         from operators.eos.sharded import Passes, solve
         from operators.eos.state import EVERYONE, record, scorer_of, summary
 
@@ -96,7 +96,7 @@ class Eos(Operator[EosParams]):
         samples = passes.sample(sizes, context.seed)
         if not samples:
             raise OperatorError(
-                "operators.eos: there are no valid rows. See what `ingest` rejected, and why."
+                "operators.eos: there are no valid rows. `rowsieve quarantine` lists the rejected rows."
             )
         learner = learner_of(self.params, len(counts))
         fits, curves = solve(passes, learner, self.params, samples, context.seed)
@@ -107,7 +107,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Return True: new rows are weighed, relative to a mean of 1 over the rows of ``fit``."""
+        """Return True: new rows get weights relative to a mean of 1 over the rows of ``fit``."""
         return True
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
@@ -117,7 +117,7 @@ class Eos(Operator[EosParams]):
         return eos_section(context)
 
     def open(self, context: Context) -> Apply:
-        """Load the models once, and return the function that weighs rows."""
+        """Return a function that weights the rows of a table by the stored models."""
         from operators.eos.state import Scorer
 
         scorer = Scorer.load(context.state)
@@ -164,7 +164,7 @@ class EosByProbe(Eos):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features and labels, as for the probe."""
+        """Return the required columns: features and labels, as for the probe."""
         return FEATURES, LABEL
 
     @property
@@ -173,22 +173,22 @@ class EosByProbe(Eos):
         return self._probe.resources if self._probe else self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Learn weights in one task or on Ray Train's workers; leaves the model and ``eos.json``.
+        """Learn weights in one task or on the workers of Ray Train; store the model and ``eos.json``.
 
-        Returns what :meth:`Eos.fit` does.
+        Returns the metrics of :meth:`Eos.fit`.
         """
         from operators.eos.probe_job import ProbeJob, run_job
 
         probe = self._probe
         if probe is None:
             raise OperatorError(
-                "operators.eos.model: 'probe' learns with the recipe's probe, and there is none. Add "
-                "`probe: {}` to operators, or take another model."
+                "operators.eos.model is 'probe', but the recipe has no probe. Add `probe: {}` to "
+                "operators, or set another model."
             )
         states = context.states
         job = ProbeJob(context.shards, context.state, states["probe"], self.params, probe, context.seed)
         if executor.kind == "ray" and probe.wants_ray(context.shards):
-            # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
+            # Imported here because it takes seconds, and only large runs on Ray need it.
             from operators.probe.ray_train import run_on_ray
 
             return run_on_ray(
@@ -203,7 +203,7 @@ class EosByProbe(Eos):
         return metrics
 
     def open(self, context: Context) -> Apply:
-        """Load the trained model."""
+        """Return a function that weights the rows of a table by the trained model."""
         from operators.eos.probe_job import load_scorer
 
         score = load_scorer(context.state, self.resources)

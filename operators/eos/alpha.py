@@ -1,15 +1,15 @@
 """The choice of alpha from the data, without trusted labels.
 
-The paper suggests maximising sum_t log w_t over alpha. That sum is largest for equal weights, so its maximum
-is alpha = infinity whatever the data (Jensen); its examples take alpha from a validation grid instead.
+The paper suggests maximising sum_t log w_t over alpha. That sum is largest for equal weights (Jensen), so its
+maximum is at alpha = infinity whatever the data. The paper's examples take alpha from a validation grid.
 
-The rule here needs no labels. The smaller alpha, the more rows are doubted, and the more of what good rows
-know is lost. So alpha is the least one at which the weights keep an effective sample size (sum w)^2 / sum w^2
-of at least ``efficiency`` times the rows that are not flagged, more than half of all: as robust estimators
-are tuned to an efficiency at the Gaussian. There it can be worked out: with kappa = D alpha, the Gaussian
-loss has the fixed point V = (1 - 1/kappa) Sigma on clean rows (so kappa must be above 1), an effective
-sample size of (1 - 1/kappa^2)^(D/2) T, and flags rows whose squared Mahalanobis distance, chi^2 with D
-degrees, is above (kappa - 1) (2 log(1/threshold) + D log(kappa / (kappa - 1))).
+The rule here needs no labels. A smaller alpha lowers the weights of more rows, good ones among them. The rule
+chooses the smallest alpha at which the weights keep an effective sample size (sum w)^2 / sum w^2 of at least
+``efficiency`` times the number of rows that are not flagged, which must be more than half of all. Robust
+estimators are tuned to an efficiency on Gaussian data in the same way. For clean Gaussian rows there is a
+closed form. With kappa = D alpha > 1, the Gaussian loss has the fixed point V = (1 - 1/kappa) Sigma and an
+effective sample size of (1 - 1/kappa^2)^(D/2) T. It flags rows whose squared Mahalanobis distance, chi^2 with
+D degrees of freedom, is above (kappa - 1) (2 log(1/threshold) + D log(kappa / (kappa - 1))).
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from operators.eos.kernel import check_losses
 from operators.eos.memory import Rows, collect, fitted, losses, step
 
 EFFICIENCY = 0.75
+"""Default of ``efficiency``."""
 FACTOR = 1.25
-"""Between one alpha of the curve and the next."""
+"""Ratio of one alpha of the curve to the next."""
 MAX_ALPHAS = 60
 TOLERANCE = 1e-5
-WIDEST = 4.0
+"""``tol`` of the fits of the curve."""
+FIRST_ALPHA = 4.0
 """First alpha, in units of the spread of the losses of an unweighted fit: nearly equal weights."""
 COLLAPSED = 0.25
 """The curve ends at the first alpha whose effective sample size is below this share of the rows."""
 MAX_FLAGGED = 0.5
-"""The curve also ends where more than this share of a class is flagged; no such alpha is chosen. It is the
-default of ``most_flagged`` in the estimator and in the operator: a majority of good rows is all that robust
-estimators can ask for (their breakdown point)."""
+"""The curve also ends where more than this share of a class is flagged, and no such alpha is chosen. It is
+the default of ``most_flagged`` in the estimator and in the operator, and the breakdown point of robust
+estimators, which need a majority of good rows.
+"""
 
 
 @dataclass(frozen=True)
 class AlphaPoint:
-    """The effect of one alpha, in shares of the rows."""
+    """Effect of one alpha, in shares of the rows."""
 
     alpha: float
     effective_share: float
@@ -49,16 +52,16 @@ class AlphaPoint:
     flagged_share: float
     """Rows with w_t < threshold / T."""
     worst_share: float
-    """The same within the class that has the most, where the learner knows classes: at small alpha a
+    """The flagged share of the class with the largest one, if the learner uses classes: with a small alpha a
     classifier learns one class and flags the other."""
 
 
 def effective_sample_size_curve(
     rows: Rows, learner: Any, *, threshold: float = 0.01, seed: int = 0, max_iter: int = 100
 ) -> list[AlphaPoint]:
-    """Run EOS from a uniform start at falling alpha, until a quarter of the rows has all of the weight.
+    """Run EOS from a uniform start for falling alpha, until the effective share is below ``COLLAPSED``.
 
-    Raises ValueError where no row counts.
+    Raises ValueError if no row has a positive prior weight.
     """
     model = learner.start(rows.X, rows.y, rows.prior, seed)
     first = collect(model, rows, np.inf)
@@ -70,7 +73,7 @@ def effective_sample_size_curve(
         return [AlphaPoint(1.0, 1.0, 0.0, 0.0)]
     curve: list[AlphaPoint] = []
     for index in range(MAX_ALPHAS):
-        alpha = WIDEST * spread / FACTOR**index
+        alpha = FIRST_ALPHA * spread / FACTOR**index
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
         share = fit.statistics.effective_sample_size / first.effective_sample_size
         curve.append(AlphaPoint(alpha, share, *flagged_shares(fit, rows, threshold)))
@@ -93,10 +96,10 @@ def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float
 def choose_alpha(
     curve: Sequence[AlphaPoint], efficiency: float = EFFICIENCY, most_flagged: float = MAX_FLAGGED
 ) -> float:
-    """Choose the least alpha of the curve that is efficient enough on the rows it keeps, which must be most
-    of every class. The rule is not the paper's, whose maximum lies at infinity; see the module.
+    """Return the alpha that the rule of this module chooses from a curve.
 
-    ``most_flagged`` is the largest share of a class that it may flag. Where there is none, the largest alpha.
+    It is the smallest alpha that keeps ``efficiency`` and flags less than ``most_flagged`` of every class, or
+    the largest alpha of the curve if there is none.
     """
     good = [
         point.alpha

@@ -13,13 +13,13 @@ from operators.eos.kernel import Target, moments
 SUM_TO_ONE = 1e3
 """Weight of the constraint on a mixture, in units of the largest coordinate."""
 EMPTY = 1e-12
-"""Share of all weight below which a box has none."""
+"""A box with less than this share of all weight counts as empty."""
 
 
 def first_centroids(
     X: npt.NDArray[np.floating], prior: Float64, n_clusters: int, standardize: bool, seed: int
 ) -> Centroids:
-    """Pick up to K rows by k-means++ (Arthur & Vassilvitskii 2007)."""
+    """Draw up to K rows by k-means++ (Arthur & Vassilvitskii 2007)."""
     from sklearn.cluster import kmeans_plusplus
 
     scale = 1 / moments(X, prior)[1] if standardize else np.ones(X.shape[1])
@@ -30,12 +30,14 @@ def first_centroids(
 
 @dataclass(frozen=True)
 class KMeans:
-    """Loss min_k (1/D) |x - c_k|^2, in units of the features' first variances.
+    """Loss min_k (1/D) |x - c_k|^2, in units of the features' variances in the starting sample.
 
     Parameters
     ----------
-    n_clusters : K, default 8.
-    standardize : divide every feature by its standard deviation in the starting sample; default true.
+    n_clusters : int, default 8
+        Number K of centroids.
+    standardize : bool, default True
+        Divide every feature by its standard deviation in the starting sample.
     """
 
     n_clusters: int = 8
@@ -43,7 +45,7 @@ class KMeans:
     target: str = "none"
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Centroids:
-        """Pick centroids by k-means++ among a sample X (m, D)."""
+        """Return centroids drawn by k-means++ from a sample X (m, D)."""
         return first_centroids(X, prior, self.n_clusters, self.standardize, seed)
 
 
@@ -57,12 +59,17 @@ class SPA:
 
     Parameters
     ----------
-    n_clusters : K, default 8.
-    label_weight : epsilon >= 0, default 1.
-    smoothing : weight of each label in each box beside that of the rows, which sums to 1; default 1e-3. Keeps
-        log L finite; the log density of this prior is the penalty of the objective.
-    standardize : as in :class:`KMeans`.
-    n_classes : M, default: as many as the starting sample has.
+    n_clusters : int, default 8
+        Number K of boxes.
+    label_weight : float, default 1
+        Factor epsilon of the label's loss, at least 0.
+    smoothing : float, default 1e-3
+        Prior weight of each label in each box, where the weights of the rows sum to 1. It keeps log L finite,
+        and the log density of this prior is the penalty of the objective.
+    standardize : bool, default True
+        As in :class:`KMeans`.
+    n_classes : int, optional
+        Number M of labels. By default that of the starting sample.
     """
 
     n_clusters: int = 8
@@ -73,7 +80,7 @@ class SPA:
     target: str = "class"
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Boxes:
-        """Pick centroids by k-means++ among a sample X (m, D); all labels start equally likely everywhere."""
+        """Return boxes with centroids drawn by k-means++ from a sample X (m, D) and equal label shares."""
         if y is None:
             raise ValueError("The loss 'spa' needs class labels: pass y.")
         first = first_centroids(X, prior, self.n_clusters, self.standardize, seed)
@@ -91,12 +98,12 @@ class Centroids:
 
     @property
     def penalty(self) -> float:
-        """The regulariser of the objective: 0, as there is none."""
+        """Regulariser of the objective, which is 0."""
         return 0.0
 
     @property
     def rows_needed(self) -> int:
-        """Return the number of rows that are needed, which is that of the centroids."""
+        """Number of rows that a fit needs: one per centroid."""
         return len(self.centres)
 
     def distances(self, X: npt.NDArray[np.floating]) -> tuple[Float64, Float64]:
@@ -151,8 +158,8 @@ class Boxes(Centroids):
     def predict_proba(self, X: npt.NDArray[np.floating]) -> Float64:
         """Return label probabilities (n, M): mixtures of the label shares of boxes.
 
-        A row is written as the convex combination of centroids that is nearest to it, as in SPA with
-        affiliations in [0, 1]; the nearest box alone would give only K different values.
+        The mixture of a row is the convex combination of centroids that is nearest to it, as in SPA with
+        affiliations in [0, 1]. The nearest box alone would give only K different values.
         """
         from scipy.optimize import nnls
 

@@ -1,6 +1,6 @@
 """Algorithm 1 of Horenko 2022 as a state machine; the caller makes the passes over the rows.
 
-The same code serves rows in memory, rows in shards, and restarts and classes that share their passes.
+It serves rows in memory, rows in shards, and restarts and classes that share their passes.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ import numpy as np
 
 from operators.eos.kernel import WeightStatistics
 
-HANDFUL = 10
-"""Effective sample size below which weights count as collapsed for every learner."""
+MIN_EFFECTIVE_ROWS = 10
+"""Effective sample size below which weights count as collapsed, whatever the learner."""
 ROUNDING = 1e-9
 """Relative rise of the objective that counts as rounding."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The end of a descent."""
+    """Result of a descent."""
 
     model: Any
     statistics: WeightStatistics
     """Statistics of the pass over all rows at ``model``."""
     objective: list[float]
-    """L after each w-step, falling: a step that raises it is undone."""
+    """Objective L after each w-step, falling: a step that raises it is discarded."""
     converged: bool
 
 
 @dataclass
 class Descent:
-    """Alternate theta-steps and w-steps until the objective falls by no more than ``tol * alpha``.
+    """Alternates theta-steps and w-steps until the objective falls by no more than ``tol * alpha``.
 
-    ``ahead`` is the model of the next pass, which uses :attr:`next_alpha`; the caller gives its statistics to
-    :meth:`advance`. The pass before the first iteration has weights that do not depend on a loss.
+    The caller makes the pass for the model ``ahead`` with :attr:`next_alpha`, and hands its statistics to
+    :meth:`advance`. The pass before the first iteration has weights that do not depend on the losses.
     """
 
     ahead: Any
+    """Model of the next pass."""
     alpha: float
     tol: float = 1e-9
     max_iter: int = 100
     draw: int | None = None
     """Seed of random starting weights; None: uniform."""
     started: bool = False
-    """True from the beginning where ``ahead`` has been fitted to the starting weights."""
+    """Whether ``ahead`` has been fitted to the starting weights."""
     done: bool = False
     _best: Fit | None = None
 
@@ -68,7 +69,7 @@ class Descent:
         return None if self.started else self.draw
 
     def advance(self, found: WeightStatistics, fit: Callable[[Any, WeightStatistics], Any]) -> None:
-        """Take the statistics of a pass; ``fit(model, found)`` makes the theta-step from them."""
+        """Process the statistics of a pass; ``fit(model, found)`` makes the theta-step from them."""
         if not self.started:
             self.started = True
             self.ahead = fit(self.ahead, found)
@@ -77,7 +78,7 @@ class Descent:
         before = self._best.objective if self._best else []
         last = before[-1] if before else np.inf
         if self._best and value > last:
-            # Only an iterative learner can fail to improve beyond rounding; the better model is kept.
+            # Beyond rounding only an iterative learner can fail to improve. The better model is kept.
             self.done = True
             rounding = value - last <= ROUNDING * max(abs(last), self.alpha)
             self._best = replace(self._best, converged=rounding)
@@ -95,13 +96,13 @@ def from_sums(model: Any, found: WeightStatistics) -> Any:
 
 
 def best_of(descents: list[Descent]) -> Fit:
-    """Return the fit of the descent that ended lowest; the first of equals."""
+    """Return the fit with the lowest objective, the first of equals."""
     return min((descent.best for descent in descents), key=lambda fit: fit.objective[-1])
 
 
 def collapse(fit: Fit) -> str:
     """Return a warning if the weights rest on too few rows for the learner, else ""."""
-    left, wanted = fit.statistics.effective_sample_size, max(HANDFUL, 1.5 * fit.model.rows_needed)
+    left, wanted = fit.statistics.effective_sample_size, max(MIN_EFFECTIVE_ROWS, 1.5 * fit.model.rows_needed)
     if left >= min(wanted, fit.statistics.prior / 2):
         return ""
     return (

@@ -32,51 +32,71 @@ LEARNERS = {
 
 def _predicts_labels(estimator: Any) -> bool:
     if not hasattr(estimator.model_, "predict_proba"):
-        raise AttributeError(f"The loss {estimator.loss!r} knows no labels; use 'logistic' or 'spa'.")
+        raise AttributeError(f"The loss {estimator.loss!r} predicts no labels; use 'logistic' or 'spa'.")
     return True
 
 
 class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignore[misc]
-    """Learns a model and the weight of every row together; rows of small weight are outliers.
+    """Learn a model and the weight of every row together; rows of small weight are outliers.
 
-    Minimises sum_t w_t g(x_t, theta) + alpha sum_t w_t log w_t over theta and weights w >= 0 of sum 1, in
-    turns: the learner's weighted fit, then the closed form w_t ~ exp(-g_t / alpha), whose cost is linear in
-    the rows and independent of their dimension.
-
-    Source: Horenko, PNAS 119(9), 2022, Algorithm 1.
+    Source: Horenko, Cheap robust learning of data anomalies with analytically solvable entropic outlier
+    sparsification, PNAS 119(9), 2022, Algorithm 1.
 
     Parameters
     ----------
-    loss : "gaussian" (default), "kmeans", "least_squares", "logistic", "spa", or a learner with parameters of
-        its own such as ``SPA(n_clusters=20)``: an object with ``target`` and ``start(X, y, prior, seed)``,
-        which gives a :class:`operators.eos.kernel.Model`. The last three losses need ``y``.
-    alpha : > 0, in units of the loss, or "auto" (default): the least alpha that keeps an effective sample
-        size of ``efficiency`` times the rows that are not flagged (``operators/eos/alpha.py`` says why). The
-        paper takes alpha from a grid by a validation score: ``sklearn.model_selection.GridSearchCV`` does
-        that, with a scorer that reads trusted labels.
-    efficiency : in (0, 1), default .75; only "auto" reads it.
-    most_flagged : in (0, .5], default .5: "auto" takes no alpha that flags this share of a class or more, if
-        there is another. The operator ``eos`` has the same default.
-    start : "uniform" (default) or "random" weights (uniform on the simplex) before the first fit.
-    n_init : starts, default 1; the lowest end is kept. All but the first start from random weights.
-    max_iter : most iterations, default 100.
-    tol : stop when the objective falls by at most ``tol * alpha``, default 1e-9.
-    threshold : a row is an outlier if w_t < threshold / T, default .01.
-    random_state : of random weights, k-means++ and the sample of 4,096 rows on which "auto" works.
+    loss : {"gaussian", "kmeans", "least_squares", "logistic", "spa"} or learner, default "gaussian"
+        Model whose losses are used. The last three need ``y``. A learner with parameters of its own, such as
+        ``SPA(n_clusters=20)``, is an object with ``target`` and ``start(X, y, prior, seed)``, which returns a
+        :class:`operators.eos.kernel.Model`.
+    alpha : float or "auto", default "auto"
+        Price of unequal weights, above 0, in units of the loss. "auto" is the smallest alpha that keeps an
+        effective sample size of ``efficiency`` times the rows that are not flagged; see
+        :mod:`operators.eos.alpha`. The paper takes alpha from a grid by a validation score:
+        ``sklearn.model_selection.GridSearchCV`` does that, with a scorer that reads trusted labels.
+    efficiency : float, default .75
+        Between 0 and 1; only "auto" reads it.
+    most_flagged : float, default .5
+        Above 0 and at most .5: "auto" avoids an alpha that flags this share of a class or more.
+    start : {"uniform", "random"}, default "uniform"
+        Weights before the first fit; "random" is uniform on the simplex.
+    n_init : int, default 1
+        Number of starts, of which all but the first are random. The one with the lowest objective is kept.
+    max_iter : int, default 100
+        Largest number of iterations.
+    tol : float, default 1e-9
+        The fit ends when the objective falls by at most ``tol * alpha``.
+    threshold : float, default .01
+        A row is an outlier if w_t < threshold / T.
+    random_state : int, RandomState or None, default None
+        Seed of random weights, k-means++ and the sample of 4,096 rows on which "auto" works.
 
     Attributes
     ----------
-    weights_ : (n,) w_t, sum 1.
-    outlier_mask_ : (n,) bool.
-    objective_ : list of L after each weight step; never rises.
-    effective_sample_size_ : (sum w)^2 / sum w^2, in rows.
-    alpha_ : the alpha used.
-    curve_ : list of :class:`operators.eos.alpha.AlphaPoint`: effective sample size and flagged share against
-        alpha; "auto" only.
-    model_ : the fitted theta.
-    n_iter_, converged_ : iterations, and whether ``tol`` was reached.
-    offset_ : log(threshold); ``decision_function`` is ``score_samples - offset_``.
-    classes_ : labels of ``y``, where the loss is a classifier's.
+    weights_ : (n,) float64
+        Weights w_t of sum 1.
+    outlier_mask_ : (n,) bool
+    objective_ : list of float
+        Objective L after each weight step, never rising.
+    effective_sample_size_ : float
+        (sum w)^2 / sum w^2, in rows.
+    alpha_ : float
+        The alpha that was used.
+    curve_ : list of operators.eos.alpha.AlphaPoint
+        Effective sample size and flagged share for each alpha; "auto" only.
+    model_ : operators.eos.kernel.Model
+        The fitted theta.
+    n_iter_, converged_ : int, bool
+        Number of iterations, and whether ``tol`` was reached.
+    offset_ : float
+        log(threshold); ``decision_function`` is ``score_samples - offset_``.
+    classes_ : (n_classes,)
+        Labels of ``y``, if the loss is a classifier's.
+
+    Notes
+    -----
+    Minimises sum_t w_t g(x_t, theta) + alpha sum_t w_t log w_t over theta and weights w >= 0 of sum 1. It
+    alternates the learner's weighted fit and the closed form w_t ~ exp(-g_t / alpha) (equation 3), whose time
+    is linear in the number of rows and independent of their dimension.
 
     Examples
     --------

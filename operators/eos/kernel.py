@@ -7,8 +7,8 @@ For losses g_t and prior weights s_t (1 unless rows count differently) the probl
 
     minimise over w   sum_t w_t g_t + alpha sum_t w_t log(w_t / s_t),   w >= 0, sum_t w_t = 1
 
-has the solution w_t = s_t exp(-g_t / alpha) / Z, and its value there is -alpha log Z. Z is a sum over rows,
-so each block of rows is summed relative to its own least loss and blocks are merged: a log-sum-exp in parts.
+has the solution w_t = s_t exp(-g_t / alpha) / Z with the value -alpha log Z. Z is a sum over rows, so each
+block of rows is summed relative to its own smallest loss, and blocks are merged as in a log-sum-exp.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from operators.hashing import Hashes, row_hashes, uniform
 Target = npt.NDArray[Any] | None
 
 CONSTANT = 1e-12
-"""Deviation, in units of the mean, below which a feature varies by rounding alone."""
+"""Standard deviation relative to the mean below which a feature counts as constant."""
 BLOCK = 4096
-"""Rows looked at together: their whitened copies stay in the processor's cache."""
+"""Rows that are processed together: their whitened copies stay in the processor's cache."""
 
 
 class View(Protocol):
-    """n rows as a model sees them."""
+    """A block of n rows under a model."""
 
     @property
     def losses(self) -> Float64:
@@ -49,7 +49,7 @@ class Model(Protocol):
 
     @property
     def penalty(self) -> float:
-        """Added to the objective: the learner's regulariser at theta."""
+        """The learner's regulariser at theta, which is added to the objective."""
         ...
 
     @property
@@ -58,36 +58,37 @@ class Model(Protocol):
         ...
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> View:
-        """View a block of rows X (n, d) with targets y, or None."""
+        """Return the view of a block of rows X (n, d) with targets y, or None."""
         ...
 
     def updated(self, sums: Float64, mass: float) -> Model:
-        """Make the theta-step: return a model with no larger ``sum_t w_t g_t / mass + penalty`` than this
-        one.
+        """Return the model of the theta-step, whose ``sum_t w_t g_t / mass + penalty`` is no larger than
+        here.
 
-        ``sums`` were made by views of this model; ``mass`` is the sum of the weights.
+        ``sums`` are those of views of this model; ``mass`` is the sum of the weights.
         """
         ...
 
 
 @dataclass(frozen=True)
 class WeightStatistics:
-    """Sums over rows of s_t exp(-(g_t - low) / alpha), relative to their least loss."""
+    """Sums over rows of the weights u_t = s_t exp(-(g_t - low) / alpha)."""
 
     alpha: float
     low: float
-    """Least loss of the rows; infinite where there are none."""
+    """Smallest loss of the rows; infinite without rows."""
     mass: float
+    """Sum of u_t."""
     square: float
-    """Sum of squares."""
+    """Sum of u_t^2."""
     prior: float
-    """Sum of s_t: the number of rows where they all count 1."""
+    """Sum of s_t, which is the number of rows if all count once."""
     sums: Float64
     """(k,) see :meth:`View.sums`; empty for models that are not fitted from sums."""
 
     @property
     def objective(self) -> float:
-        """Minimum of the problem over w for the losses seen: -alpha log Z."""
+        """Minimum of the problem over w for these losses: -alpha log Z."""
         return self.low - self.alpha * float(np.log(self.mass))
 
     @property
@@ -96,12 +97,12 @@ class WeightStatistics:
         return self.mass**2 / self.square
 
     def log_weights(self, losses: Float64) -> Float64:
-        """Return log(w_t T / s_t) (n,), for w_t that sum to 1 over the rows seen; 0 is an average row."""
+        """Return log(w_t T / s_t) (n,) for w_t of sum 1 over the rows of these sums; 0 is an average row."""
         found: Float64 = (self.low - losses) / self.alpha + np.log(self.prior / self.mass)
         return found
 
     def merge(self, other: WeightStatistics) -> WeightStatistics:
-        """Add the sums of both, relative to the smaller of the two least losses."""
+        """Return the sums over the rows of both, relative to the smaller of the two losses ``low``."""
         low = min(self.low, other.low)
         mine, theirs = (_factor(part.low - low, self.alpha) for part in (self, other))
         return WeightStatistics(
@@ -121,7 +122,7 @@ def merged(parts: Iterable[WeightStatistics]) -> WeightStatistics:
         if part.prior > 0:
             total = part if total is None else total.merge(part)
     if total is None:
-        raise ValueError("EOS has nothing to learn from: no row has a positive weight.")
+        raise ValueError("EOS has no rows to learn from: no row has a positive sample weight.")
     return total
 
 
@@ -135,7 +136,7 @@ def collect_statistics(
     model : theta.
     X, y : (n, d) rows and their targets, or None.
     prior : (n,) s_t >= 0.
-    alpha : > 0; infinite gives weights s_t whatever the losses, which is how a uniform start is made.
+    alpha : > 0; infinity gives the weights s_t whatever the losses, for a uniform start.
 
     Raises
     ------
@@ -175,8 +176,8 @@ def check_losses(losses: Float64) -> None:
     bad = losses[~np.isfinite(losses)]
     if len(bad):
         raise ValueError(
-            f"{len(bad)} of {len(losses)} rows have a loss that is not finite, such as {bad[0]}: eq. 3 "
-            "needs finite losses. Look for features beyond 1e150, or regularise the learner."
+            f"{len(bad)} of {len(losses)} rows have a loss that is not finite, such as {bad[0]}. Check for "
+            "features beyond 1e150, or regularise the learner."
         )
 
 
@@ -202,13 +203,13 @@ def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Float64:
 
 
 def sample_hashes(row_ids: npt.NDArray[np.integer], seed: int) -> Hashes:
-    """Return the hash of each row id that decides which rows are in the sample: those with the least."""
+    """Return the hashes (n,) of row ids by which the sample is drawn: the rows with the smallest."""
     return row_hashes(row_ids, seed, "eos/sample")
 
 
 def random_rows(row_ids: npt.NDArray[np.integer], size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the places of the ``size`` rows with the least hashes, in the order of the hashes.
+    """Return the positions of the ``size`` rows with the smallest hashes, in the order of the hashes.
 
-    The joined samples of shards, cut to ``size`` again, are the sample of all rows.
+    The sample of all rows is the sample of the joined samples of shards.
     """
     return np.argsort(sample_hashes(row_ids, seed), kind="stable")[:size]

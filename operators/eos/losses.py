@@ -1,9 +1,9 @@
-"""The losses that EOS learns with: Gaussian, least squares, cross-entropy, and losses that are given.
+"""The losses of EOS: Gaussian, least squares, cross-entropy, and stored losses.
 
-Each learner is a frozen dataclass with ``start``, which makes a model from a sample. A model has ``view``
-(the losses of a block of rows), ``penalty`` (its regulariser), ``rows_needed``, and the theta-step:
-``updated`` from weighted sums over rows, or ``refitted`` from all rows where there is no closed form. The
-losses by distance to centroids are in :mod:`operators.eos.centroids`.
+Each learner is a frozen dataclass whose ``start`` returns a model from a sample. A model has ``view`` (the
+losses of a block of rows), ``penalty`` (its regulariser), ``rows_needed``, and the theta-step: ``updated``
+from weighted sums over rows, or ``refitted`` from all rows where there is no closed form. The losses by
+distance to centroids are in :mod:`operators.eos.centroids`.
 
 Source: Horenko, Proceedings of the National Academy of Sciences 119, 2022.
 """
@@ -24,7 +24,7 @@ from operators.eos.kernel import Target, moments
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Loss (1/D) (D/2 log 2 pi + 1/2 log det V + 1/2 (x - m)' V^-1 (x - m)), in nats a feature (eq. of p. 2).
+    """Loss (1/D) (D/2 log 2 pi + 1/2 log det V + 1/2 (x - m)' V^-1 (x - m)), in nats per feature.
 
     ``regularization``, default 1e-6, keeps V from becoming singular: V gets ``regularization`` times the
     features' first variances on its diagonal, which is the exact fit under a penalty of
@@ -35,7 +35,7 @@ class Gaussian:
     target: str = "none"
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> GaussianModel:
-        """Return a frame to take the first sums in: mean and deviations of a sample X (m, D)."""
+        """Return the coordinates of the first sums: mean and standard deviations of a sample X (m, D)."""
         mean, spread = moments(X, prior)
         return GaussianModel(mean, np.diag(spread), self.regularization * spread**2)
 
@@ -50,7 +50,7 @@ class GaussianModel:
 
     @cached_property
     def _whitener(self) -> Float64:
-        # One product a block with the inverse is several times faster than a triangular solve.
+        # A product with the inverse is several times faster than a triangular solve per block.
         inverse = solve_triangular(self.factor, np.eye(len(self.mean)), lower=True)
         return np.ascontiguousarray(inverse.T)
 
@@ -72,7 +72,7 @@ class GaussianModel:
 
     @property
     def rows_needed(self) -> int:
-        """D + 1 rows in general position have a covariance."""
+        """Number of rows that a fit needs: D + 1 rows in general position have a regular covariance."""
         return len(self.mean) + 1
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> GaussianView:
@@ -91,7 +91,9 @@ class GaussianModel:
 
 
 class GaussianView:
-    """Sums are taken of whitened rows: as well conditioned at 1e6 standard deviations from 0 as at 0."""
+    """Rows whitened by the last model, so that sums are well conditioned at any distance of the mean from
+    0.
+    """
 
     def __init__(self, rows: Float64, constant: float) -> None:
         self._rows = rows
@@ -120,7 +122,7 @@ class LeastSquares:
     target: str = "number"
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Linear:
-        """Return a frame to take the first sums in: means and deviations of a sample X (m, D)."""
+        """Return zero coefficients for features scaled by the standard deviations of a sample X (m, D)."""
         if y is None:
             raise ValueError("The loss 'least_squares' needs targets: pass y.")
         mean, spread = moments(X, prior)
@@ -145,7 +147,7 @@ class Linear:
 
     @property
     def rows_needed(self) -> int:
-        """Rows that a fit needs: as many as there are coefficients."""
+        """Number of rows that a fit needs: one per coefficient."""
         return len(self.coefficients)
 
     def predict(self, X: npt.NDArray[np.floating]) -> Float64:
@@ -227,7 +229,7 @@ class Softmax:
 
     @property
     def rows_needed(self) -> int:
-        """Rows that a fit needs: one for each class."""
+        """Number of rows that a fit needs: one per class."""
         return max(2, len(self.coefficients))
 
     def log_proba(self, X: npt.NDArray[np.floating]) -> Float64:
@@ -253,7 +255,7 @@ class Softmax:
     def refitted(self, X: npt.NDArray[np.floating], y: Target, weight: Float64) -> Softmax:
         """Return the minimum of sum_t w_t loss_t + penalty for weights (n,) of sum 1.
 
-        Where one class has all of the weight there is nothing to learn, and this model is returned.
+        If one class has all of the weight, this model is returned unchanged.
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression

@@ -24,7 +24,7 @@ from operators.eos.kernel import (
 )
 
 SAMPLE = 4096
-"""Rows that a learner sees before the first pass, and on which alpha is chosen."""
+"""Size of the sample from which a learner starts and on which alpha is chosen."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Rows:
     def sample(self, seed: int, size: int = SAMPLE) -> Rows:
         """Draw up to ``size`` of the rows with a positive prior at random.
 
-        Where targets are classes, one row of each class that the draw missed joins: a learner takes the
-        number of classes from its sample.
+        If targets are classes, one row of each class that the draw misses is added, because a learner takes
+        the number of classes from its sample.
         """
         counted = np.flatnonzero(self.prior > 0)
         if len(counted) <= size and len(counted) == len(self):
@@ -68,7 +68,7 @@ class Rows:
 
 
 def rows_of(X: npt.NDArray[np.floating], y: Target = None, prior: Float64 | None = None) -> Rows:
-    """Make rows whose ids are their places."""
+    """Return rows whose ids are their positions."""
     prior = np.ones(len(X)) if prior is None else prior
     return Rows(X, y, prior, np.arange(len(X)))
 
@@ -124,11 +124,10 @@ def fitted(
     tol: float = 1e-9,
     max_iter: int = 100,
 ) -> Fit:
-    """Run EOS from one start for each of ``draws`` and keep the lowest end.
+    """Run EOS from one start for each of ``draws`` and return the fit with the lowest objective.
 
-    A draw is the seed of random starting weights, or None for uniform ones.
-
-    ``seed`` picks the sample and what the learner starts from; restart i uses ``seed + i``.
+    A draw is the seed of random starting weights, or None for uniform ones. ``seed`` is that of the sample
+    and of the learner's start; restart i uses ``seed + i``.
     """
     sample = rows.sample(seed)
     found = []

@@ -1,4 +1,6 @@
-"""EOS with the recipe's probe as its learner, on one worker or a group: training and weights in turns."""
+"""EOS with the recipe's probe as its learner, which alternates training and weighting on one or more
+workers.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,9 @@ class ProbeJob:
 
     reader: ShardReader
     state: Path
-    """Gets ``model.safetensors``, ``model.json`` and ``eos.json``; all workers must see the folder."""
+    """Folder for ``model.safetensors``, ``model.json`` and ``eos.json``, which all workers must share."""
     probe_state: Path
-    """The probe as the recipe trained it, on equal weights: theta of the first iteration."""
+    """The state of the recipe's probe, trained on equal weights: theta of the first iteration."""
     params: EosParams
     probe: ProbeParams
     seed: int
@@ -64,7 +66,7 @@ class ProbeModel:
 
     @property
     def penalty(self) -> float:
-        """l2 / 2 |W|^2 over all matrices: what training adds to the mean loss."""
+        """l2 / 2 |W|^2 over all matrices, which training adds to the mean loss."""
         matrices = (p.detach().double() for p in self.module.parameters() if p.requires_grad and p.ndim > 1)
         return self.l2 / 2 * sum(float(p.square().sum()) for p in matrices)
 
@@ -88,7 +90,7 @@ class WeightedShards:
 
 
 class Worker:
-    """One worker of a group; all of them do the same."""
+    """One worker of a communicator; all workers run the same steps."""
 
     def __init__(self, job: ProbeJob, communicator: Communicator) -> None:
         self.job, self.communicator = job, communicator
@@ -155,7 +157,7 @@ class Worker:
         params = self.job.params
         descent = Descent(first, alpha, params.tol, params.max_iter, draw, started=draw is None)
         while not descent.done:
-            # The pass before a random start would only count rows.
+            # The statistics before a random start have the weights of equal losses.
             found = self.collect(descent.ahead, descent.next_alpha)
             descent.advance(found, partial(self.fit, draw=draw))
         return descent.best
@@ -175,7 +177,9 @@ class Worker:
         return torch.tensor([total.low, total.mass, total.square, total.prior], dtype=torch.float64)
 
     def _sample(self, model: ProbeModel, slot: int) -> Tensor:
-        """Return hash, loss and class of the slot's rows of least hash, (3 SAMPLE,), padded by infinity."""
+        """Return hash, loss and class of the slot's rows with the smallest hashes, (3 SAMPLE,), padded by
+        inf.
+        """
         kept = np.full((SAMPLE, 3), np.inf)
         for shard in self.slots.shards(slot):
             rows = self.shards[shard]
@@ -222,7 +226,7 @@ def _outliers(worker: Worker, fit: Fit, limit: float, slot: int) -> Tensor:
 def load_scorer(
     state: Path, resources: Resources
 ) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.integer]], Float64]:
-    """Load the state: a function from rows (n, d) and classes (n,) to the log of weights of mean 1 (n,)."""
+    """Return a function from rows (n, d) and classes (n,) to the log (n,) of weights of mean 1."""
     found = read_json(state / RECORD)
     statistics = WeightStatistics(sums=np.zeros(0), **found["statistics"])
     model = load(state).to(prepare_device(resources.cpus, resources.gpus))

@@ -1,4 +1,4 @@
-"""EOS over shards: every pass is one task for each run of shards, which gets models and returns sums.
+"""EOS over shards: in every pass one task for each run of shards receives models and returns sums.
 
 The plan fixes the runs of shards. Sums are formed within a run in the order of its shards and then over the
 runs in their order, so that the number of workers changes no bit. Classes and restarts share their passes.
@@ -28,11 +28,11 @@ from operators.eos.state import EVERYONE, Scorer
 from operators.hashing import END
 
 RUNS = 64
-"""Upper limit of the workers that share a pass. Another number changes the last bits of sums."""
+"""Largest number of tasks of a pass. Another number changes the last bits of sums."""
 MIN_SAMPLE = 64
-"""Least number of rows of each class in the sample."""
+"""Smallest number of rows of each class in the sample."""
 SPARE = 2
-"""Candidates for the sample, by a hash below a limit, for each of its rows."""
+"""Candidates for the sample (rows with a hash below a limit) per row of the sample."""
 
 
 @cache
@@ -41,7 +41,7 @@ def _controller() -> Any:
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread, so that sums have one order. The search for the libraries is done once."""
+    """Limit BLAS to one thread, so that sums have one order. The libraries are searched for only once."""
     found: AbstractContextManager[Any] = _controller().limit(limits=1)
     return found
 
@@ -68,7 +68,7 @@ class Source:
         return self.parsed(self.reader.read(shard, self.columns))
 
     def parsed(self, table: Any) -> tuple[Rows, npt.NDArray[np.integer]]:
-        """Return the same from a table of :attr:`columns` and ``row_id``."""
+        """Return the rows of a table of :attr:`columns` and ``row_id``, and the key of each row's model."""
         values = table.column(self.column)
         X = values.to_numpy()[:, None] if self.column == LOSS else vectors_to_numpy(values)
         labels = table.column(LABEL).to_numpy() if LABEL in self.columns else None
@@ -134,7 +134,7 @@ class Passes:
         for run in self.executor.map(work, self.runs, resources=self.resources):
             for key, rows in run.items():
                 parts[key].append(rows)
-        return {key: _least(joined, size, seed) for key, joined in parts.items() if joined}
+        return {key: _sampled(joined, size, seed) for key, joined in parts.items() if joined}
 
     def count_outliers(self, scorer: Scorer, threshold: float) -> int:
         """Make one pass: count the rows whose weight is below ``threshold``."""
@@ -181,7 +181,7 @@ def _joined(parts: list[Rows]) -> Rows:
     return Rows(X, y, prior, ids)
 
 
-def _least(parts: list[Rows], size: int, seed: int) -> Rows:
+def _sampled(parts: list[Rows], size: int, seed: int) -> Rows:
     rows = _joined(parts)
     return rows.take(np.sort(random_rows(rows.ids, size, seed)))
 

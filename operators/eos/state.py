@@ -1,4 +1,4 @@
-"""The state of ``eos``: models as arrays, the constants of their weights and the record as JSON."""
+"""The state of ``eos``: arrays of the models, and a JSON record with the constants of their weights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Scorer:
     ) -> Float64:
         """Return the log of weights of mean 1 (n,) for rows X (n, d) of ``classes`` (n,) with targets y.
 
-        A row of a class that had no row when the model was fitted weighs 1.
+        A row of a class without rows in the fit has the weight 1.
         """
         found = np.zeros(len(X))
         for key, model in self.models.items():
@@ -70,7 +70,7 @@ class Scorer:
 
     @classmethod
     def load(cls, folder: Path) -> Scorer:
-        """Read what :meth:`save` wrote."""
+        """Read a scorer that :meth:`save` wrote."""
         described = read_json(folder / RECORD)["models"]
         models, statistics = {}, {}
         with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
@@ -83,7 +83,7 @@ class Scorer:
 
 
 def scorer_of(fits: dict[int, Fit]) -> Scorer:
-    """Make the scorer of fits by class."""
+    """Return the scorer of the fits of each class."""
     return Scorer(
         {key: fit.model for key, fit in fits.items()}, {key: fit.statistics for key, fit in fits.items()}
     )

@@ -1,13 +1,14 @@
 """Per-sample gradients of linear layers as their two factors.
 
-The gradient of a row's loss in the weight of a linear layer is the outer product of the backpropagated
-error d and the activation a, in its bias d itself. So for two rows
+The gradient of a row's loss in the weight of a linear layer is the outer product of the backpropagated error
+d and the activation a; in its bias it is d. For two rows, therefore,
 
     <G, G'> = sum over layers of (<a, a'> + 1) <d, d'>
 
-without the 1 where the bias was not chosen, and with nothing but the 1 where the weight was not. For a head
-of C classes over k features that is k + C numbers a row instead of C (k + 1).
-Goodfellow: Efficient per-example gradient computations, 2015.
+without the 1 if the bias was not chosen, and with only the 1 if the weight was not. For a head of C classes
+over k features these are k + C numbers per row instead of C (k + 1).
+
+Source: Goodfellow: Efficient per-example gradient computations, 2015.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import numpy as np
 
 from operators.arrays import Float64, Matrix
 
-BLOCK = 4096  # rows widened to float64 at once
-LOST = 1e-13  # share of what it was computed from below which a squared norm is rounding alone
+BLOCK = 4096
+"""Rows that are converted to float64 at once."""
+LOST = 1e-13
+"""A squared norm below this share of its terms is a rounding error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +33,9 @@ class Layer:
 
     Attributes
     ----------
-    activations : (n, k) what entered the layer.
-    errors : (n, c) gradient of the loss in what left it.
-    weight, bias : which of the layer's parameters the gradients are taken in.
+    activations : (n, k) inputs of the layer.
+    errors : (n, c) gradient of the loss in the outputs of the layer.
+    weight, bias : whether the gradients are those in the layer's weight and in its bias.
     """
 
     activations: Matrix
@@ -143,7 +146,7 @@ class FactoredGradients:
         return np.concatenate(parts, axis=1)
 
     def all_equal(self) -> bool:
-        """Return whether no flat gradient differs from the first by more than 3e-7 of both, the limit of
+        """Return whether all gradients equal the first one up to 3e-7 of their norms, the rounding of
         float64.
         """
         first = self[:1]
@@ -162,11 +165,11 @@ class FactoredGradients:
 
 @dataclass(frozen=True, eq=False)
 class MeanGradient:
-    """A mean of factored gradients, which is no outer product itself.
+    """The mean of factored gradients, which is not an outer product itself.
 
     Attributes
     ----------
-    parts : per layer (c, k + 1) float64; columns as in :meth:`Layer.widened`.
+    parts : one array (c, k + 1) float64 per layer, with the columns of :meth:`Layer.widened`.
     """
 
     parts: Sequence[Float64]

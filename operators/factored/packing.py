@@ -1,4 +1,4 @@
-"""Factored gradients as rows of one matrix, and the record of what stands where in them."""
+"""Factored gradients as rows of one matrix, and the record of its layout."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def unpack(packed: NDArray[Any], parts: Sequence[FactoredLayer]) -> FactoredGrad
     width = sum(part.width for part in parts)
     if packed.shape[1] != width:
         raise ValueError(
-            f"packed gradients have {packed.shape[1]} numbers a row, their layers "
-            f"({', '.join(part.path or 'the model itself' for part in parts)}) {width}"
+            f"packed gradients have {packed.shape[1]} numbers per row, but their layers "
+            f"({', '.join(part.path or 'the model itself' for part in parts)}) have {width}"
         )
     layers, start = [], 0
     for part in parts:
@@ -63,7 +63,7 @@ def parts_of(gradients: FactoredGradients) -> list[FactoredLayer]:
 
 
 def write_parts(folder: Path, parts: Sequence[FactoredLayer]) -> None:
-    """Store which layers packed rows hold."""
+    """Store the layers of packed rows."""
     record = {"layers": [part._asdict() for part in parts]}
     (folder / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
 

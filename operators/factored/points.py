@@ -1,4 +1,4 @@
-"""Factored gradients as the points of an exact DBSCAN. No flat gradient is ever formed."""
+"""Factored gradients as the points of an exact DBSCAN, without forming flat gradients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from operators.arrays import Float64, Index, Matrix
 from operators.dbscan.points import DIRECTIONS, METRICS, PANEL, Metric, power_of_two_above
 from operators.factored.gradients import LOST, FactoredGradients, MeanGradient
 
-LANDMARKS = 64  # rows whose span holds the low-dimensional coordinates
-RESOLVED = 1e-6  # share of the largest eigenvalue below which a direction is rounding
+LANDMARKS = 64
+"""Rows in whose span the directions of the low-dimensional coordinates lie."""
+RESOLVED = 1e-6
+"""A direction with an eigenvalue below this share of the largest is a rounding error."""
 PAIRS_AT_ONCE = 1 << 16
+"""Pairs that are decided at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class FactoredOperand:
-    """PreparedRows rows u (G - m) by their factors.
+    """Prepared rows u (G - m) as factors.
 
     <u G - u m, u' G' - u' m> = <u G, u' G'> - s u' - u s' with s = u (<G, m> - |m|^2 / 2).
 
@@ -40,7 +43,7 @@ class FactoredOperand:
     def of(cls, gradients: FactoredGradients, u: Float64, s: Float64, dtype: Any) -> FactoredOperand:
         """Make the operand of all rows, in ``dtype`` (numpy)."""
         pairs = [layer.widened(dtype) for layer in gradients.layers]
-        # Multiplied in float64: a rounded u would not be the one that s has in it.
+        # Multiplied in float64, because s was computed from the unrounded u.
         errors = [(layer.errors * u[:, None]).astype(dtype) for layer in gradients.layers]
         columns = [np.column_stack(pair).astype(dtype) for pair in ((u, s), (-s, -u))]
         return cls(
@@ -87,14 +90,14 @@ class FactoredPoints:
 
     A prepared row is u (G - m): m is the class mean for "centered_cosine", else 0; u is 1 / |G - m| for
     the cosine metrics, else one power of two for all rows. Inner products of prepared rows follow from
-    those of the gradients, <G, m> and |m|^2. A row within 3e-7 of the mean, relative to both, counts as
-    equal to it: that is what float64 leaves of the difference.
+    those of the gradients, <G, m> and |m|^2. A row within 3e-7 of the mean, relative to both norms, counts as
+    equal to it: the difference is a rounding error of float64.
 
     Parameters
     ----------
     gradients : n rows, finite.
     metric : "euclidean", "cosine" or "centered_cosine".
-    mean : what "centered_cosine" subtracts, where that is not the mean of these rows.
+    mean : mean that "centered_cosine" subtracts; by default that of these rows.
 
     Attributes
     ----------
@@ -163,7 +166,7 @@ class FactoredPoints:
     def distances(self, rows: Index, cols: Index) -> Float64:
         """Return the Euclidean distances (len(rows), len(cols)) of prepared rows, 0 between equal ones."""
         gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)
-        # What is left of equal rows is rounding, which the root would magnify.
+        # The gap of equal rows is a rounding error, which the root would magnify.
         gaps[gaps <= LOST * (self.size[rows, None] + self.size[cols])] = 0
         return np.asarray(np.sqrt(2 * gaps))
 

@@ -1,4 +1,4 @@
-"""Streams shards through the per-sample gradient kernel with the trained probe."""
+"""The operator ``gradients``, which computes per-sample gradients of the trained probe shard by shard."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from operators.factored import FactoredLayer
 
 SAMPLE_ROWS, SAMPLE_BYTES = 512, 2**28
-"""Most rows on which a projection is measured, and most memory for their gradients."""
+"""Largest number of rows on which a projection is measured, and largest size of their gradients."""
 TRIAL_ROWS = 256
-"""Rows that show how gradients are factored."""
+"""Rows from which the factors of gradients are determined."""
 PROJECTION = "projection.json"
-"""In the state where gradients are projected: how, and by how much that moves cosines."""
+"""File of the state with the projection and its error of cosines."""
 BIAS = "bias.json"
-"""In the state where biases are balanced: length of what enters each layer."""
+"""File of the state with the length of the inputs of each layer, for balanced biases."""
 _log = logging.getLogger(__name__)
 
 
@@ -77,9 +77,9 @@ class Gradients(Operator[GradientsParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """A vector for each row: one number for each chosen parameter, or for each projected dimension.
+        """Return the added column of vectors: one number per chosen parameter, or per projected dimension.
 
-        Factored gradients stand in a column of their own, layer by layer.
+        Factored gradients have a column of another name, with the factors layer by layer.
         """
         return (pa.field(self._column, VECTOR),)
 
@@ -88,14 +88,14 @@ class Gradients(Operator[GradientsParams]):
         return FACTORS if self.params.form == "factored" else GRADIENT
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Measure the projection, if there is one, on at most 512 rows; find the factored layers, if asked.
+        """Measure a projection on at most 512 rows, or find the layers of factored gradients.
 
-        Leaves ``bias.json`` where biases are balanced, and ``projection.json`` or ``factors.json``.
+        Stores ``bias.json`` if biases are balanced, and ``projection.json`` or ``factors.json``.
 
         Returns
         -------
-        ``projection_error_mean`` and ``projection_error_p99`` of centred cosines, absolute;
-        ``projection_pairs`` they were measured on. ``numbers_per_row`` of factored gradients.
+        For a projection ``projection_error_mean`` and ``projection_error_p99``, absolute errors of centred
+        cosines, and ``projection_pairs``, the number of pairs; ``numbers_per_row`` for factored gradients.
 
         Raises
         ------
@@ -104,16 +104,16 @@ class Gradients(Operator[GradientsParams]):
         """
         params = self.params
         if params.bias == "balanced":
-            list(executor.map(partial(_measure_inputs, params), [context]))  # a few rows: no GPU for that
+            list(executor.map(partial(_measure_inputs, params), [context]))  # few rows, which need no GPU
         work = _find_factors if params.form == "factored" else _measure if params.projection else None
         if work is None:
             return {}
         found = next(iter(executor.map(partial(work, params), [context], resources=params.resources)))
         if params.projection and not params.projection.accept_error:
             _log.warning(
-                "operators.gradients: projected gradients are for looking, not for deciding on eps. Their "
-                "cosines are off by %.3f on average, and by more than %.3f in 1 %% of pairs; groups found in "
-                "them can be others. Leave out `projection`, or accept that: projection.accept_error: true.",
+                "operators.gradients: the projection changes cosines by %.3f on average, and by more than "
+                "%.3f in 1 %% of pairs, so groups may differ from those of the gradients. Leave out "
+                "`projection`, or set projection.accept_error: true.",
                 found["projection_error_mean"],
                 found["projection_error_p99"],
             )
@@ -121,27 +121,27 @@ class Gradients(Operator[GradientsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Lengths of biases and the factors' shapes are those of ``fit``."""
+        """Return True: new rows use the lengths of biases and the layout of factors of ``fit``."""
         return True
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Draw maps of gradient space."""
+        """Return the section with maps of gradient space."""
         from operators.gradients.report import gradient_section
 
         return gradient_section(context, self._column)
 
     def open(self, context: Context) -> Apply:
-        """Load the probe once. Raises OperatorError where ``parameters`` matches none of its parameters.
+        """Return a function that computes the gradients of a shard's rows. The probe is loaded once.
 
-        Chunks are counted from each shard's first row, so that results do not depend on how many actors
-        share the shards.
+        Raises OperatorError if ``parameters`` matches none of the probe's parameters. Chunks are counted from
+        each shard's first row, so that results do not depend on how many actors share the shards.
         """
         compute = _opened(self.params, context)
         return lambda table: pa.table({self._column: numpy_to_vectors(compute(table, self.params))})
 
 
 class _Opened:
-    """A probe, ready where it computes."""
+    """A loaded probe on its device."""
 
     def __init__(self, model: nn.Module, pattern: str | None, size: int, seed: int) -> None:
         self._model, self._pattern, self.size, self._seed = model, pattern, size, seed
@@ -193,7 +193,7 @@ class _Opened:
 
 
 def _opened(params: GradientsParams, context: Context) -> _Opened:
-    # Not at the top: planning imports this module, and needs no torch.
+    # Imported here because planning imports this module and must not load torch.
     from operators.gradients.balanced_bias import balanced
     from operators.models import load, prepare_device
 
@@ -218,7 +218,7 @@ def _chosen(model: nn.Module, params: GradientsParams) -> Mapping[str, nn.Parame
 
 
 def _measure_inputs(params: GradientsParams, context: Context) -> None:
-    """Store the lengths of what enters each linear layer, by a sample of rows."""
+    """Store the lengths of the inputs of each linear layer on a sample of rows."""
     import torch
 
     from operators.gradients.balanced_bias import input_lengths
@@ -252,7 +252,7 @@ def _measure(params: GradientsParams, context: Context) -> dict[str, float]:
 
 
 def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]:
-    """Store what packed rows hold, by the first rows there are; without any row, nothing."""
+    """Store the layout of packed rows, from the first rows of the first shard that has any."""
     from operators.factored.packing import write_parts
 
     compute = _opened(params, context)
@@ -267,9 +267,9 @@ def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]
 
 
 def _sample(context: Context, n: int) -> Iterator[pa.Table]:
-    """Read about n rows of at most eight shards, evenly spread over both.
+    """Yield about n rows of at most eight shards, evenly spread.
 
-    Row ids decide, not positions among the rows that are read: some may have been left out.
+    Rows are chosen by their ids, because positions change when held-out rows are left out.
     """
     shards = context.shards.shards
     chosen = shards[:: max(1, -(-len(shards) // 8))]

@@ -1,9 +1,8 @@
-"""Biases that weigh as much in a gradient as the features do (``gradients.bias: balanced``).
+"""Gradients in which biases count as much as features (``gradients.bias: balanced``).
 
-``W x + b`` is ``[W, b/s] [x, s]``: the same function for every s, but the gradient in ``b/s`` is s times
-the error. With s = 1 it is 1/sqrt(d) of the gradient in W for d standardised features, and the cosine of
-two rows' gradients is that of their features. With s the length of x, rows of small and large error lie
-apart.
+``W x + b`` equals ``[W, b/s] [x, s]`` for every s, but the gradient in ``b/s`` is s times the error. With s =
+1 its norm is 1/sqrt(d) of that of the gradient in W for d standardised features, so the cosine of two
+gradients is almost that of the features. With s the length of x, rows of small and of large error are apart.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from operators.gradients.kernel import select_parameters
 from operators.gradients.layers import evaluating
 
 
-class Lifted(nn.Module):
+class AppendConstant(nn.Module):
     """Appends a constant to every vector."""
 
     def __init__(self, size: float) -> None:
@@ -37,9 +36,9 @@ def input_lengths(model: nn.Module, X: Tensor, pattern: str | None = None) -> di
 
     Parameters
     ----------
-    model : from rows to logits; left as it was.
-    X : (n, ...) rows that stand for all.
-    pattern : of the chosen parameters' names, as in ``per_sample_gradients``.
+    model : model from rows to logits, which is not changed.
+    X : (n, ...) sample of the rows.
+    pattern : regular expression of the chosen parameters' names, as in ``per_sample_gradients``.
     """
     found: dict[str, float] = {}
     hooks = []
@@ -59,21 +58,20 @@ def input_lengths(model: nn.Module, X: Tensor, pattern: str | None = None) -> di
 def balanced(
     model: nn.Module, lengths: Mapping[str, float], pattern: str | None = None
 ) -> tuple[nn.Module, str | None]:
-    """Return the same function with each bias as one more weight, and the pattern that chooses the same
-    parameters.
+    """Return a copy of the model with each bias as one more weight, and the pattern of the same parameters.
 
     Parameters
     ----------
-    model : left as it was.
-    lengths : of :func:`input_lengths`.
-    pattern : of the chosen parameters' names.
+    model : model, which is not changed.
+    lengths : result of :func:`input_lengths`.
+    pattern : regular expression of the names of the chosen parameters.
     """
     chosen = set(select_parameters(model, pattern))
     model = copy.deepcopy(model)
     for path, length in lengths.items():
         parent, _, name = path.rpartition(".")
         layer = model.get_submodule(path)
-        setattr(model.get_submodule(parent), name, _lift(layer, length))  # type: ignore[arg-type]
+        setattr(model.get_submodule(parent), name, _with_bias_as_weight(layer, length))  # type: ignore[arg-type]
         chosen = (chosen - {f"{path}.weight", f"{path}.bias"}) | {f"{path}.linear.weight"}
     names = "|".join(re.escape(name) for name in sorted(chosen))
     return model, f"^({names})$"
@@ -88,9 +86,9 @@ def _layers(model: nn.Module, pattern: str | None) -> list[str]:
     ]
 
 
-def _lift(layer: nn.Linear, length: float) -> nn.Module:
+def _with_bias_as_weight(layer: nn.Linear, length: float) -> nn.Module:
     wide = nn.Linear(layer.in_features + 1, layer.out_features, bias=False, dtype=layer.weight.dtype)
     with torch.no_grad():
         wide.weight.copy_(torch.cat([layer.weight, layer.bias[:, None] / length], dim=1))
     wide.to(layer.weight.device)
-    return nn.Sequential(OrderedDict(lift=Lifted(length), linear=wide))
+    return nn.Sequential(OrderedDict(append=AppendConstant(length), linear=wide))

@@ -1,4 +1,4 @@
-"""Per-sample gradients of linear layers as factors: exact, and never laid out flat."""
+"""Per-sample gradients of linear layers as factors, exact and without flat gradients."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def packed_gradients(
     selected = select_parameters(model, parameters)
     rows = Rows(X, y, next(iter(selected.values())))
     if not len(rows):
-        raise ValueError("X has no rows: nothing to tell how the gradients are factored")
+        raise ValueError("X has no rows, so the factors of the gradients are unknown; give at least one row")
     with evaluating(model):
         trial = rows.try_on(model)
         compute, fault = by_layers(model, selected, trial)
         if compute is None:
-            raise ValueError(f"the gradients of this model have no factors: {fault}. Take flat gradients.")
+            raise ValueError(f"the gradients of this model have no factors: {fault}. Use flat gradients.")
         parts = _parts(selected, compute(trial, rows.chunk(slice(0, 1))[1].expand(2)))
         packed = np.empty((len(rows), sum(part.width for part in parts)), np.float32)
 
@@ -90,8 +90,8 @@ def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) 
         if not (names.keys() <= {"weight", "bias"} and (one_vector or weight is None)):
             raise ValueError(
                 f"the gradients in {', '.join(repr(name) for name in names.values())} are no product of one "
-                "activation and one error a row: only nn.Linear layers that see one vector a row are. Choose "
-                "those by `parameters`, or take flat gradients."
+                "activation and one error per row; only those of nn.Linear layers with one vector per row "
+                "are. Choose such layers by `parameters`, or use flat gradients."
             )
         n_outputs, n_inputs = selected[names["weight"]].shape if weight is not None else (bias.shape[1], 0)
         parts.append(FactoredLayer(path, n_inputs, n_outputs, weight is not None, bias is not None))

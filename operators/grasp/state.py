@@ -1,10 +1,10 @@
-"""Files of ``groups: {method: grasp}``: ``selection.json``, and the labels of the whole grid where they are
-kept.
+"""Files of ``groups: {method: grasp}``: ``selection.json`` and, if they are kept, the labels of the whole
+grid.
 
-``selection.json`` holds the grid of every class and the cell that was selected. No operator may read the
-truth, so the grid cannot be scored during the run. Where it is kept, a folder per class (``grid-<class>/``)
-holds the labels, one column per cell, and the report reads them in row groups. One row takes 2 bytes per
-cell before compression and far less after it, because most rows are in one group.
+``selection.json`` holds the grid of every class and the selected cell. Operators do not read the truth, so
+the grid cannot be scored by it during the run. If the grid is kept, a folder per class (``grid-<class>/``)
+holds the labels, one column per cell, and the report reads them. One row takes 2 bytes per cell before
+compression.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def class_record(index: int, name: str, selection: Any) -> dict[str, Any]:
 def write_selection(
     state: Path, records: list[dict[str, Any]], projection: Mapping[str, Any] | None = None
 ) -> None:
-    """Store the records of all classes, and how the gradients were projected, if they were."""
+    """Store the records of all classes, and that of the projection of gradients, if there is one."""
     record = {"classes": records, **({"projection": dict(projection)} if projection else {})}
     (state / SELECTION).write_text(json.dumps(record, indent=1), "utf-8")
 
@@ -50,8 +50,8 @@ def read_offsets(state: Path) -> dict[int, int]:
 
 
 def read_group_of(state: Path) -> dict[int, list[int]]:
-    """Return the group of each cluster, by class index; of states of before version 6, where clusters were
-    groups, nothing.
+    """Return the group of each cluster, by class index. States before version 6, whose clusters are
+    groups, have none.
     """
     record = read_json(state / SELECTION)
     return {entry["class"]: entry["group_of"] for entry in record["classes"] if "group_of" in entry}
@@ -62,27 +62,29 @@ LOW_STABILITY = 0.8
 
 
 def summary(stability: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean and the least of a class's adjusted Rand indices; None where none was measured."""
+    """Return the mean and the smallest of a class's adjusted Rand indices, or None if none was measured."""
     return (sum(stability) / len(stability), min(stability)) if stability else None
 
 
 def draw_warning(record: Mapping[str, Any]) -> str:
-    """Warn of a class whose groups were found on drawn rows and are not found again on others; else empty."""
+    """Return a warning for a class whose groups depend on the drawn rows, or an empty text."""
     found = summary(record.get("stability", ()))
     if not record.get("drawn_from") or found is None or found[0] >= LOW_STABILITY:
         return ""
     return (
-        f"its groups were found on {record['n_rows']:,} of {record['drawn_from']:,} rows, and found anew on "
-        f"part of these they agree with an adjusted Rand index of {found[0]:.2f} only: other rows would have "
-        "given other groups. Raise groups.fit_rows (null: all rows are clustered), or take them as a hint."
+        f"its groups were found on {record['n_rows']:,} of {record['drawn_from']:,} rows, and those found "
+        f"again on part of these agree with an adjusted Rand index of only {found[0]:.2f}, so other rows would "
+        "give other groups. Raise groups.fit_rows (null: all rows are clustered), or use the groups with care."
     )
 
 
 Keep: TypeAlias = Literal["auto"] | bool
 GridLabels: TypeAlias = npt.NDArray[np.integer[Any]]
 
-AUTO_ROWS = 250_000  # of a class: 104 cells of them are 50 MB before compression
-ROWS_PER_GROUP = 65_536  # what is read at once, at least
+AUTO_ROWS = 250_000
+"""Largest class whose grid is kept with ``auto``: 104 cells are 50 MB before compression."""
+ROWS_PER_GROUP = 65_536
+"""Rows of a row group, the smallest unit that is read."""
 
 
 def keeps_grid(keep: Keep, n_rows: int) -> bool:
@@ -118,7 +120,7 @@ def write_grid(state: Path, index: int, row_ids: Ids, part: int, labels: GridLab
 def read_grid(
     state: Path, index: int, row_ids: Ids
 ) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.int32]]]:
-    """Read the cells, and the labels there of some rows of one class, from the row groups that hold them.
+    """Yield each cell with the labels of some rows of one class, read from the row groups that hold them.
 
     Parameters
     ----------

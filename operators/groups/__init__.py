@@ -1,4 +1,4 @@
-"""Ways of learning groups, behind one operator: ``groups: {method: ...}``.
+"""Methods of group inference, which one operator runs: ``groups: {method: ...}``.
 
 GRASP, the default, is in :mod:`operators.grasp`. Importing this package imports no method.
 """

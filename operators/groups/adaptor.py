@@ -1,6 +1,4 @@
-"""The adaptor of class-by-class methods: runs a :class:`~operators.groups.kernel.GroupMethod`, one worker per
-class.
-"""
+"""The adaptor of methods that split one class at a time (:class:`~operators.groups.kernel.GroupMethod`)."""
 
 from __future__ import annotations
 
@@ -45,11 +43,11 @@ from operators.groups.state import (
 
 
 class ClassWise(GroupsBase[OperatorParams]):
-    """Adds the groups of a method that splits class by class.
+    """Adds the groups of a method that splits one class at a time, with one worker per class.
 
-    ``fit`` leaves ``groups.json``, which names the group of each of the method's clusters, and, per class,
-    ``labels-<class>.parquet`` and ``model-<class>.npz``.
-    Memory: a worker holds the columns of one class, and what the method makes of them.
+    ``fit`` stores ``groups.json``, which has the group of each of the method's clusters, and per class
+    ``labels-<class>.parquet`` and ``model-<class>.npz``. A worker holds the columns of one class and the
+    memory that the method needs.
     """
 
     Method: ClassVar[type[GroupMethod[Any]]]
@@ -64,7 +62,7 @@ class ClassWise(GroupsBase[OperatorParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The method's columns, and labels."""
+        """Return the required columns: those of the method, and labels."""
         return (*self.method.columns, LABEL)
 
     @property
@@ -91,8 +89,8 @@ class ClassWise(GroupsBase[OperatorParams]):
         records = number_groups([record for record in found if record is not None])
         if not records:
             raise OperatorError(
-                "operators.groups: no class has a row. Look at the rejected rows (`rowsieve quarantine`) and "
-                "mend the source."
+                "operators.groups: no class has a row. Check the rejected rows (`rowsieve quarantine`) and "
+                "correct the source."
             )
         write_group_record(context.state, self.params, classes=records)
         rows = sum(record["n_rows"] for record in records)
@@ -102,11 +100,13 @@ class ClassWise(GroupsBase[OperatorParams]):
         }
 
     def open(self, context: Context) -> Apply:
-        """Load the labels of the rows of ``fit``, as shards ask for them."""
+        """Return a function that reads the stored labels of a table's rows."""
         return self._apply(context.state, partial(stored_labels, context.state))
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Give new rows the groups of the method's ``predict``; a class without a state is an error."""
+        """Return a function that assigns new rows by the method's ``predict``; an unknown class is an
+        error.
+        """
 
         def predicted(index: int, rows: pa.Table) -> Labels:
             columns = {name: column_to_numpy(rows.column(name)) for name in self.method.columns}
@@ -128,7 +128,7 @@ class ClassWise(GroupsBase[OperatorParams]):
 
 @cache
 def class_wise(method: type[GroupMethod[Any]]) -> type[Operator[Any]]:
-    """Make the operator that runs ``method``."""
+    """Return the operator class that runs ``method``."""
     body = {
         "Method": method,
         "Params": method.Params,
@@ -146,7 +146,7 @@ def _rebuild(method: type[GroupMethod[Any]], params: OperatorParams) -> Operator
 def _fit_class(
     shards: ShardReader, state: Path, method: GroupMethod[Any], seed: int, named: tuple[int, str]
 ) -> dict[str, Any] | None:
-    """Split one class, store labels and state; small values only come back."""
+    """Split one class, store its labels and state, and return its record."""
     index, name = named
     row_ids, columns = gather_class(shards, index, method.columns)
     if not len(row_ids):

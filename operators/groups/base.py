@@ -47,11 +47,11 @@ class GroupsBase(Operator[P]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """Return the added columns: the group, and why the method takes the row for an outlier."""
+        """Return the added columns: the group, and the reason why the method marks the row as an outlier."""
         return (pa.field(GROUP, pa.int32()), pa.field(GROUP_OUTLIER, CATEGORY))
 
     def as_fitted(self, record: Mapping[str, Any]) -> GroupsBase[P]:
-        """Return this operator as it was when it left ``groups.json``."""
+        """Return the operator that wrote the record ``groups.json``."""
         return self
 
     @property
@@ -60,15 +60,12 @@ class GroupsBase(Operator[P]):
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
-        """Copy the models and the selection; labels stay with the rows that had them.
-
-        Metrics are those of ``fit``.
-        """
+        """Copy the models and the selection, without labels, and return the metrics of ``fit``."""
         copy_state(delta.state, context.state, ("labels-*", "grid-*"))
         return dict(delta.metrics)
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
-        """Name the row's group, and why this method takes the row for an outlier, if it does."""
+        """Return the row's group, and the reason why the method marks the row as an outlier, if it does."""
         if not row.has(GROUP):
             return added_facts(self.adds, row)
         group, reason = row.value(GROUP), row.value(GROUP_OUTLIER)
@@ -77,14 +74,16 @@ class GroupsBase(Operator[P]):
         return [Fact(GROUP, group, where), *([Fact(GROUP_OUTLIER, reason)] if reason else [])]
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Open the operator for rows that ``fit`` has not seen: the state alone gives their groups."""
+        """Return the function for rows that ``fit`` has not seen, whose groups follow from the state
+        alone.
+        """
         return self.open(context)
 
 
 def apply_by_class(
     offsets: Mapping[int, int], label: LabelClass, marked_by: str | None, state: Path
 ) -> Apply:
-    """Label rows class by class.
+    """Return the function that labels the rows of a table class by class.
 
     Parameters
     ----------
@@ -117,8 +116,8 @@ def stored_labels(state: Path, index: int, rows: pa.Table) -> Labels:
 
 
 def group_columns(group: Labels, marked_by: str | None = None) -> pa.Table:
-    """Make the columns that ``groups`` adds; rows in no group are outliers by the noise of ``marked_by``, if
-    given.
+    """Return the added columns. With ``marked_by``, rows in no group are marked as the noise of that
+    method.
     """
     outlier = (group == NOISE) & (marked_by is not None)
     sources = pa.array(["", f"{marked_by}:noise"])
@@ -131,8 +130,8 @@ def gather_class(
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
     """Read row ids (n,), ascending, and columns of the class ``index``: vectors (n, d) float32, numbers (n,).
 
-    Labels are read first: they are small, and tell how many rows there are and where. Shards without
-    the class are not read.
+    Labels are read first, because they are small and show how many rows there are in which shards. Other
+    columns of shards without the class are not read.
 
     Raises
     ------
@@ -164,7 +163,7 @@ def describe_length_mismatch(path: str, column: str, length: int, expected: int)
     """Return the error text for a shard whose vectors differ in length from those of earlier shards."""
     return (
         f"{path}: {column!r} has {length} entries, in earlier shards {expected}. They come from different "
-        "runs; run the operator that adds it again."
+        "runs; run the operator that adds this column again."
     )
 
 

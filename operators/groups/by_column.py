@@ -1,4 +1,4 @@
-"""Groups that are read off: the class label, the floor of every comparison, and the truth, its ceiling."""
+"""Groups that a column gives: the class label, and the true groups. They bound every inferred grouping."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class ClassLabel(GroupsBase[NoneParams]):
         return (LABEL,)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Learn nothing: the column gives the groups."""
+        """Store the parameters; nothing is learnt."""
         write_group_record(context.state, self.params)
         return {}
 
     def open(self, context: Context) -> Apply:
-        """Return the function that names the groups; it needs no state."""
+        """Return the function that takes the class as group; it needs no state."""
         return lambda table: group_columns(table.column(LABEL).to_numpy().astype(np.int32))
 
 
 class Oracle(GroupsBase[OracleParams]):
-    """Group = a column with the truth: no inference, an upper bound to compare with.
+    """Takes a column with the true groups as group, as an upper bound of what inference can reach.
 
-    Groups are the values of the column as they are, numbered in the order of their text; rows without a
-    value are in no group. Where a value occurs in several classes the group spans them.
+    Groups are the values of the column, numbered in the order of their text; rows without a value are in no
+    group. A value that occurs in several classes is one group.
     """
 
     version = 2
@@ -61,7 +61,7 @@ class Oracle(GroupsBase[OracleParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Return the label column: it says which rows are valid."""
+        """Return the label column, which only valid rows have."""
         return (LABEL,)
 
     @property
@@ -78,13 +78,13 @@ class Oracle(GroupsBase[OracleParams]):
             if len(values) > MAX_VALUES:
                 raise OperatorError(
                     f"operators.groups.column: {self.params.column!r} has more than {MAX_VALUES:,} values, "
-                    "so it names no groups. Name a column with the true group of each row."
+                    "which is too many for groups. Name a column with the true group of each row."
                 )
         write_group_record(context.state, self.params, values=sorted(values))
         return {"groups": float(len(values)), "oracle": 1.0}
 
     def open(self, context: Context) -> Apply:
-        """Read the column beside the rows of each shard."""
+        """Return a function that reads the column of a table's rows."""
         values = pa.array(read_group_record(context.state)["values"], pa.string())
         shards = sorted(context.shards.shards, key=lambda shard: shard.first_row)
         firsts = [shard.first_row for shard in shards]
@@ -101,7 +101,7 @@ class Oracle(GroupsBase[OracleParams]):
 
     @property
     def can_predict(self) -> bool:
-        """The method cannot place new rows: it reads the truth; see :meth:`open_for_new_rows`."""
+        """Return False: the truth of new rows cannot be inferred."""
         return False
 
     def open_for_new_rows(self, context: Context) -> Apply:

@@ -41,7 +41,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
     """One or two groups per class: rows that follow the shortcut of the operator ``cues``, and rows that
     break it.
 
-    Where ``cues`` found none (its gate is shut) or where a group would be too small, the class is one group.
+    A class is one group if ``cues`` found no shortcut, or if a group would be too small.
     """
 
     version = 2
@@ -77,7 +77,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
         }
 
     def open(self, context: Context) -> Apply:
-        """Load the state; rows that ``fit`` has not seen are treated like those that it has."""
+        """Return a function that groups the rows of a table, also rows that ``fit`` has not seen."""
         records = read_group_record(context.state)["classes"]
         split = {record["class"] for record in records if record["n_groups"] == 2}
         breaks = breaks_shortcut(context.state)
@@ -93,16 +93,15 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
     def _record(self, index: int, counts: Counter[tuple[int, int]]) -> dict[str, Any]:
         sizes = [counts[index, side] for side in (FOLLOWS, BREAKS)]
-        # One empty part is no group, however few rows are asked for.
+        # An empty part is no group, even if 0 rows are required.
         least = max(1.0, least_rows(sum(sizes), self.params.min_rows, self.params.min_share))
         return {"class": index, "n_groups": 2 if min(sizes) >= least else 1}
 
 
 def breaks_shortcut(folder: Path) -> Breaks:
-    """Return a function from rows to whether each breaks the shortcut, shape (n,), from the state of
-    ``cues``.
+    """Return a function from rows to whether each breaks the shortcut (n,), by the state of ``cues``.
 
-    ``operators.cues.row_weights.breaks`` defines it. No row breaks anything where the gate is shut.
+    ``operators.cues.row_weights.breaks`` defines it. Without a shortcut, no row breaks it.
     """
     from operators.cues.row_weights import breaks
     from operators.cues.serialise import load_state

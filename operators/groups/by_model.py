@@ -45,7 +45,7 @@ class ByModel(GroupsBase[P], Generic[P]):
         return FEATURES, LABEL
 
     def open(self, context: Context) -> Apply:
-        """Load the model once; rows that fit has not seen are treated like those it has."""
+        """Return a function that groups the rows of a table by the model, which is loaded once."""
         part, whole = self._part(context.state), read_group_record(context.state).get("whole", ())
 
         def apply(table: pa.Table) -> pa.Table:
@@ -56,7 +56,7 @@ class ByModel(GroupsBase[P], Generic[P]):
         return apply
 
     def _write(self, context: Context, executor: Executor) -> None:
-        """Count both parts of every class, and record the classes that stay whole; the model is in place."""
+        """Count both parts of every class by the stored model, and record the classes that are not split."""
         write_group_record(context.state, self.params)
         counts: Counter[tuple[int, bool]] = Counter()
         shards = [shard.index for shard in context.shards.shards]
@@ -81,9 +81,9 @@ class ByModel(GroupsBase[P], Generic[P]):
 
 
 class Eiil(ByModel[EiilParams]):
-    """Two environments per class, by the sign of what scaling the probe's logits does to a row's loss.
+    """Two environments per class, by the sign of the derivative of a row's loss by a scale of the logits.
 
-    See :mod:`operators.groups.eiil`: this is where ascent on the soft IRM penalty over all rows ends.
+    This is the maximum of the soft IRM penalty over all rows; see :mod:`operators.groups.eiil`.
     """
 
     version = 3
@@ -91,7 +91,7 @@ class Eiil(ByModel[EiilParams]):
     uses = ("ingest", "probe")
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Keep a copy of the probe; sum derivatives shard by shard.
+        """Copy the probe into the state, and add up derivatives shard by shard.
 
         Returns ``penalty`` (soft IRM, at its maximum) and ``minority_share``, the smaller environment's.
         """
@@ -127,7 +127,7 @@ class Jtt(ByModel[JttParams]):
     Params: ClassVar[type[OperatorParams]] = JttParams
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Train as the operator ``probe`` does, by Adam for ``epochs``; leaves the model.
+        """Train as the operator ``probe`` does, by Adam for ``epochs`` passes, and store the model.
 
         Returns ``error_share`` and ``train_loss``. Raises OperatorError where rows cannot be used.
         """
@@ -140,7 +140,8 @@ class Jtt(ByModel[JttParams]):
     def _training(self) -> ProbeParams:
         values = self.params.model_dump(exclude={"method", "min_rows", "min_share"})
         if self.params.model == "logistic":
-            # The probe solves `logistic` to a tolerance; a network without hidden layers is stopped early.
+            # The probe solves `logistic` to a tolerance. A network without hidden layers can be stopped
+            # early.
             values |= {"model": "mlp", "hidden": ()}
         return ProbeParams.model_validate(values)
 

@@ -8,15 +8,15 @@ loss of w times the logits z_i at w = 1, and N rows, ascent on a maximises the s
 
 For softmax cross-entropy g_i = sum_c p_ic z_ic - z_iy with p = softmax(z).
 
-Where the ascent ends is known. With A = sum q_i g_i, B = sum (1 - q_i) g_i its direction for row i is
-(A - B) g_i q_i (1 - q_i) / N^2: every step moves A - B further the way it already points, so each row with
-g_i > 0 ends in one environment and each with g_i < 0 in the other. No partition does better: the
-penalty is convex in A, whose ends are just these. So the partition by the sign of g is taken at once,
-without steps, step size or seed, and each row's environment depends on that row alone. (Batches, as in
-the authors' code for large data, end elsewhere: each step sees another A - B.)
+The maximum has a closed form. With A = sum q_i g_i and B = sum (1 - q_i) g_i, the gradient for row i is
+(A - B) g_i q_i (1 - q_i) / N^2, so every step increases |A - B|, and the ascent puts the rows with g_i > 0
+into one environment and those with g_i < 0 into the other. No partition is better, because the penalty is
+convex in A and these are its extreme values. The partition by the sign of g is therefore computed directly,
+and each row's environment depends on that row alone. (Ascent on batches, as in the authors' code for large
+data, ends elsewhere, since A - B differs from batch to batch.)
 
-With two classes g_i = (p_i - y_i) z_i > 0 means that the row is misclassified: EIIL's environments are then
-the right and the wrong rows of the reference model, as JTT's.
+With two classes g_i = (p_i - y_i) z_i > 0 means that the row is misclassified, so the environments of EIIL
+are the right and the wrong rows of the reference model, as in JTT.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scale_derivatives(logits: npt.NDArray[np.floating], y: npt.NDArray[np.intege
     -------
     (n,) float64: positive where smaller logits would lower the loss.
     """
-    # Differences to the true class: a row that is sure and right gives 0 less exactly nothing.
+    # Logits relative to the true class: a certain and right row then has a derivative of exactly 0.
     Z = logits.astype(np.float64) - logits[np.arange(len(y)), y].astype(np.float64)[:, None]
     exponents = np.exp(Z - Z.max(axis=1, keepdims=True))
     weighted = (exponents * Z).sum(axis=1)
@@ -47,8 +47,8 @@ def scale_derivatives(logits: npt.NDArray[np.floating], y: npt.NDArray[np.intege
 
 
 def environments(derivatives: Float64) -> npt.NDArray[np.bool_]:
-    """Return the mask (n,) of the environment whose rows a smaller scale would help; see the module's
-    docstring.
+    """Return the mask (n,) of the environment with positive derivatives, whose loss a smaller scale
+    lowers.
     """
     return np.asarray(derivatives > 0)
 

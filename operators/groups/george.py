@@ -10,10 +10,10 @@ a class:
    silhouette coefficient above 0 becomes a group of its own; all other rows stay in their first cluster.
    Of several F the largest mean silhouette wins; F = 1 keeps the first clusters.
 
-Deviation: the paper reduces the activations before the last layer by UMAP. Here the features ``x``
-are reduced by principal components, so that new rows are placed by the same linear map; for a linear
-probe ``x`` is what lies before its last layer. Components are divided by the deviation of the first,
-the loss by its own.
+Deviation: the paper reduces the activations before the last layer by UMAP. Here the features ``x``, which are
+the input of the last layer for a linear probe, are reduced by principal components, so that new rows are
+placed by the same linear map. Components are divided by the standard deviation of the first, the loss by its
+own.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
     X : (n, d) finite features.
     loss : (n,) finite loss of each row.
     params : defaults in :class:`~operators.groups.params.GeorgeParams`.
-    random_state : of the mixtures and of the rows drawn for the silhouettes.
+    random_state : seed of the mixtures and of the rows drawn for the silhouettes.
 
     Returns
     -------
@@ -105,8 +105,8 @@ def reduced(state: State, X: Array, loss: Array) -> npt.NDArray[np.float64]:
 
 
 def place(state: State, Z: npt.NDArray[np.float64]) -> Labels:
-    """Return (n,) int32: the over-cluster's group if it is one of its own, else the first mixture's
-    component.
+    """Return the group (n,) int32 of rows: that of their over-cluster if it has one, else their first
+    cluster.
     """
     labels = _mixture(state, "first_").predict(Z).astype(np.int32)
     if "own" not in state:

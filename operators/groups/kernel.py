@@ -50,7 +50,7 @@ class GroupMethod(ABC, Generic[P]):
 
     ``Params`` has a field ``method`` with the method's name as its only value. If it also has ``min_rows``
     and ``min_share``, groups with fewer rows are merged, see :mod:`operators.groups.merging`. Modules of
-    methods are imported when planning: they import scikit-learn and the like inside functions.
+    methods are imported while planning, so they import scikit-learn and similar libraries inside functions.
     """
 
     version: ClassVar[int] = 1

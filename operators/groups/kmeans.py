@@ -2,7 +2,7 @@
 
 Minimises the sum over rows of ||v - c(v)||^2, c(v) being the nearest of k centres (Lloyd 1957; starts by
 k-means++, Arthur and Vassilvitskii 2007). The clustering baseline of GRASP's table 5 (Zeng et al. 2022),
-with k = 2 there. The vectors are taken as they are: neither centred nor scaled.
+with k = 2 there. The vectors are neither centred nor scaled.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def fit_kmeans(
     X : (n, d) float, finite.
     k : number of groups, or several to choose from.
     n_init : starts of each k.
-    silhouette_rows : most rows drawn for the silhouette.
-    random_state : of the starts and the draw.
+    silhouette_rows : largest number of rows drawn for the silhouette.
+    random_state : seed of the starts and the draw.
 
     Returns
     -------
@@ -80,8 +80,8 @@ def fit_kmeans(
     from sklearn.cluster import KMeans as Lloyd
 
     tried = keep_below_distinct(X, sort_unique(k))
-    # One thread: scikit-learn's threads add up centres in the order in which they come.
-    # And float64, rounded below: float32 sums also depend on where the memory happens to lie.
+    # One thread, because scikit-learn's threads add up centres in any order; and float64, rounded below,
+    # because float32 sums depend on the alignment of the memory.
     wide = X.astype(np.float64)
     with threadpool_limits(limits=1):
         models = [Lloyd(value, n_init=n_init, random_state=random_state).fit(wide) for value in tried]

@@ -1,10 +1,10 @@
-"""Merging groups that have too few rows to carry a statement. Used by every method that finds groups.
+"""Merges groups with too few rows. Every method that finds groups uses it.
 
-A group needs ``max(min_rows, min_share * n)`` of the n rows of its class. While a group has fewer, the
-smallest of them joins the group that is nearest to it, so that fragments of one group may also form one large
-enough together. What is near is up to the method: for DBSCAN two groups are as far apart as their nearest
-core samples (the radius at which DBSCAN would have joined them, single linkage), for methods with centres as
-far as these. Rows in no group (noise) are left alone. A class of fewer rows than that is one group.
+A group must have ``max(min_rows, min_share * n)`` of the n rows of its class. While a group has fewer, the
+smallest one joins the group that is nearest to it, so fragments of one group may together become large
+enough. The distance depends on the method: for DBSCAN it is that of the nearest core samples, which is the
+radius at which DBSCAN would join the groups (single linkage), for methods with centres that of the centres.
+Noise is not merged. A class with too few rows is one group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIN_SHARE = 0.005
 
 
 def least_rows(n_rows: int, min_rows: int, min_share: float) -> float:
-    """Return how many rows a group of a class of ``n_rows`` needs; a number, not rounded."""
+    """Return the smallest number of rows of a group in a class of ``n_rows``, not rounded."""
     return max(float(min_rows), min_share * n_rows)
 
 
@@ -33,7 +33,7 @@ def merge_small(sizes: npt.ArrayLike, distances: Float64, least: float) -> Label
     sizes : (k,) rows of each cluster.
     distances : (k, k) symmetric; infinite where a distance is not known. A cluster without any known
         distance joins the largest group.
-    least : rows that a group needs; 0 merges nothing.
+    least : smallest number of rows of a group; 0 merges nothing.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def merge_small(sizes: npt.ArrayLike, distances: Float64, least: float) -> Label
 
     Examples
     --------
-    Two specks and a large cluster on a line at 0, 1 and 10; together the specks are large enough:
+    Two small clusters and a large one on a line at 0, 1 and 10. Together the small ones are large enough:
 
     >>> import numpy as np
     >>> at = np.array([0.0, 1.0, 10.0])
@@ -67,7 +67,7 @@ def merge_small(sizes: npt.ArrayLike, distances: Float64, least: float) -> Label
         apart[near] = np.minimum(apart[near], apart[small])
         apart[:, near] = apart[near]
         apart[near, near] = np.inf
-        # A merged cluster is neither small nor near to anything any more.
+        # A merged cluster takes no further part.
         size[small], apart[small], apart[:, small] = np.inf, np.inf, np.inf
         n_left -= 1
     return number_in_order(group)

@@ -1,4 +1,4 @@
-"""The operator ``groups`` as recipes name it, its methods by name, and :func:`assign` for new rows.
+"""The operator ``groups``, the class of each method by name, and :func:`assign` for new rows.
 
 Methods are the built-in ones and those of other packages (entry-point group ``rowsieve.group_methods``).
 """
@@ -47,7 +47,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def known_methods() -> dict[str, type[Operator[Any]]]:
-    """Return operator classes by name; plugins that do not load are left out, and named in the log."""
+    """Return operator classes by name. Plugins that do not load are logged and left out."""
     found: dict[str, type[Operator[Any]]] = {}
     for name in method_names():
         try:
@@ -58,7 +58,7 @@ def known_methods() -> dict[str, type[Operator[Any]]]:
 
 
 def method_class(name: str) -> type[Operator[Any]]:
-    """Return the operator class that carries a method out.
+    """Return the operator class of a method.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class Groups(GroupsBase[OperatorParams]):
 
 @dataclass(frozen=True)
 class _NoShards:
-    """A reader without shards: placing rows reads the state alone."""
+    """A reader without shards, for placing rows by the state alone."""
 
     shards: tuple[ShardInfo, ...] = ()
 
@@ -136,10 +136,9 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
 
     Parameters
     ----------
-    state : the state folder of a fitted ``groups``: ``<output>/store/<fingerprint>/state``. Every method
-        but ``oracle`` leaves all that is needed there.
+    state : the state folder of a fitted ``groups``: ``<output>/store/<fingerprint>/state``.
     table : the columns that the method requires (``y``, and ``gradient``, ``gradient_factors``, ``x`` or
-        ``loss``), as the operators of the same run make them of the new rows.
+        ``loss``), computed for the new rows by the operators of the same run.
 
     Raises
     ------

@@ -27,12 +27,13 @@ class KMeansParams(OperatorParams):
     silhouette_rows: Annotated[int, Field(ge=3)] = 10_000
     """Rows of a class drawn for the silhouette, which takes the square of their number."""
     min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
-    """Least rows of a group. A smaller one joins the group with the nearest centre, again until none is too
-    small; 0: groups as the method finds them (with ``min_share: 0``)."""
+    """Smallest number of rows of a group. Smaller ones join the group with the nearest centre, until none
+    is too small. 0: groups as the method finds them (with ``min_share: 0``).
+    """
     min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
-    """Least share of its class in a group, as ``min_rows``."""
+    """Smallest share of its class in a group; see ``min_rows``."""
     resources: Resources = Resources()
-    """Of the worker that holds one class's vectors."""
+    """Resources of the worker that holds the vectors of one class."""
 
 
 class GeorgeParams(OperatorParams):
@@ -46,32 +47,33 @@ class GeorgeParams(OperatorParams):
     components: Count = 10
     """Principal components of the features that are kept."""
     min_share: Annotated[float, Field(ge=0, le=1)] = MIN_SHARE
-    """Least share of the class in a group, as ``min_rows``."""
+    """Smallest share of the class in a group; see ``min_rows``."""
     min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
-    """Least rows of a group: an over-cluster with fewer does not become one, and a cluster with fewer joins
-    the one with the nearest centre, again until none is too small."""
+    """Smallest number of rows of a group. A smaller over-cluster does not become a group, and a smaller
+    cluster joins the one with the nearest centre, until none is too small.
+    """
     n_init: Count = 3
     """Starts of each mixture."""
     silhouette_rows: Annotated[int, Field(ge=3)] = 10_000
     """Rows of a class drawn for the silhouettes, which take the square of their number."""
     resources: Resources = Resources()
-    """Of the worker that holds one class's features."""
+    """Resources of the worker that holds the features of one class."""
 
 
 class EiilParams(OperatorParams):
-    """Two environments that violate the probe's invariance most; nothing to choose."""
+    """Two environments that violate the probe's invariance most."""
 
     method: Literal["eiil"] = "eiil"
     min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
-    """Least rows of a group. A class of which either part has fewer is one group; 0 (with
+    """Smallest number of rows of a group. A class of which either part has fewer is one group. 0 (with
     ``min_share: 0``): every class is split."""
     min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
-    """Least share of its class in a group, as ``min_rows``."""
+    """Smallest share of its class in a group; see ``min_rows``."""
     resources: Resources = Resources()
 
 
 class JttParams(ProbeParams):
-    """The model whose errors make the minority; stopped early, so ``epochs`` decides."""
+    """The model whose errors are the minority group. It is stopped early, after ``epochs``."""
 
     solves_logistic: ClassVar[bool] = False
 
@@ -81,10 +83,10 @@ class JttParams(ProbeParams):
     epochs: int = Field(default=50, ge=1)
     """Passes of Adam, for ``logistic`` too. The paper tunes it on validation groups, from 1 to 60."""
     min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
-    """Least rows of a group. A class of which either part has fewer is one group; 0 (with
+    """Smallest number of rows of a group. A class of which either part has fewer is one group. 0 (with
     ``min_share: 0``): every class is split."""
     min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
-    """Least share of its class in a group, as ``min_rows``."""
+    """Smallest share of its class in a group; see ``min_rows``."""
 
 
 class CueGroupsParams(OperatorParams):
@@ -92,19 +94,19 @@ class CueGroupsParams(OperatorParams):
 
     method: Literal["cues"] = "cues"
     min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
-    """Least rows of a group; a smaller one is merged with the rest of its class."""
+    """Smallest number of rows of a group; a smaller one is merged with the rest of its class."""
     min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
-    """Least share of its class in a group."""
+    """Smallest share of its class in a group."""
 
 
 class NoneParams(OperatorParams):
-    """Group = class: the floor."""
+    """Takes the class as group."""
 
     method: Literal["none"] = "none"
 
 
 class OracleParams(OperatorParams):
-    """Group = a column of the source that holds the truth."""
+    """Takes a source column with the true groups as group."""
 
     method: Literal["oracle"] = "oracle"
     column: str

@@ -32,8 +32,8 @@ class ScoredRows:
     Parameters
     ----------
     X : (n, d) vectors.
-    limit : most rows to keep.
-    random_state : of the draw.
+    limit : largest number of rows to keep.
+    random_state : seed of the draw.
     """
 
     def __init__(self, X: Array, limit: int, random_state: int) -> None:

@@ -22,12 +22,13 @@ from operators.base import ROW_ID, OperatorError, OperatorParams
 from operators.bounded_json import read_json
 from operators.groups.kernel import State
 
-LABEL_ROWS = 65_536  # rows per row group: the least that a shard has to read
+LABEL_ROWS = 65_536
+"""Rows of a row group, the smallest unit that a shard reads."""
 RECORD = "groups.json"
 
 
 def write_group_record(state: Path, params: OperatorParams, **values: Any) -> None:
-    """Store the parameters, method among them, and what else is to be remembered."""
+    """Store the parameters, including the method, and other ``values``."""
     record = {"params": params.model_dump(mode="json", exclude=set(params.execution_only)), **values}
     (state / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
 
@@ -67,9 +68,7 @@ def model_path(state: Path, index: int) -> Path:
 
 
 def has_labels(state: Path, index: int) -> bool:
-    """Return whether the labels of class ``index`` are stored: they are not if only drawn rows were
-    clustered.
-    """
+    """Return whether the labels of class ``index`` are stored."""
     return labels_path(state, index).exists() or (state / f"labels-{index}").is_dir()
 
 

@@ -96,7 +96,7 @@ def test_equal_rows_are_one_group(tmp_path: Path) -> None:
 def test_gradients_of_two_lengths_are_refused(tmp_path: Path) -> None:
     table = rows()
     other = table.set_column(2, "gradient", pa.array([[1.0]] * table.num_rows, VECTOR)).slice(200)
-    with pytest.raises(OperatorError, match=r"entries.*run the operator that adds it again"):
+    with pytest.raises(OperatorError, match=r"entries.*run the operator that adds this column again"):
         fitted([table.slice(0, 200), other], tmp_path, block_rows=64)
 
 
