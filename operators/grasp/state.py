@@ -74,7 +74,7 @@ def draw_warning(record: Mapping[str, Any]) -> str:
     return (
         f"its groups were found on {record['n_rows']:,} of {record['drawn_from']:,} rows, and those found "
         f"again on part of these agree with an adjusted Rand index of {found[0]:.2f} only, so other rows "
-        "would give other groups. Raise groups.fit_rows (null: all rows are clustered), or use them with care."
+        "would give other groups. Raise groups.fit_rows (null: all rows), or use the groups with care."
     )
 
 
