@@ -91,4 +91,4 @@ def _with_bias_as_weight(layer: nn.Linear, length: float) -> nn.Module:
     with torch.no_grad():
         wide.weight.copy_(torch.cat([layer.weight, layer.bias[:, None] / length], dim=1))
     wide.to(layer.weight.device)
-    return nn.Sequential(OrderedDict(append=AppendConstant(length), linear=wide))
+    return nn.Sequential(OrderedDict(constant=AppendConstant(length), linear=wide))

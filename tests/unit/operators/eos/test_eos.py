@@ -371,9 +371,9 @@ def test_bad_parameters_are_named(options: Any, says: str) -> None:
 
 def test_bad_rows_are_named() -> None:
     model = EntropicOutlierSparsification(alpha=0.5)
-    with pytest.raises(ValueError, match="no row has a positive weight"):
+    with pytest.raises(ValueError, match="no row has a positive sample weight"):
         merged([])
-    with pytest.raises(ValueError, match="no row has a positive weight"):
+    with pytest.raises(ValueError, match="no row has a positive sample weight"):
         merged([statistics_of_losses(np.ones(1), np.zeros(1), 0.1)])
     with pytest.raises(ValueError, match="negative entries"):
         model.fit(np.eye(3), sample_weight=[-1, 1, 1])

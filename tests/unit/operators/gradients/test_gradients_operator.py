@@ -118,7 +118,7 @@ def test_fit_measures_a_projection(
     assert found["projection_pairs"] == len(errors)
     np.testing.assert_allclose(found["projection_error_mean"], np.mean(errors), rtol=1e-4)
     np.testing.assert_allclose(found["projection_error_p99"], np.quantile(errors, 0.99), rtol=1e-4)
-    assert ("not for deciding on eps" in caplog.text) == (not accept)
+    assert ("groups may differ from those of the gradients" in caplog.text) == (not accept)
     record = json.loads((context.state / "projection.json").read_text())
     assert record == {"dim": 3, "method": "gaussian", **found}
     assert Gradients(GradientsParams(bias="plain")).fit(context, LocalExecutor()) == {}

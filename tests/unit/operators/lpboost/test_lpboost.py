@@ -159,7 +159,7 @@ def test_fallback_is_announced(monkeypatch):
     solver.add(losses[:, 0])
     monkeypatch.setattr("operators.lpboost.sifting.MAX_PASSES", 1)
     monkeypatch.setattr("operators.lpboost.interior.MAX_STEPS", 2)
-    with pytest.warns(RuntimeWarning, match="a library solves them again"):
+    with pytest.warns(RuntimeWarning, match="a library solves the problem again"):
         solver.add(losses[:, 1])
     assert (solver.fallbacks_, solver.solution_.method) == (1, "highs")
     assert solver.solution_.gap <= 1e-7
