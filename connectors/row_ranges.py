@@ -106,7 +106,7 @@ class RowScanner:
         return inside
 
     def _place(self, unit: np.int64) -> int:
-        """Return the stored column of a shown one, and the path inside it."""
+        """Return the byte offset in the file of a code unit of the current block."""
         return self.offset + int(unit) * self.encoding.unit
 
     def _check_text(self, block: bytes, *, final: bool = False) -> None:

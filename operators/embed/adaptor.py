@@ -84,7 +84,7 @@ class Embed(Operator[EmbedParams]):
 
     def open(self, context: Context) -> Apply:
         """Load the encoder once. Raises OperatorError where its package is missing."""
-        # Not at the top: planning imports this module, and needs no torch.
+        # Imported here because planning imports this module and must not load torch.
         from operators.embed.images import refusal
         from operators.embed.kernel import embed_rows
         from operators.models import prepare_device

@@ -295,7 +295,7 @@ def _infer_class(
     source: Source, state: Path, params: GroupsParams, seed: int, named: tuple[int, str]
 ) -> dict[str, Any] | None:
     """Cluster one class and store its labels and model; small values only come back."""
-    # Not at the top: planning imports this module, and needs no scikit-learn.
+    # Imported here because planning imports this module and must not load scikit-learn.
     from operators.grasp.kernel import MAX_CORES, PLACING_CORES, infer_class
     from operators.models import prepare_device
 

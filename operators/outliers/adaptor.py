@@ -181,7 +181,7 @@ class Outliers(Operator[OutliersParams]):
             return self.fit(context, executor)
         copy_state(delta.state, context.state)
         if delta.rows_removed:
-            # Not at the top: planning imports this module.
+            # Imported here because planning imports this module and must not load scikit-learn.
             from operators.outliers.state import forget_row_ids
 
             forget_row_ids(context.state)
@@ -202,7 +202,7 @@ class Outliers(Operator[OutliersParams]):
         return apply
 
     def _open_evidence(self, context: Context) -> Apply:
-        # Not at the top: planning imports this module, and scikit-learn takes seconds to load.
+        # Imported here because planning imports this module and must not load scikit-learn.
         from operators.outliers.state import load_state
 
         state = load_state(context.state)

@@ -66,7 +66,7 @@ class Probe(Operator[ProbeParams]):
         n_classes, widths = _measures(context.states["ingest"])
         job = ProbeJob(context.shards, context.state, self.params, n_classes, widths, context.seed)
         if self._trains_on_ray(context, executor):
-            # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
+            # Imported here because the import takes seconds, and one task without Ray does not need it.
             from operators.probe.ray_train import run_on_ray
 
             return run_on_ray(

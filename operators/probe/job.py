@@ -102,7 +102,7 @@ def _spec(job: ProbeJob, shards: CachedShards) -> ModelSpec:
     if n_features is None:
         raise OperatorError(
             f"The probe has nothing to learn from: none of the {len(shards)} shards has a valid row. "
-            "See what `ingest` rejected, and why."
+            "`rowsieve quarantine` lists the rows that `ingest` rejected, and why."
         )
     params = job.params
     return ModelSpec(
