@@ -86,7 +86,8 @@ class CuesParams(OperatorParams):
         "`rowsieve cues` prints it, such as `hired in Nov-Feb`; "
         "`{column: review, words: [nordwind, alvora]}`, or in short `{review: [nordwind, alvora]}`, for the "
         "rows of which a text contains one of the words. A column of dates means whichever of elapsed time "
-        "and its parts the models lean on most",
+        "and its parts the models lean on most, and a column of numbers with gaps its value or whether it is "
+        "missing",
     )
     legitimate: tuple[Reference, ...] = Field(
         default=(),

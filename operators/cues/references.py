@@ -163,7 +163,8 @@ class FeatureColumns:
     def named(self, reference: Reference) -> Named:
         """Return the positions and the cut of a shortcut that the user names.
 
-        A column of dates means whichever of its features the models lean on most: elapsed time or a part.
+        A column of dates means whichever of its features the models lean on most: elapsed time, or a part. So
+        does a column of numbers with gaps: its value, or whether it is missing.
         """
         if isinstance(reference, CueWords):
             return Named((self.n_features + self.mentions.index(reference),), 0.0)
@@ -176,6 +177,8 @@ class FeatureColumns:
             if cut is None:
                 return Named(positions, one_of=True)
             positions = elapsed or positions
+        if cut is None and isinstance(reference, str) and (gaps := self._gaps_of(positions)):
+            return Named((*positions, *gaps), one_of=True)
         if cut is not None and len(positions) > 1:
             raise OperatorError(
                 f"operators.cues.spurious: a cut does not divide the {len(positions)} features of "
@@ -190,6 +193,14 @@ class FeatureColumns:
         if isinstance(reference, CueWords):
             return self.named(reference).columns
         return tuple(place for name in names_of(reference) for place in self.positions(name))
+
+    def _gaps_of(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the feature that says whether a number is missing, where the positions are its value."""
+        if len(positions) != 1 or not self.outputs or self.outputs[positions[0]].role != "value":
+            return ()
+        source = self.outputs[positions[0]].source
+        places = enumerate(self.outputs)
+        return tuple(p for p, one in places if one.source == source and one.role == "missing")
 
     def _slice(self, text: str) -> tuple[int, float] | None:
         """Return position and cut of a slice in words, such as ``hired in Nov-Feb``; None for a name."""

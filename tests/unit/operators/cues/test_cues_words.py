@@ -10,7 +10,9 @@ import pytest
 
 import rowsieve
 from operators.base import OperatorError
-from operators.cues.params import CuesParams
+from operators.cues import CueSettings, fit, weights
+from operators.cues.named import Named
+from operators.cues.params import CueSlice, CuesParams
 from operators.cues.references import FeatureColumns, columns_of
 from operators.encode.outputs import Output
 from operators.encode.words import ElapsedWords, NumberWords, PartWords
@@ -103,6 +105,33 @@ def test_a_named_column_of_many_values_means_their_class_shares():
     ):
         known = FeatureColumns(("branch",), (len(outputs),), tuple(outputs), {})
         assert known.named("branch").columns == named
+
+
+def test_a_named_number_with_gaps_means_its_value_or_its_gaps():
+    outputs = (
+        Output("income", "numeric", "income", "value"),
+        Output("income", "numeric", "income is missing", "missing"),
+        Output("age", "numeric", "age", "value"),
+    )
+    known = FeatureColumns(("income", "age"), (2, 1), outputs, {})
+    assert known.named("income") == Named((0, 1), one_of=True)
+    assert known.named("income is missing") == Named((1,))
+    assert known.named(CueSlice(column="income", cut=3.0)) == Named((0,), 3.0)
+    assert known.named("age") == Named((2,))
+
+
+def test_where_the_gaps_are_the_shortcut_they_are_balanced():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    gap = np.where(rng.random(4000) < 0.93, y, 1 - y)
+    core = rng.normal(size=(4000, 4)) + 0.5 * (2 * y[:, None] - 1)
+    X = np.column_stack([rng.normal(size=4000) * (1 - gap), gap, core]).astype(np.float32)
+    state = fit(X, y, np.arange(4000), CueSettings(spurious=(Named((0, 1), one_of=True),)))
+    assert [sides.columns for sides in state.named] == [(1,)]
+    w = weights(state, X, y, np.arange(4000))
+    before, after = (np.average(gap[y == 1], weights=v[y == 1]) for v in (np.ones(4000), w))
+    assert before > 0.9
+    assert after < 0.6
 
 
 def test_the_plan_knows_the_column_of_a_slice_in_words():
