@@ -16,8 +16,9 @@ from engine.core.errors import InputError
 if TYPE_CHECKING:
     from engine.recipe.recipe import RunSection
     from engine.training.evaluation import Evaluation, GroupTable
+    from engine.training.regression_scores import LossTable, RegressionEvaluation
     from engine.training.retrain import RetrainOptions, RetrainResult
-    from engine.training.running import TrainSpec
+    from engine.training.running import TrainResult, TrainSpec
 
 MAX_GROUPS = 30
 MAX_LOSS = 0.1
@@ -71,14 +72,7 @@ def show_retrained(found: RetrainResult) -> None:
 
         console.print(f"  {strength_sentence(result.record['strength'])}", soft_wrap=True)
     _show_importance(result.importance)
-    for split, evaluation in result.evaluations.items():
-        for name, table in evaluation.groupings.items():
-            console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
-            console.print(group_table(table))
-            if any(group.pooled for group in table.groups):
-                console.print("  few rows: such groups are compared as one group")
-        if len(result.model.models) > 1:
-            console.print(_tails(evaluation))
+    _show_scores(result)
     if warning := loss_warning(found):
         console.print(f"  warning: {warning}", soft_wrap=True)
     if found.registered:
@@ -91,14 +85,32 @@ def show_retrained(found: RetrainResult) -> None:
     console.print(f"  report: {result.folder / PAGE}", soft_wrap=True)
 
 
+def _show_scores(result: TrainResult) -> None:
+    """Print the scores of each split by group."""
+    for split, evaluation in result.evaluations.items():
+        for name, table in evaluation.groupings.items():
+            console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
+            console.print(group_table(table))
+            if any(group.pooled for group in table.groups):
+                console.print("  few rows: such groups are compared as one group")
+        if len(result.model.models) > 1:
+            console.print(_tails(evaluation))
+    for split, regression in result.regressions.items():
+        for name, losses in regression.groupings.items():
+            console.print(bold(split) + f", {name} groups; {loss_sentence(regression)}", soft_wrap=True)
+            console.print(loss_table(losses))
+
+
 def _show_selection(found: RetrainResult) -> None:
     """Print which cell of a grid was chosen, if there was one."""
     if not found.selection:
         return
     best = found.selection.candidates[found.selection.best]
     chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
-    console.print(f"  best of {len(found.selection.candidates)} cells: {chosen}")
-    if "test" not in found.result.evaluations:
+    pruned = sum(one.pruned for one in found.selection.candidates)
+    spared = f", {pruned} of them pruned" if pruned else ""
+    console.print(f"  best of {len(found.selection.candidates)} cells{spared}: {chosen}")
+    if "test" not in found.result.scores:
         console.print(
             "  chosen on the validation rows, so their scores are those of the best of several; give the "
             "recipe test rows (split.test) for figures to report",
@@ -152,6 +164,33 @@ def group_table(table: GroupTable) -> Table:
     return shown
 
 
+def loss_sentence(evaluation: RegressionEvaluation) -> str:
+    """Return the scores of a regression over all rows as one line."""
+    from engine.training.page import shown_number
+
+    shown = {"loss": evaluation.loss, "rmse": evaluation.rmse, "mae": evaluation.mae, "r2": evaluation.r2}
+    text = ", ".join(f"{name} {shown_number(value)}" for name, value in shown.items())
+    covered = "-" if evaluation.coverage is None else f"{evaluation.coverage:.1%}"
+    return f"{evaluation.objective}: {text}; {covered} of the targets at most the prediction"
+
+
+def loss_table(table: LossTable) -> Table:
+    """Return the mean loss of each group; the worst one is marked, and so are groups of few rows."""
+    from engine.training.page import shown_number
+
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("group")
+    for name in ("rows", "mean loss", "95 % interval", "train rows"):
+        shown.add_column(name, justify="right")
+    for group in table.groups[:MAX_GROUPS]:
+        label = group.group + (" (worst)" if group.group == table.worst_group else "")
+        label += " (few rows)" if group.pooled else ""
+        ends = f"{group.low:.4g}-{group.high:.4g}" if group.rows else ""
+        loss = shown_number(group.loss) if group.rows else "no rows"
+        shown.add_row(label, f"{group.rows:,}", loss, ends, f"{group.train_rows:,}")
+    return shown
+
+
 def _tails(evaluation: Evaluation) -> Table:
     """Return a table with the CVaR of a mixture and that of a single model with the same error."""
     names = ("CVaR of alpha", "mixture", "mixed for this alpha", "single model of this error")
@@ -191,6 +230,9 @@ def retrain(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Trainings of each candidate; default 1, with --trials 3")
     ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="After each seed, only the better half of the candidates goes on")
+    ] = False,
     alpha: Annotated[
         float | None, typer.Option(help="boosted_cvar: mix the base models for this tail, without training")
     ] = None,
@@ -220,5 +262,5 @@ def retrain(
 
         params = parse_params({"trainer": trainer, **parse_settings(settings or [])}, "retrain")
         spec = TrainSpec(find_dataset(dataset), params, seed, truth=truth, mix_alpha=alpha)
-        options = RetrainOptions(parse_grid(grid or []), trials, seeds, register, promote_if)
+        options = RetrainOptions(parse_grid(grid or []), trials, seeds, prune, register, promote_if)
         run_retrain(spec, options, section=section, as_json=as_json, verbose=verbose)

@@ -90,7 +90,7 @@ class TrainSection(Section):
     trainer: str = Field(
         default="erm",
         description="erm, erm_plain, erm_class_balanced, resample, gdro, cvar_doro, chi2_dro, dfr, jtt or "
-        "boosted_cvar",
+        "boosted_cvar, or a rule of an installed package",
     )
     params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
     when: str = Field(
@@ -112,13 +112,17 @@ class TrainSection(Section):
     def _usable(self) -> Self:
         # Imported here, since a recipe without this section does not need the trainers.
         from engine.recipe.promotion import Condition, PromotionRule
-        from engine.recipe.trainers import parse_params
+        from engine.recipe.trainers import check_target, parse_params
 
         try:
-            parse_params({"trainer": self.trainer, **self.params})
+            params = parse_params({"trainer": self.trainer, **self.params})
+            check_target(params, "train.params")
             rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
-            if self.promote_if:
-                PromotionRule.parse(self.promote_if, "train.promote_if")
+            asked = (
+                PromotionRule.parse(self.promote_if, "train.promote_if").conditions if self.promote_if else ()
+            )
+            for condition in (*asked, *([rule] if rule else [])):
+                condition.check_task(params.task == "regression")
         except InputError as error:
             raise ValueError(str(error)) from None
         if rule and rule.relative:

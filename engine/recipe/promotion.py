@@ -99,6 +99,14 @@ class Condition:
                 f"which are means over rows; compare {self.metric} without one."
             )
 
+    def check_task(self, is_regression: bool) -> None:
+        """Raise InputError for a metric of accuracy where the model answers by numbers."""
+        if is_regression and self.metric.endswith(ACCURACY):
+            raise InputError(
+                f"{self.key} {self.text!r}: a regression has no {self.metric}. Its metrics are loss, rmse, "
+                f'mae, r2 and worst_group_loss: "worst_group_loss < champion".'
+            )
+
     def evaluate(
         self,
         challenger: Mapping[str, float],

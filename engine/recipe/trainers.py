@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
 from engine.recipe.estimators import ESTIMATORS, LIBRARIES, check_estimator, is_estimator, known_estimators
+from engine.recipe.objectives import CROSS_ENTROPY, SQUARED, Task, parse_objective
 from engine.recipe.training_plugins import RULES, RulePlugin, find_plugin, plugin_names
 from operators.base import OperatorParams, Resources
 from operators.models.spec import Widths, check_model_name
@@ -44,6 +45,8 @@ GRADIENT_KEYS = frozenset(
 """Keys that only models trained by gradients read."""
 
 
+LINEAR = "linear"
+"""Name of the linear model of numbers; that of classes is ``logistic``."""
 STEPWISE = (
     "changes the rows' weights in every gradient step, and {model} is fitted to rows with fixed weights"
 )
@@ -53,13 +56,20 @@ STEPWISE = (
 def check_trained_model(name: str) -> str:
     """Return the name of a model that can be trained; raise ValueError for any other."""
     if not is_estimator(name):
-        return check_model_name(name)
+        return name if name == LINEAR else check_model_name(name)
     if name not in known_estimators(name):
         check_estimator(name, {})
     return name
 
 
+def check_objective(text: str) -> str:
+    """Return the text of an objective; raise ValueError for any other."""
+    parse_objective(text)
+    return text
+
+
 TrainedModel = Annotated[str, AfterValidator(check_trained_model)]
+ObjectiveText = Annotated[str, AfterValidator(check_objective)]
 
 
 class Mixture(NamedTuple):
@@ -81,6 +91,8 @@ class TrainParams(OperatorParams):
     """Why the trainer cannot train the estimators of a library; None if it can."""
     accepts_factories: ClassVar[str] = "yes"
     """The networks of ``package.module:factory`` that the trainer accepts, as the table of models says it."""
+    refuses_regression: ClassVar[str | None] = None
+    """Why the trainer cannot train a model of numbers; None if it can."""
 
     @property
     def mixture_only(self) -> frozenset[str]:
@@ -97,11 +109,20 @@ class TrainParams(OperatorParams):
         """Return whether rows have the weight of their class, in place of published weights."""
         return False
 
+    objective: ObjectiveText = CROSS_ENTROPY
+    """Loss of a row, and what the model answers: ``cross_entropy``, a class; ``squared``, the mean of the
+    number in ``target``; ``pinball:q``, its quantile q; or the name of an installed objective."""
+    target: str | None = None
+    """Numeric column of the version that a regression predicts. It must be no feature: name it in
+    ``source.exclude``. Groups, weights and splits stay those of the version, whose label may be a binned
+    target."""
     model: TrainedModel = "logistic"
-    """``logistic``, ``mlp``, ``package.module:factory``, called as ``factory(n_features, n_classes)``, or an
-    estimator: ``sklearn:HistGradientBoostingClassifier``, ``sklearn:RandomForestClassifier``,
+    """``logistic`` (``linear`` for a regression), ``mlp``, ``package.module:factory``, called as
+    ``factory(n_features, n_outputs)`` with an output for each class or one, or an estimator:
+    ``sklearn:HistGradientBoostingClassifier``, ``sklearn:RandomForestClassifier``,
     ``sklearn:ExtraTreesClassifier``, ``sklearn:LogisticRegression``, ``xgboost:XGBClassifier``,
-    ``lightgbm:LGBMClassifier``. The last two need the extras ``xgboost`` and ``lightgbm``."""
+    ``lightgbm:LGBMClassifier``. The last two need the extras ``xgboost`` and ``lightgbm``. Estimators
+    predict classes."""
     model_params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``."""
     max_rows: int = Field(default=2_000_000, ge=1)
@@ -150,6 +171,10 @@ class TrainParams(OperatorParams):
     slots: int | None = Field(default=None, ge=1, le=MAX_SLOTS)
     """A step is summed over this many fixed shares, and as many workers can take part; another number gives
     other batches. Default: one for each 64 rows of ``batch_size``, at most 8; never more than shards."""
+    reproducible: Literal["exact", "statistical"] = "exact"
+    """``exact``: the same bytes for any number of workers. ``statistical``: a step has one share for each
+    worker, so that the rows of a step, and the bytes, depend on their number. That halves the time of gdro on
+    130,000 x 38 rows in eight shards; a table of one shard, and models that take no steps, gain nothing."""
     where: Literal["auto", "in_process", "ray"] = "auto"
     """This process, or Ray Train's workers (seconds to start). ``auto``: this process up to
     ``small_rows`` rows, or where there is no Ray. Same bytes either way."""
@@ -182,14 +207,57 @@ class TrainParams(OperatorParams):
         return self.model_copy(update={"batch_size": 1 << (wanted - 1).bit_length()})
 
     @property
+    def task(self) -> Task:
+        """What the model answers."""
+        return parse_objective(self.objective).task
+
+    @property
     def uses_lbfgs(self) -> bool:
         """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        return False
+
+    @property
+    def uses_least_squares(self) -> bool:
+        """Return whether the model is solved to its optimum by least squares."""
         return False
 
     @property
     def is_estimator(self) -> bool:
         """Return whether the model is an estimator that is fitted to weighted rows, not by gradients."""
         return is_estimator(self.model)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_model_of_numbers(cls, values: Any) -> Any:
+        """Return the values with ``model: linear`` where a regression names no model."""
+        try:
+            answers_numbers = parse_objective(values["objective"]).task == "regression"
+        except (TypeError, KeyError, AttributeError, ValueError):  # is said, where it is wrong, by the field
+            return values
+        return {**values, "model": values.get("model", LINEAR)} if answers_numbers else values
+
+    @model_validator(mode="after")
+    def _task_fits(self) -> Self:
+        if self.task == "classification":
+            if self.model == LINEAR:
+                raise ValueError("model linear answers by a number; for classes it is logistic")
+            if self.target is not None:
+                raise ValueError(
+                    f"target is read by a regression; set objective to squared or pinball:0.9 "
+                    f"(objective is {self.objective})"
+                )
+            return self
+        if self.refuses_regression:
+            raise ValueError(
+                f"objective {self.objective}: trainer {trainer_of(self)} {self.refuses_regression}. A "
+                f"regression is trained by erm, erm_plain, resample, gdro, cvar_doro or chi2_dro"
+            )
+        if self.is_estimator or self.model == "logistic":
+            raise ValueError(
+                f"objective {self.objective}: model {self.model} predicts classes. Set model to linear, mlp "
+                f"or package.module:factory"
+            )
+        return self
 
     @model_validator(mode="after")
     def _model_can_be_trained(self) -> Self:
@@ -218,6 +286,12 @@ class TrainParams(OperatorParams):
         return self
 
     @model_validator(mode="after")
+    def _shares_are_fixed_or_not(self) -> Self:
+        if self.reproducible == "statistical" and self.slots is not None:
+            raise ValueError("slots fixes the shares of a step; reproducible is statistical. Remove one")
+        return self
+
+    @model_validator(mode="after")
     def _stops_by_a_score(self) -> Self:
         if self.patience is not None and self.keep != "best":
             raise ValueError("patience stops when no epoch scores better: set keep to best too")
@@ -228,8 +302,8 @@ class TrainParams(OperatorParams):
         if self.optimizer == "lbfgs" and not self.uses_lbfgs:
             raise ValueError(
                 "optimizer lbfgs solves model logistic for the trainers erm, erm_plain and "
-                "erm_class_balanced, with sampling shuffle and keep last, without schedule, warmup "
-                "and clip. Set optimizer to auto."
+                "erm_class_balanced, with objective cross_entropy, sampling shuffle and keep last, without "
+                "schedule, warmup and clip. Set optimizer to auto."
             )
         return self
 
@@ -245,6 +319,14 @@ class ErmParams(TrainParams):
     evidence for a shortcut, whatever they cost."""
 
     @model_validator(mode="after")
+    def _strength_needs_classes(self) -> Self:
+        if self.max_mean_loss is not None and self.task == "regression":
+            raise ValueError(
+                "max_mean_loss bounds the loss of accuracy, and a regression has none. Remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _strength_needs_weights(self) -> Self:
         if self.max_mean_loss is not None and not self.weights:
             raise ValueError("max_mean_loss chooses the strength of weights; weights is false. Remove one.")
@@ -254,6 +336,11 @@ class ErmParams(TrainParams):
     def uses_lbfgs(self) -> bool:
         """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return _is_logistic_erm(self)
+
+    @property
+    def uses_least_squares(self) -> bool:
+        """Return whether the model is solved to its optimum by least squares."""
+        return _is_linear_erm(self)
 
 
 class BaselineParams(TrainParams):
@@ -278,11 +365,26 @@ class BaselineParams(TrainParams):
         """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return _is_logistic_erm(self)
 
+    @property
+    def uses_least_squares(self) -> bool:
+        """Return whether the model is solved to its optimum by least squares."""
+        return _is_linear_erm(self)
+
 
 def _is_logistic_erm(params: TrainParams) -> bool:
-    plain = params.model == "logistic" and params.sampling == "shuffle" and params.keep == "last"
-    plain = plain and params.schedule == "constant" and not params.warmup and params.clip is None
+    plain = params.model == "logistic" and params.objective == CROSS_ENTROPY and _is_plain_erm(params)
     return plain and params.optimizer in ("auto", "lbfgs")
+
+
+def _is_linear_erm(params: TrainParams) -> bool:
+    plain = params.model == LINEAR and params.objective == SQUARED and _is_plain_erm(params)
+    return plain and params.optimizer == "auto"
+
+
+def _is_plain_erm(params: TrainParams) -> bool:
+    """Return whether every key that decides the way to the optimum has its default."""
+    plain = params.sampling == "shuffle" and params.keep == "last" and params.schedule == "constant"
+    return plain and not params.warmup and params.clip is None
 
 
 class StepwiseParams(TrainParams):
@@ -331,6 +433,7 @@ class DfrParams(TrainParams):
     group has the same weight.
     """
 
+    refuses_regression: ClassVar[str | None] = "fits the last layer again as a logistic regression"
     refuses_estimators: ClassVar[str | None] = "fits the last layer of a network again, and {model} has none"
     accepts_factories: ClassVar[str] = "if it ends in a Linear"
 
@@ -348,6 +451,7 @@ class DfrParams(TrainParams):
 class JttParams(TrainParams):
     """Just train twice (Liu et al. 2021)."""
 
+    refuses_regression: ClassVar[str | None] = "repeats rows that a first model classifies wrongly"
     trainer: Literal["jtt"] = "jtt"
     sampling: Literal["shuffle"] = "shuffle"
     """Every epoch takes each row once, rows of the error set ``upweight`` times."""
@@ -360,6 +464,7 @@ class JttParams(TrainParams):
 class BoostedParams(TrainParams):
     """Boosted CVaR classification (Zhai et al. 2021, NeurIPS): a mixture of models."""
 
+    refuses_regression: ClassVar[str | None] = "draws rows by how many models classify them wrongly"
     trainer: Literal["boosted_cvar"] = "boosted_cvar"
     sampling: Literal["shuffle"] = "shuffle"
     """Sampling of the first model. The others draw rows by their sample weights. Published weights enter
@@ -396,7 +501,16 @@ class BoostedParams(TrainParams):
 
 
 LATER_KEYS: Mapping[str, Any] = MappingProxyType(
-    {"model_params": {}, "schedule": "constant", "warmup": 0.0, "clip": None, "patience": None}
+    {
+        "objective": CROSS_ENTROPY,
+        "target": None,
+        "model_params": {},
+        "schedule": "constant",
+        "warmup": 0.0,
+        "clip": None,
+        "patience": None,
+        "reproducible": "exact",
+    }
 )
 """Keys that came later, with defaults under which a training is the one it was without them."""
 
@@ -485,6 +599,15 @@ def params_class(name: str) -> type[TrainParams] | None:
             f'engine.recipe.trainers.StepwiseParams and have the key `trainer: Literal["{name}"] = "{name}"`.'
         )
     return kind
+
+
+def check_target(params: TrainParams, place: str) -> None:
+    """Raise InputError for a regression on a version without the column that it predicts."""
+    if params.task == "regression" and params.target is None:
+        raise InputError(
+            f"{place}: objective {params.objective} predicts a number: set {place}.target to a numeric "
+            f"column of the version that is no feature."
+        )
 
 
 def trainer_of(params: TrainParams) -> str:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 RULES = "rowsieve.training_rules"
 """Group of entry points whose names are trainers and whose values are each a :class:`RulePlugin`."""
+OBJECTIVES = "rowsieve.training_objectives"
+"""Group whose names are objectives and whose values are ``engine.recipe.objectives.ObjectivePlugin``s."""
 _log = logging.getLogger("rowsieve")
 Plugin = TypeVar("Plugin")
 

@@ -28,7 +28,7 @@ class StepEnd:
     rows: int
     """Rows of the step, over all workers."""
     loss: float
-    """Their mean loss in nats, before the step."""
+    """Their mean loss before the step, in the objective's unit: nats of the cross-entropy."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,15 @@ class EpochEnd:
     phase: int
     epoch: int
     loss: float
-    """Mean loss in nats of the epoch's rows, each before its step; of an estimator, after the fit."""
+    """Mean loss of the epoch's rows, each before its step; of an estimator, after the fit."""
     accuracy: float | None = None
     """Accuracy on validation rows; None unless ``keep`` is best."""
     worst_group_accuracy: float | None = None
     """Accuracy of the worst inferred group on validation rows; None unless ``keep`` is best."""
+    mean_loss: float | None = None
+    """Mean loss of a regression on validation rows; None unless ``keep`` is best."""
+    worst_group_loss: float | None = None
+    """Mean loss of the worst inferred group, of a regression; None unless ``keep`` is best."""
 
 
 @dataclass(frozen=True)

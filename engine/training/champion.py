@@ -23,7 +23,6 @@ from engine.core.json_files import read_json
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import INFERRED, by_class
-from engine.training.features import dataset_of_version
 from engine.training.job import TrainingJob
 from engine.training.rows import GroupedRows
 from engine.training.running import RowSource, row_pieces, truth_of
@@ -79,10 +78,17 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
 
     Raises CannotCompareError if it reads a column that the version does not publish.
     """
+    target = job.params.target
+    theirs = read_json(folder / SERVING).get("target")
+    if theirs != target:
+        answers = ["classes" if name is None else f"the number {name!r}" for name in (theirs, target)]
+        raise CannotCompareError(f"it predicts {answers[0]}, and the challenger {answers[1]}")
     with tempfile.TemporaryDirectory() as scratch:
-        describe_features(job.version, job.maker, Path(scratch))
+        describe_features(job.version, job.maker, Path(scratch), target)
         if _features_of(Path(scratch)) == _features_of(folder):
             return None
+    if target is not None:
+        raise CannotCompareError("it reads other columns or another encoder, and it predicts numbers")
     published = {str(field["name"]) for field in job.version.manifest["schema"]}
     missing = [name for name in ServedModel(folder).names if name not in published]
     if missing:
@@ -145,8 +151,13 @@ def count_paired_answers(
     *,
     split: str,
     truth: str | None = None,
-) -> PairedAnswers:
-    """Count the rows of a split by the answers of the model in ``folder`` and of the champion."""
+) -> PairedAnswers | None:
+    """Count the rows of a split by the answers of the model in ``folder`` and of the champion.
+
+    None for a regression, whose answers are neither right nor wrong.
+    """
+    if job.params.task == "regression":
+        return None
     work = partial(_pair_shards, job, folder, champion, source, split, truth)
     total: dict[str, Counter[tuple[Any, str]]] = {}
     for found in executor.map(work, row_pieces(job)):
@@ -173,7 +184,7 @@ def _pair_shards(
 ) -> dict[str, Counter[tuple[Any, str]]]:
     """Count the rows of some shards. Runs on a worker."""
     new, old = Ensemble.load(folder), Ensemble.load(champion)
-    data = dataset_of_version(job.version, job.maker, job.params.noise)
+    data = job.dataset()
     names = np.array([*data.group_names, -1])
     total: dict[str, Counter[tuple[Any, str]]] = {}
     for shard in shards:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from engine.core.json_files import read_json, write_json
 from engine.recipe.estimators import is_estimator
 from engine.training.checkpoint import model_path
 from engine.training.estimators import KEY, module_of
+from engine.training.objectives import TargetScale
 from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.lpboost import solve_model_weights
@@ -55,6 +56,8 @@ class Ensemble:
     """(m,) how often each counts when the mixture is chosen."""
     about: dict[str, Any]
     """Trainer, parameters, classes and dataset version, as the training recorded them."""
+    target: TargetScale | None = None
+    """Of a regression: how the outputs of its models become predictions. None for a classification."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Ensemble:
@@ -71,7 +74,8 @@ class Ensemble:
             models = tuple(build_from(spec, state) for state in states)
             losses = selection["losses"]
             counts = selection.get("weight", np.ones(len(losses)))  # folders of earlier versions have none
-            return cls(spec, models, weights, losses, selection["row_id"], counts, record["about"])
+            target = TargetScale.read(record["target"]) if "target" in record else None
+            return cls(spec, models, weights, losses, selection["row_id"], counts, record["about"], target)
         except (
             OSError,
             ValueError,
@@ -106,6 +110,8 @@ class Ensemble:
         content = safetensors.numpy.save({name: np.ascontiguousarray(one) for name, one in arrays.items()})
         write_whole(folder / SELECTION, content, root=root)
         record = {"model": self.spec.model_dump(mode="json"), "model_weights": self.model_weights.tolist()}
+        if self.target is not None:
+            record["target"] = asdict(self.target)
         write_json(folder / DESCRIPTION, record | {"about": self.about}, root=root)
 
     def reweight(self, alpha: float) -> Ensemble:
@@ -124,7 +130,12 @@ class Ensemble:
         return replace(self, model_weights=np.full(t, 1 / t), about=self.about | {"mixing": "average"})
 
     def predict_proba(self, X: npt.ArrayLike) -> Float64:
-        """Return the mean of the base models' class probabilities by lambda: (n, C) for rows X (n, d)."""
+        """Return the mean of the base models' class probabilities by lambda: (n, C) for rows X (n, d).
+
+        Raises ValueError for a regression.
+        """
+        if self.target is not None:
+            raise ValueError("this model predicts numbers: call predict_numbers")
         X = self._rows(X)
         found = np.zeros((len(X), self.spec.n_classes))
         for weight, model in self._mixed():
@@ -135,6 +146,19 @@ class Ensemble:
         """Return the class index of largest :meth:`predict_proba`: (n,). No answer is random."""
         found: npt.NDArray[np.int64] = self.predict_proba(X).argmax(axis=1)
         return found
+
+    def predict_numbers(self, X: npt.ArrayLike) -> Float64:
+        """Return the predictions (n,) of a regression in the target's unit.
+
+        Raises ValueError for a classification.
+        """
+        if self.target is None:
+            raise ValueError("this model predicts classes: call predict or predict_proba")
+        X = self._rows(X)
+        found = np.zeros(len(X))
+        for weight, model in self._mixed():
+            found += weight * logits(model, X)[:, 0].astype(np.float64) if len(X) else 0.0
+        return self.target.predictions(found)
 
     def sample(
         self, X: npt.ArrayLike, request_ids: Iterable[str | int], *, seed: int = 0

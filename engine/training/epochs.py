@@ -31,10 +31,11 @@ class Network(Learner):
 
             def on_step(step: int, rows: int, loss: float) -> None:
                 at = progress.phase + 1, progress.epoch + 1
-                session.callbacks.on_step(StepEnd(*at, step, rows, loss))
+                session.callbacks.on_step(StepEnd(*at, step, rows, loss * self.row_losses.unit))
 
             loss = run_epoch(self, phase.rule, shards, session.slots, epoch, mean_weight, on_step)
             progress.epoch += 1
+            loss *= self.row_losses.unit
             note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
             session.note_epoch(note | (self._consider_best(session) if phase.selects else {}))
             done = progress.notes.get("since_checkpoint", 0) + 1
@@ -52,19 +53,17 @@ class Network(Learner):
         return session.errors("train")
 
     def _consider_best(self, session: Session) -> dict[str, Any]:
-        """Keep the model if the worst group, then the average accuracy, is better than in earlier epochs."""
+        """Keep the model if the worst group, then the mean score, is better than in earlier epochs."""
         if session.params.keep != "best":
             return {}
-        worst, average = session.scores("validation")
+        losses = self.row_losses
+        found = session.scores("validation", losses)
+        note = {name: losses.sign * score for name, score in zip(losses.score_names, found, strict=True)}
         best = session.progress.notes.get("best")
-        if best is None or (worst, average) > (best["worst_group_accuracy"], best["accuracy"]):
-            session.progress.notes["best"] = {
-                "epoch": session.progress.epoch,
-                "worst_group_accuracy": worst,
-                "accuracy": average,
-            }
+        if best is None or found > tuple(losses.sign * best[name] for name in losses.score_names):
+            session.progress.notes["best"] = {"epoch": session.progress.epoch, **note}
             session.keep("best", model_state(self.state()))
-        return {"worst_group_accuracy": worst, "accuracy": average}
+        return note
 
 
 def _has_stopped(phase: Phase, session: Session) -> bool:

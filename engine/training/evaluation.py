@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,32 @@ from operators.metrics.intervals import wilson_interval
 INFERRED = "inferred"
 """Name of the grouping by inferred groups."""
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+
+
+class Scores(Protocol):
+    """What the scores of a classification and of a regression have in common."""
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Scored rows."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores as JSON-able values."""
+        ...
+
+    def metrics(self, prefix: str = "") -> dict[str, float]:
+        """Return the scores under flat names, as MLflow takes them."""
+        ...
+
+    def ranking(self, grouping: str) -> tuple[float | None, float | None]:
+        """Return the scores of the worst group of a grouping and of all rows: the larger the better."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -95,6 +121,8 @@ class CalibrationCurve:
 class Evaluation:
     """Scores of one model on one set of rows."""
 
+    task: ClassVar[str] = "classification"
+
     rows: int
     accuracy: float | None
     """Share of rows that the served model classifies correctly; it answers by the mean of the base models'
@@ -129,6 +157,10 @@ class Evaluation:
             found[f"{start}average_accuracy"] = table.average
         found |= {f"cvar_{point.alpha:g}": point.value for point in self.cvar}
         return {prefix + key: value for key, value in found.items() if value is not None}
+
+    def ranking(self, grouping: str) -> tuple[float | None, float | None]:
+        """Return the accuracies of the worst group of a grouping and of all rows: the larger the better."""
+        return self.groupings[grouping].worst_group_accuracy, self.accuracy
 
 
 def evaluate(
@@ -215,7 +247,7 @@ def _balanced_accuracy(sums: MetricSums) -> float | None:
 
 def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
     train = {group: count for group, count in train_rows.items() if count}
-    names = sorted({*found.rows, *train}, key=_place)
+    names = sorted({*found.rows, *train}, key=place_of_group)
     compared = compare_groups({name: found.rows[name] for name in names}, found.right, min_rows=min_rows)
     alone = {group.members[0] for group in compared if not group.pooled}
     scores = []
@@ -248,8 +280,8 @@ def group_label(grouping: str, name: Any) -> str:
     return f"rows without a group, class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
 
 
-def _place(group: Any) -> tuple[bool, float, str]:
-    """Sort key: numbers in ascending order, then rows without a group, then text."""
+def place_of_group(group: Any) -> tuple[bool, float, str]:
+    """Return the key by which groups are sorted: numbers, then rows without a group, then texts."""
     number = isinstance(group, int | float)
     return (not number, (math.inf if group < 0 else group) if number else 0.0, str(group))
 

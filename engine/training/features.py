@@ -16,6 +16,7 @@ from connectors.storage import read_columns
 from engine.core.json_files import read_key
 from engine.training.rows import SPLITS, CachedShards, Dataset, GroupedRows, Noise, group_indices, group_names
 from engine.training.version import Version, VersionReader
+from operators.arrays import Float64, Int64
 from operators.base import (
     FEATURES,
     GROUP,
@@ -28,6 +29,7 @@ from operators.base import (
     Context,
     Executor,
     Operator,
+    OperatorError,
     copy_state,
 )
 from operators.columns import vectors_to_numpy
@@ -175,6 +177,8 @@ class SplitRows:
     noise: Noise
     reweigh: Reweighting | None = None
     """Gives the rows other weights than the published ones."""
+    target: str | None = None
+    """Published column that a regression predicts."""
 
     def __len__(self) -> int:
         return len(self.maker.reader.shards)
@@ -190,23 +194,48 @@ class SplitRows:
         indices = group_indices(group, y, self.names, self.noise)
         weight = table.column(ours[WEIGHT]).to_numpy().astype(np.float64)
         rows = GroupedRows(x, y, weight, indices, table.column(ROW_ID).to_numpy()).take(np.flatnonzero(mine))
+        if self.target is not None:
+            rows = replace(rows, target=target_of(self.maker.reader, self.target, shard, rows.row_id))
         return rows if self.reweigh is None else self.reweigh(rows, self.names)
 
 
+def target_of(reader: VersionReader, column: str, shard: int, row_ids: Int64) -> Float64:
+    """Return a column's numbers (n,) of some rows of a shard.
+
+    Raises OperatorError, which names the file, a row and its value, where one has no finite number.
+    """
+    info = reader.shards[shard]
+    stored = reader.read_source(shard, [column]).column(column)
+    taken = stored.take(pa.array(row_ids - info.first_row))
+    found: Float64 = taken.cast(pa.float64()).fill_null(np.nan).to_numpy().astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        raise OperatorError(
+            f"train.target {column!r}: {len(bad)} of {len(found)} rows of {info.path} have no finite number, "
+            f"the first at row_id {int(row_ids[bad[0]])} (value: {taken[int(bad[0])].as_py()}). Fill them in "
+            f"at the source, or leave such rows out by source.filter."
+        )
+    return found
+
+
 def dataset_of_version(
-    version: Version, maker: FeatureMaker, noise: Noise, reweigh: Reweighting | None = None
+    version: Version,
+    maker: FeatureMaker,
+    noise: Noise,
+    reweigh: Reweighting | None = None,
+    target: str | None = None,
 ) -> Dataset:
     """Return the version's three splits, read part by part.
 
     ``maker`` must be fitted. ``reweigh`` takes rows and the names of their groups, and returns the rows with
-    other weights; default: the published ones.
+    other weights; default: the published ones. ``target`` is the column that a regression predicts.
     """
     numbers = [int(number) for number in version.manifest["summary"]["groups"]]
     n_classes = len(maker.classes)
     names = group_names(numbers, n_classes, noise)
     budget = [CACHE_BYTES]
     splits = {
-        name: CachedShards(SplitRows(maker, version.prefix, name, names, noise, reweigh), budget)
+        name: CachedShards(SplitRows(maker, version.prefix, name, names, noise, reweigh, target), budget)
         for name in SPLITS
     }
     return Dataset(splits, names, maker.n_features, n_classes)

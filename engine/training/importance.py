@@ -18,7 +18,7 @@ from engine.core.digests import digest
 from engine.core.json_files import read_json, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import by_class
-from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.features import FeatureMaker
 from engine.training.job import TrainingJob
 from engine.training.row_samples import read_samples, sample_file, write_sample
 from operators.base import FEATURES, Executor
@@ -84,7 +84,9 @@ def importance_of(
         return known
     blocks = source_blocks(job.maker)
     record: dict[str, Any] = {"key": key, "split": split}
-    if len(blocks) < 2:
+    if job.params.task == "regression":
+        record["reason"] = "it is measured by accuracy, and a regression has none"
+    elif len(blocks) < 2:
         record["reason"] = f"all features come from one column, {next(iter(blocks), 'x')}"
     else:
         record |= _measured(job, model, split, rows_by_split[split], blocks, executor)
@@ -139,7 +141,7 @@ def _measured(
 
 def _draw(work: _Draw, shard: int) -> int:
     """Write the drawn rows of a shard; return how many there are. Runs on a worker."""
-    data = dataset_of_version(work.job.version, work.job.maker, work.job.params.noise)
+    data = work.job.dataset()
     rows = data.splits[work.split][shard]
     hashes = row_hashes(rows.row_id, work.job.seed, PURPOSE)
     rows = rows.take(np.flatnonzero(hashes <= np.uint64(work.last)))

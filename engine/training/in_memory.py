@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import numpy.typing as npt
 
 from engine.recipe.trainers import TrainParams, trainer_of
@@ -29,6 +30,7 @@ def fit_arrays(
 ) -> Ensemble:
     """Train on rows in memory; see :func:`engine.training.rows.dataset_of_arrays` for the arrays.
 
+    ``y`` holds class indices, or the numbers that a regression predicts (``objective: squared``).
     ``callbacks`` are called after every step, epoch and phase; see :mod:`engine.training.callbacks`.
     Raises OperatorError if the rows or the model cannot be used, and for ``max_mean_loss``, which reads a
     published version.
@@ -38,7 +40,16 @@ def fit_arrays(
             "max_mean_loss: the strength of weighting is chosen on a published version by `rowsieve retrain` "
             "or by the section `train`. For arrays, compute weights with operators.cues.WeightPath."
         )
-    data = dataset_of_arrays(X, y, groups=groups, weight=weight, split=split, noise=params.noise)
+    target = None
+    if params.task == "regression":
+        target = np.asarray(y, np.float64)
+        if not np.isfinite(target).all():
+            row = int(np.flatnonzero(~np.isfinite(target))[0])
+            raise OperatorError(f"y: row {row} has no finite number ({target[row]}). Leave such rows out.")
+        y = np.zeros(len(target), np.int64)
+    data = dataset_of_arrays(
+        X, y, groups=groups, weight=weight, split=split, target=target, noise=params.noise
+    )
     n_rows = sum(len(data.train[shard]) for shard in range(len(data.train)))
     fitted = fit(data, params.for_rows(n_rows), seed=seed, callbacks=callbacks)
     about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}

@@ -17,7 +17,8 @@ from engine.recipe.trainers import LATER_KEYS, TrainParams, trainer_of
 from engine.storage.object_run_store import private_copy
 from engine.storage.state_sync import snapshot, upload
 from engine.training.callbacks import installed_callbacks
-from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.features import FeatureMaker, Reweighting, dataset_of_version
+from engine.training.rows import Dataset
 from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
 from engine.training.version import Version, root_of
 
@@ -55,6 +56,13 @@ class TrainingJob:
         """Maker of the version's features and labels."""
         return FeatureMaker(self.version.reader(), self.folder / FEATURES)
 
+    def dataset(self, reweigh: Reweighting | None = None) -> Dataset:
+        """Return the version's splits as the training reads them; the maker must be fitted.
+
+        ``reweigh``: see :func:`engine.training.features.dataset_of_version`.
+        """
+        return dataset_of_version(self.version, self.maker, self.params.noise, reweigh, self.params.target)
+
 
 def training_fingerprint(version: Version, params: TrainParams, seed: int) -> str:
     """Return the digest of all that base models depend on: rows, value-relevant parameters and seed."""
@@ -78,9 +86,8 @@ def run_job(
 
     resources = job.params.resources
     device = prepare_device(resources.cpus, resources.gpus)
-    maker = job.maker
     fitted = fit(
-        dataset_of_version(job.version, maker, job.params.noise, strength_weights_of(job.params, job.folder)),
+        job.dataset(strength_weights_of(job.params, job.folder)),
         job.resolved_params,
         seed=job.seed,
         communicator=communicator,
@@ -93,7 +100,7 @@ def run_job(
     )
     record = training_record(fitted, job)
     if communicator is None or communicator.rank == 0:
-        _save(fitted, job, maker.classes)
+        _save(fitted, job, job.maker.classes)
         write_json(job.folder / RECORD, record, root=job.root)
     return record
 
@@ -155,7 +162,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 def training_record(fitted: TrainingOutcome, job: TrainingJob) -> dict[str, Any]:
     """Return the content of ``training.json``."""
-    names = dataset_of_version(job.version, job.maker, job.params.noise).group_names
+    names = job.dataset().group_names
     return {
         "trainer": trainer_of(job.params),
         "models": fitted.n_models,
@@ -209,6 +216,7 @@ def mix(
         fitted.selection_rows,
         fitted.selection_weights,
         about,
+        fitted.target_scale,
     )
     return remix(made, params)
 

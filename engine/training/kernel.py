@@ -9,20 +9,23 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from connectors.storage import ObjectPath
 from engine.core.digests import digest
-from engine.recipe.trainers import TrainParams
+from engine.recipe.trainers import LINEAR, TrainParams
 from engine.training.callbacks import Callback, PhaseEnd
 from engine.training.checkpoint import Checkpoints, ModelStore
 from engine.training.epochs import Network
 from engine.training.estimators import EstimatorLearner, check_model
 from engine.training.learner import model_state
+from engine.training.least_squares import MAX_FEATURES, solve
 from engine.training.methods import method_of
+from engine.training.objectives import ClassLosses, RowLosses, TargetScale, number_losses, objective_of
 from engine.training.rows import Counts, Dataset
 from engine.training.session import Estimator, Session, count_rows
 from operators.arrays import Float64, Int64
+from operators.base import OperatorError
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
 from operators.probe.communicator import Communicator, SingleProcess, Slots
@@ -53,16 +56,24 @@ class TrainingOutcome:
     """Mean loss of each epoch, with its phase."""
     best_epoch: int | None
     """The epoch that ``keep: best`` chose."""
+    target_scale: TargetScale | None = None
+    """Of a regression: how outputs become predictions."""
 
 
 def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:
-    """Return the model that the parameters describe, with the shape of these rows."""
+    """Return the model that the parameters describe, with the shape of these rows.
+
+    Raises OperatorError for a classification of one class.
+    """
+    is_regression = params.task == "regression"
+    if not is_regression and data.n_classes < 2:
+        raise OperatorError("There is nothing to tell apart: the rows have one class.")
     return ModelSpec(
-        model=params.model,
+        model="logistic" if params.model == LINEAR else params.model,  # either is one linear layer
         hidden=params.hidden,
         standardize=params.standardize,
         n_features=data.n_features,
-        n_classes=data.n_classes,
+        n_classes=1 if is_regression else data.n_classes,
     )
 
 
@@ -80,6 +91,8 @@ def fit(
     callbacks: Sequence[Callback] = (),
 ) -> TrainingOutcome:
     """Train; every worker of a communicator calls this with the same arguments and gets the same bytes.
+
+    These do not depend on the number of workers, unless ``params.reproducible`` is ``statistical``.
 
     Parameters
     ----------
@@ -102,35 +115,67 @@ def fit(
         Nothing to learn from, a model that cannot be used, or a loss that is not a number.
     """
     with repeatable(torch.device(device)):
-        slots = Slots(communicator or SingleProcess(), len(data.train), params.n_slots)
+        workers = communicator or SingleProcess()
+        exact = params.reproducible == "exact"
+        slots = Slots(workers, len(data.train), params.n_slots if exact else workers.size)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
         check_model(params, counts.n_rows)
-        learner = _new_learner(spec, data, params, slots, seed, device)
+        row_losses = _row_losses(params, data, slots)
+        learner = _new_learner(spec, data, params, slots, seed, device, row_losses)
         values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
-        fingerprint = digest([values, seed, content])
+        fingerprint = digest([values, seed, content, *([] if exact else [slots.count])])
         there = (remote / CHECKPOINTS, remote / MODELS) if remote is not None else (None, None)
         within = root or folder
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, within, there[0])
         model_store = ModelStore(folder and folder / MODELS, slots, within, there[1])
         session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store, callbacks)
-        n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
+        n_models = _train(session, spec, row_losses)
         split, losses, row_ids, weights = _selection(session, n_models)
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
-    return TrainingOutcome(spec, states, n_models, losses, row_ids, weights, split, counts, curve, best)
+    return TrainingOutcome(
+        spec, states, n_models, losses, row_ids, weights, split, counts, curve, best, row_losses.scale
+    )
+
+
+def _row_losses(params: TrainParams, data: Dataset, slots: Slots) -> RowLosses:
+    """Return the losses of a training's rows by its objective."""
+    objective = objective_of(params.objective)
+    return (
+        number_losses(objective, data.train, slots) if params.task == "regression" else ClassLosses(objective)
+    )
+
+
+def _train(session: Session, spec: ModelSpec, row_losses: RowLosses) -> int:
+    """Train by the way that the parameters ask for; returns the number of models."""
+    params = session.params
+    if params.uses_lbfgs:
+        return _solve(session, spec)
+    if params.uses_least_squares and row_losses.scale and spec.n_features <= MAX_FEATURES:
+        return _solve_least_squares(session, row_losses, row_losses.scale)
+    return session.run(method_of(params))
 
 
 def _new_learner(
-    spec: ModelSpec, data: Dataset, params: TrainParams, slots: Slots, seed: int, device: torch.device | str
+    spec: ModelSpec,
+    data: Dataset,
+    params: TrainParams,
+    slots: Slots,
+    seed: int,
+    device: torch.device | str,
+    row_losses: RowLosses,
 ) -> Estimator:
     if params.is_estimator:
         return EstimatorLearner(params, seed, spec)
     model = build(spec, seed).to(device)
     if params.standardize:
-        take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
-    return Network(model, params)
+        labelled = spec.model_copy(
+            update={"n_classes": data.n_classes}
+        )  # a regression's rows have classes too
+        take_census(labelled, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
+    return Network(model, params, row_losses)
 
 
 def _solve(session: Session, spec: ModelSpec) -> int:
@@ -151,13 +196,38 @@ def _solve(session: Session, spec: ModelSpec) -> int:
     return 1
 
 
+def _solve_least_squares(session: Session, row_losses: RowLosses, scale: TargetScale) -> int:
+    """Solve a linear ERM of the squared loss to its optimum; returns the number of models, 1."""
+    model, shards = session.learner.model, session.weighed_rows()[0]
+    scaler = cast(Standardize, model.get_submodule("standardize")) if session.params.standardize else None
+    found = solve(shards, scaler, scale, session.slots, session.params.weight_decay)
+    head = cast(nn.Linear, model.get_submodule("head"))
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(found.weight)[None])
+        head.bias.fill_(found.bias)
+    model.eval()
+
+    def weighted(shard: int) -> Tensor:
+        rows = shards[shard]
+        return torch.tensor([rows.weight.sum(), -rows.weight @ row_losses.scores(model, rows)])
+
+    weight, loss = session.slots.total_over_shards(weighted).tolist()
+    session.note_epoch({"phase": 0, "epoch": 1, "loss": loss / weight})
+    session.callbacks.on_phase_end(PhaseEnd(1, 1))
+    session.model_store.put(0, model_state(session.learner.state()))
+    return 1
+
+
 def _selection(
     session: Session, n_models: int
 ) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Int64, Float64]:
     """Compute the 0/1 losses of all base models on the validation rows, or on the train rows without any.
 
-    Returns the split, the losses (m, t), the row ids (m,) and the rows' weights (m,).
+    Returns the split, the losses (m, t), the row ids (m,) and the rows' weights (m,). A regression has no 0/1
+    losses, and one model: m is 0.
     """
+    if session.params.task == "regression":
+        return "validation", np.zeros((0, n_models), np.uint8), np.zeros(0, np.int64), np.zeros(0)
     ids = session.gather(session.of_rows("validation", lambda rows: rows.row_id))
     split = "validation"
     if not sum(map(len, ids)):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.recipe.trainers import TrainParams
+from engine.training.objectives import RowLosses
 from engine.training.rows import GroupedRows
 from operators.base import OperatorError
 from operators.models import Standardize
@@ -24,7 +25,7 @@ class Forward:
     """Result of a forward pass over a slot's rows of one step; losses keep their autograd graph."""
 
     loss: Tensor
-    """(b,) softmax cross-entropy in nats."""
+    """(b,) losses in the objective's step unit."""
     changes: list[Tensor]
     """Change of each buffer (running statistics) times b."""
 
@@ -35,8 +36,9 @@ class Learner:
     Raises OperatorError for a model without trainable parameters.
     """
 
-    def __init__(self, model: nn.Module, params: TrainParams) -> None:
+    def __init__(self, model: nn.Module, params: TrainParams, row_losses: RowLosses) -> None:
         self.model = model.train()
+        self.row_losses = row_losses
         self._params = params
         self.lr = params.lr
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -83,9 +85,7 @@ class Learner:
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-        logits = self.model(torch.from_numpy(rows.X).to(self.device))
-        labels = torch.from_numpy(rows.y).to(self.device)
-        loss = nn.functional.cross_entropy(logits, labels, reduction="none")
+        loss = self.row_losses.of_step(self.model(torch.from_numpy(rows.X).to(self.device)), rows)
         pairs = zip(self._buffers(), self._common, strict=True)
         return Forward(loss, [len(rows) * (new - old) for new, old in pairs])
 

@@ -99,11 +99,12 @@ def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> 
         for field in served.schema or ()
     ]
     kinds = {field["name"]: field["type"] for field in dataset.manifest["schema"]}
+    label = DataType.double
+    if served.target is None:
+        label = _label_type(kinds[dataset.manifest["source"]["label"]], classes)
     outputs = [
         # A row that cannot be used has a reason and no prediction.
-        ColSpec(
-            _label_type(kinds[dataset.manifest["source"]["label"]], classes), "prediction", required=False
-        ),
+        ColSpec(label, "prediction", required=False),
         *(ColSpec(DataType.double, f"probability_{c}", required=False) for c in classes),
         ColSpec(DataType.string, "reason", required=False),
     ]

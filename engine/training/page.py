@@ -13,6 +13,7 @@ from engine.core.json_files import write_text
 from engine.report.templates import template
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
 from engine.training.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
+from engine.training.regression_scores import LossScore, LossTable, RegressionEvaluation
 from engine.training.running import TrainResult
 from engine.training.version import Version
 from operators.report.text import count, interval, percent
@@ -44,6 +45,7 @@ def write_page(
         strength=_strength(result),
         importance=_importance(result),
         parts=[_part(result, split, found) for split, found in reversed(result.evaluations.items())],
+        regressions=[_numbers(result, split, found) for split, found in reversed(result.regressions.items())],
         folder=str(result.folder),
         dataset_report=dataset_report(result.version, result.folder),
         registered=registered,
@@ -65,9 +67,11 @@ def sentences(result: TrainResult, verdict: PromotionDecision | None = None) -> 
     """Return the main findings as sentences, about the test rows where there are some."""
     texts = []
     for split in ("test", "validation"):
-        evaluation = result.evaluations.get(split)
-        if evaluation is not None:
-            texts.append(_worst(split, evaluation))
+        if split in result.evaluations:
+            texts.append(_worst(split, result.evaluations[split]))
+            break
+        if split in result.regressions:
+            texts.append(_worst_loss(split, result.regressions[split]))
             break
     else:
         texts.append(
@@ -92,6 +96,69 @@ def _worst(split: str, evaluation: Evaluation) -> str:
         f"{percent(evaluation.accuracy)} overall. With 95 % confidence the accuracy of the worst group lies "
         f"within {interval(bounds)}."
     )
+
+
+def _worst_loss(split: str, evaluation: RegressionEvaluation) -> str:
+    table = evaluation.groupings[INFERRED]
+    if table.worst_group is None or table.worst_group_loss is None or evaluation.loss is None:
+        return f"No inferred group has rows among the {split} rows."
+    name = f"group {table.worst_group}" if table.worst_group.isdecimal() else table.worst_group
+    return (
+        f"On {count(evaluation.rows, split + ' row')} the model is worst on {name}: a mean loss "
+        f"({evaluation.objective}) of {table.worst_group_loss:.4g} on "
+        f"{count(table.worst_group_rows, 'row')}, against {evaluation.loss:.4g} overall. With 95 % "
+        f"confidence the loss of the worst group lies within {table.worst_group_low:.4g} to "
+        f"{table.worst_group_high:.4g}."
+    )
+
+
+def _numbers(result: TrainResult, split: str, evaluation: RegressionEvaluation) -> dict[str, Any]:
+    """Return the part of the page about one split of a regression."""
+    pictures = result.folder / PLOTS / split
+    return {
+        "name": split,
+        "rows": evaluation.rows,
+        "note": CHOSEN_HERE if split == "validation" else "",
+        "figures": {
+            "mean loss": shown_number(evaluation.loss),
+            "root mean squared error": shown_number(evaluation.rmse),
+            "mean absolute error": shown_number(evaluation.mae),
+            "R²": shown_number(evaluation.r2),
+            "target at most the prediction": "–"
+            if evaluation.coverage is None
+            else percent(evaluation.coverage),
+        },
+        "tables": [
+            {
+                "name": name,
+                "worst": table.worst_group,
+                "rows": [_loss_row(group) for group in _worst_first(table)[:MAX_GROUPS]],
+                "hidden": max(len(table.groups) - MAX_GROUPS, 0),
+                "picture": _data_uri(pictures / f"groups-{name}.png"),
+            }
+            for name, table in evaluation.groupings.items()
+        ],
+    }
+
+
+def _worst_first(table: LossTable) -> list[LossScore]:
+    return sorted(table.groups, key=lambda group: -1.0 if group.loss is None else group.loss, reverse=True)
+
+
+def _loss_row(group: LossScore) -> dict[str, Any]:
+    ends = f"{group.low:.4g} – {group.high:.4g}" if group.rows else "no rows here"
+    return {
+        "group": group.group,
+        "rows": group.rows,
+        "loss": shown_number(group.loss),
+        "ends": ends,
+        "train_rows": group.train_rows,
+    }
+
+
+def shown_number(value: float | None) -> str:
+    """Return a number of any unit with four digits; a dash for none."""
+    return "–" if value is None else f"{value:.4g}"
 
 
 def _part(result: TrainResult, split: str, evaluation: Evaluation) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.training.evaluation import Evaluation, GroupTable
+from engine.training.regression_scores import LossTable, RegressionEvaluation
 from operators.report.text import count
 
 if TYPE_CHECKING:
@@ -32,6 +33,18 @@ def draw(evaluation: Evaluation, folder: Path, title: str = "") -> list[Path]:
             path = folder / f"groups-{name}.png"
             paths.append(_save(path, lambda ax: _groups(ax, table, name), title))  # noqa: B023
     return paths
+
+
+def draw_losses(evaluation: RegressionEvaluation, folder: Path, title: str = "") -> list[Path]:
+    """Write ``groups-<grouping>.png`` of a regression; return the paths."""
+    from operators.report.figures import own_style
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with own_style():
+        return [
+            _save(folder / f"groups-{name}.png", lambda ax: _losses(ax, table, name), title)  # noqa: B023
+            for name, table in evaluation.groupings.items()
+        ]
 
 
 def draw_strength(strength: Mapping[str, Any], folder: Path) -> Path:
@@ -97,6 +110,17 @@ def _calibration(axes: Axes, evaluation: Evaluation) -> None:
     axes.plot(shape.confidence, shape.accuracy, marker="o")
     error = "" if shape.ece is None else f", expected error {shape.ece:.3f}"
     axes.set(xlabel=f"probability of the predicted class{error}", ylabel="accuracy", ylim=(0, 1.02))
+
+
+def _losses(axes: Axes, table: LossTable, name: str) -> None:
+    scored = [(score.loss, score) for score in table.groups if score.loss is not None]
+    scored = sorted(scored, key=lambda entry: -entry[0])[:MAX_GROUPS][::-1]
+    for place, (loss, score) in enumerate(scored):
+        axes.plot([score.low, score.high], [place, place], color="grey", lw=2)
+        axes.plot([loss], [place], marker="o", color="C0")
+    axes.set_yticks(range(len(scored)), [f"{score.group} ({score.rows})" for _, score in scored], fontsize=7)
+    axes.set(xlabel="mean loss, 95 % interval", ylabel=f"{name} group (rows)")
+    axes.set_xlim(left=0)
 
 
 def _groups(axes: Axes, table: GroupTable, name: str) -> None:

@@ -148,13 +148,13 @@ def promote(
     test rows the validation rows serve, and the reason says that the challenger may have been selected on
     them. Raises InputError if the challenger has neither or no such metric.
     """
-    split = next((name for name in ("test", "validation") if name in result.evaluations), None)
+    split = next((name for name in ("test", "validation") if name in result.scores), None)
     if split is None:
         raise InputError(
             "--promote-if: there are neither test nor validation rows to compare on. Set source.holdout, or "
             "split.test."
         )
-    mine = result.evaluations[split]
+    mine = result.scores[split]
     found = client(result.version.output)
     # Beside the challenger's files, where workers can read it.
     with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
@@ -211,15 +211,15 @@ def _log(
     mlflow_client.log_inputs(run_id, [dataset_input(result.version)])
     found = [
         Metric(metric_key(key), value, 0, 0)
-        for split, evaluation in result.evaluations.items()
+        for split, evaluation in result.scores.items()
         for key, value in evaluation.metrics(f"{split}.").items()
     ]
     curve = [Metric("loss", note["loss"], 0, step) for step, note in enumerate(result.record["curve"])]
     mlflow_client.log_batch(run_id, metrics=[*found, *curve][:1000])
     mlflow_client.log_dict(run_id, result.record, "training.json")
-    scores = {split: evaluation.to_dict() for split, evaluation in result.evaluations.items()}
+    scores = {split: evaluation.to_dict() for split, evaluation in result.scores.items()}
     mlflow_client.log_dict(run_id, scores, "evaluation.json")
-    if result.evaluations:
+    if result.scores:
         upload_folder(mlflow_client, run_id, result.folder / PLOTS, PLOTS)
 
 
@@ -278,7 +278,7 @@ def _log_model(
     with tempfile.TemporaryDirectory() as scratch:
         maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
         data = Path(scratch) / DATA
-        write_served_model(result.model, result.version, maker, data)
+        write_served_model(result.model, result.version, maker, data, params.target)
         save_estimator(result.model, data)
         served = ServedModel(data)
         with warnings.catch_warnings():
@@ -288,7 +288,7 @@ def _log_model(
                 loader_module="engine.training.serving",
                 data_path=str(data),
                 code_paths=code_paths(Path(scratch) / "code"),
-                signature=signature(result.version, maker.classes, served),
+                signature=signature(result.version, [] if served.target else maker.classes, served),
                 input_example=input_example(result.version, served),
                 pip_requirements=requirements(served.networks, model=result.model.spec.model),
                 metadata={

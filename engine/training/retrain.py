@@ -30,7 +30,7 @@ from engine.recipe.promotion import PromotionRule
 from engine.recipe.trainers import trainer_of
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
-from engine.training.plots import PLOTS, draw, draw_importance, draw_strength
+from engine.training.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
 from engine.training.registry import PromotionDecision, RegisteredModel, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
@@ -56,7 +56,7 @@ class RetrainResult:
             "reused": self.result.reused,
             "models": len(self.result.model.models),
             "model_weights": self.result.model.model_weights.tolist(),
-            "evaluations": {split: e.to_dict() for split, e in self.result.evaluations.items()},
+            "evaluations": {split: e.to_dict() for split, e in self.result.scores.items()},
             "selection": self.selection.to_dict() if self.selection else None,
             "strength": self.result.record.get("strength"),
             "importance": self.result.importance,
@@ -75,6 +75,8 @@ class RetrainOptions:
     """Number of random draws from the grid; None: all its cells."""
     seeds: int | None = None
     """Number of trainings of each candidate; None: the default of ``select``."""
+    prune: bool = False
+    """Give up poor candidates after their first training; see ``select``."""
     name: str | None = None
     """Name under which the model is registered; None: it is not registered."""
     promote_if: str | None = None
@@ -92,8 +94,10 @@ class RetrainOptions:
                 f"--register {self.name!r}: MLflow takes no '/', no ':' and no blank name. Give another, "
                 f"such as {another}."
             )
-        if (self.trials or self.seeds) and not self.grid:
-            raise InputError("--trials and --seeds choose among candidates: give --grid KEY=VALUE,VALUE too.")
+        if (self.trials or self.seeds or self.prune) and not self.grid:
+            raise InputError(
+                "--trials, --seeds and --prune choose among candidates: give --grid KEY=VALUE,VALUE too."
+            )
         return self
 
 
@@ -131,12 +135,21 @@ def _datasets(version: Version, promote_if: str | None, found: RetrainResult | N
 
 def _retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions) -> RetrainResult:
     rule = PromotionRule.parse(options.promote_if) if options.promote_if else None
+    for condition in rule.conditions if rule else ():
+        condition.check_task(spec.params.task == "regression")
     selection = None
     if options.grid:
-        selection = select(spec, options.grid, executor, trials=options.trials, seeds=options.seeds)
+        selection = select(
+            spec,
+            options.grid,
+            executor,
+            trials=options.trials,
+            seeds=options.seeds,
+            prune=options.prune,
+        )
     chosen = selection.spec if selection else spec
     result = train(replace(chosen, importance=True), executor)
-    _draw_plots(result)
+    _draw_pictures(result)
     name = options.name
     registered = registered_before(result, name) if name and options.once else None
     if name and registered is None:
@@ -156,10 +169,12 @@ def _retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions) -> Re
     return RetrainResult(result, selection, registered, verdict)
 
 
-def _draw_plots(result: TrainResult) -> None:
-    """Draw the pictures of a training into its folder."""
+def _draw_pictures(result: TrainResult) -> None:
+    """Write all pictures of a training beside its model."""
     for split, evaluation in result.evaluations.items():
         draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
+    for split, regression in result.regressions.items():
+        draw_losses(regression, result.folder / PLOTS / split, f"{result.version.name}, {split}")
     if "strength" in result.record:
         draw_strength(result.record["strength"], result.folder / PLOTS)
     if result.importance and "columns" in result.importance:

@@ -28,11 +28,25 @@ class GroupedRows(Rows):
     """(n,) index into the dataset's groups; ``NO_GROUP`` for a row in no group."""
     row_id: Int64
     """(n,)"""
+    target: Float64 | None = None
+    """(n,) numbers that a regression predicts; None for a classification, which predicts ``y``."""
+
+    @property
+    def numbers(self) -> Float64:
+        """The target (n,) of a regression. Raises ValueError for the rows of a classification."""
+        if self.target is None:
+            raise ValueError("these rows have no target: they were read for a classification")
+        return self.target
 
     def take(self, places: slice | Int64) -> GroupedRows:
         """Return the rows at the given positions, in the order of the positions."""
         return GroupedRows(
-            self.X[places], self.y[places], self.weight[places], self.group[places], self.row_id[places]
+            self.X[places],
+            self.y[places],
+            self.weight[places],
+            self.group[places],
+            self.row_id[places],
+            None if self.target is None else self.target[places],
         )
 
 
@@ -43,7 +57,9 @@ def join(parts: Sequence[GroupedRows]) -> GroupedRows:
     if len(parts) == 1:
         return parts[0]
     columns = zip(*((p.X, p.y, p.weight, p.group, p.row_id) for p in parts), strict=True)
-    return GroupedRows(*(np.concatenate(column) for column in columns))
+    targets = [part.target for part in parts if part.target is not None]
+    target = np.concatenate(targets) if targets else None
+    return replace(GroupedRows(*(np.concatenate(column) for column in columns)), target=target)
 
 
 class Shards(Protocol):
@@ -166,6 +182,7 @@ def dataset_of_arrays(
     groups: npt.ArrayLike | None = None,
     weight: npt.ArrayLike | None = None,
     split: npt.ArrayLike | None = None,
+    target: npt.ArrayLike | None = None,
     noise: Noise = "own_group",
     n_shards: int = 1,
 ) -> Dataset:
@@ -183,6 +200,8 @@ def dataset_of_arrays(
         (n,) >= 0; default 1.
     split
         (n,) "train", "validation", "test" or "dropped"; default: all train.
+    target
+        (n,) numbers that a regression predicts; default: the classes are predicted.
     noise
         What becomes of rows with group -1, see ``TrainParams.noise``.
     n_shards
@@ -200,6 +219,7 @@ def dataset_of_arrays(
         np.ones(n) if weight is None else np.asarray(weight, np.float64),
         group_indices(numbers, y, names, noise),
         np.arange(n, dtype=np.int64),
+        None if target is None else np.asarray(target, np.float64),
     )
     parts = np.array_split(np.arange(n), n_shards)
     splits = {

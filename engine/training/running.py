@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +20,25 @@ from engine.core.errors import InfeasibleError, InputError
 from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import check_own_files, check_real_folders, output_of
 from engine.core.suggestions import nearest
-from engine.recipe.trainers import TrainParams
+from engine.recipe.trainers import TrainParams, check_target
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_model
-from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
-from engine.training.features import dataset_of_version
+from engine.training.evaluation import (
+    ALPHAS,
+    INFERRED,
+    Evaluation,
+    Scores,
+    by_class,
+    mixtures_for,
+    summarise,
+)
 from engine.training.importance import importance_of
 from engine.training.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
-from engine.training.metric_sums import MetricSums, sum_over_rows
+from engine.training.metric_sums import sum_over_rows
+from engine.training.regression_scores import RegressionEvaluation, sum_numbers, summarise_numbers
 from engine.training.rows import GroupedRows, join
 from engine.training.strength import choose_strength
 from engine.training.version import Version, open_version
@@ -37,6 +46,8 @@ from operators.arrays import Int64
 from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
 EVALUATION = "evaluation.json"
+NUMERIC = re.compile(r"(u?int|half|float|double|decimal)")
+"""Beginning of the names of Arrow's numeric types."""
 PIECES = 32
 """Maximum number of tasks that share the scoring of a split."""
 
@@ -68,7 +79,7 @@ class TrainResult:
     """Folder of the model on this host; a copy if the output is on an object store."""
     version: Version
     model: Ensemble
-    evaluations: dict[str, Evaluation]
+    scores: dict[str, Scores]
     """Split -> scores on its rows, for every split that has rows."""
     record: dict[str, Any]
     """``training.json``: curve, rows, groups."""
@@ -78,6 +89,17 @@ class TrainResult:
     """Folder or prefix that holds the model."""
     importance: dict[str, Any] | None = None
     """Permutation importance by source column; None if it was not asked for, or without held-out rows."""
+
+    @property
+    def evaluations(self) -> dict[str, Evaluation]:
+        """The scores of a classification by split; empty for a regression."""
+        return {split: found for split, found in self.scores.items() if isinstance(found, Evaluation)}
+
+    @property
+    def regressions(self) -> dict[str, RegressionEvaluation]:
+        """The scores of a regression by split; empty for a classification."""
+        found = self.scores.items()
+        return {split: scores for split, scores in found if isinstance(scores, RegressionEvaluation)}
 
 
 def train(spec: TrainSpec, executor: Executor) -> TrainResult:
@@ -98,7 +120,10 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         The same training runs elsewhere.
     """
     _check_mix(spec)
+    check_target(spec.params, "train")
     version = open_version(spec.dataset)
+    if spec.params.target is not None:
+        check_numeric(version, spec.params.target)
     check_real_folders(version.output)
     name = training_fingerprint(version, spec.params, spec.seed)[:12]
     place = output_of(spec.folder or version.output / "models" / name)
@@ -119,17 +144,17 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _run(job, executor, place)
             model = _mixed(spec, job)
-            evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
-            scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
-            write_json(folder / EVALUATION, scores, root=job.root)
-            rows = {split: evaluation.rows for split, evaluation in evaluations.items()}
+            scores = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
+            found = {split: scored.to_dict() for split, scored in scores.items()}
+            write_json(folder / EVALUATION, found, root=job.root)
+            rows = {split: scored.rows for split, scored in scores.items()}
             importance = importance_of(job, model, rows, executor) if spec.importance else None
     except ResourceError as error:
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
     record = read_record(folder)
-    return TrainResult(folder, version, model, evaluations, record, reused, place, importance)
+    return TrainResult(folder, version, model, scores, record, reused, place, importance)
 
 
 def _mixed(spec: TrainSpec, job: TrainingJob) -> Ensemble:
@@ -190,7 +215,7 @@ def score(
     splits: Sequence[str] = ("validation", "test"),
     source: RowSource | None = None,
     first_shard: int = 0,
-) -> dict[str, Evaluation]:
+) -> dict[str, Scores]:
     """Evaluate a model on a version's splits, shard by shard; splits without rows are left out.
 
     The model may be another than the job's, stored in ``folder``: both sides of a comparison see the same
@@ -202,8 +227,9 @@ def score(
     if truth:
         check_column(job.version, truth)
         known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
+    objective = job.params.objective if job.params.task == "regression" else None
     mixtures = mixtures_for(model, alphas)
-    found = {}
+    found: dict[str, Scores] = {}
     for split in splits:
         work = partial(
             sum_over_shards,
@@ -218,7 +244,11 @@ def score(
         for part in others:
             whole.add(part)
         if whole.n:
-            found[split] = summarise(whole, model, alphas, known)
+            found[split] = (
+                summarise(whole, model, alphas, known)
+                if objective is None
+                else summarise_numbers(whole, objective, known)
+            )
     return found
 
 
@@ -236,12 +266,28 @@ class RowSource(Protocol):
         ...
 
 
-def check_column(version: Version, name: str) -> None:
+def check_column(version: Version, name: str, key: str = "truth") -> None:
     """Raise InputError if the version has no such column."""
     names = [str(field["name"]) for field in version.manifest["schema"]]
     if name not in names:
         hint = nearest(name, names) or f" There are: {', '.join(names)}."
-        raise InputError(f"truth: the version {version.name} has no column {name!r}.{hint}")
+        raise InputError(f"{key}: the version {version.name} has no column {name!r}.{hint}")
+
+
+def check_numeric(version: Version, target: str) -> None:
+    """Raise InputError unless a version has a numeric column of this name that is no feature."""
+    check_column(version, target, "train.target")
+    kinds = {str(field["name"]): str(field["type"]) for field in version.manifest["schema"]}
+    if not NUMERIC.match(kinds[target]):
+        raise InputError(
+            f"train.target: the column {target!r} of version {version.name} has the type {kinds[target]}. A "
+            f"regression predicts whole numbers, fractions or decimals."
+        )
+    if target in version.manifest["source"]["features"]:
+        raise InputError(
+            f"train.target: {target!r} is a feature of version {version.name}, so that a model would read "
+            f"what it is to predict. Set source.exclude: [{target}] in the recipe and run it again."
+        )
 
 
 def sum_over_shards(
@@ -252,19 +298,25 @@ def sum_over_shards(
     mixtures: Sequence[npt.NDArray[np.float64]],
     shards: Sequence[int],
     source: RowSource | None = None,
-) -> MetricSums:
-    """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker."""
+) -> Any:
+    """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker.
+
+    Returns the sums of a classification or of a regression, as the job's objective asks.
+    """
     model = replace(Ensemble.load(folder), model_weights=mixtures[0])
-    data = dataset_of_version(job.version, job.maker, job.params.noise)
+    data = job.dataset()
     names = np.array([*data.group_names, -1])
-    parts_of_sums = []
+    parts_of_sums: list[Any] = []
     for shard in shards:
         rows = join([data.splits[name][shard] for name in split.split("+")])
         groupings: dict[str, npt.NDArray[Any]] = {INFERRED: by_class(names[rows.group], rows.y)}
         if truth:
             groupings["true"] = truth_of(job, truth, shard, rows.row_id)
         seen = rows if source is None or not len(rows) else source(job, rows, shard)
-        parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:]))
+        if job.params.task == "regression":
+            parts_of_sums.append(sum_numbers(model, seen, groupings, job.params.objective))
+        else:
+            parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:]))
     for part in parts_of_sums[1:]:
         parts_of_sums[0].add(part)
     return parts_of_sums[0]

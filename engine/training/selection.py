@@ -8,8 +8,9 @@ mean. A selection reads validation rows only, so the scores on test rows remain 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -35,13 +36,16 @@ class Candidate:
     values: dict[str, Any]
     folder: str
     score: float | None
-    """Value of the criterion on the validation rows; None if the training failed."""
+    """Value of the criterion on the validation rows, of a regression the negative loss; None if the training
+    failed."""
     accuracy: float | None
-    """Accuracy over all validation rows; it breaks ties."""
+    """Accuracy over all validation rows, of a regression the negative loss; it breaks ties."""
     fault: str = ""
     """Reason of a failed training, such as a step size that diverges; empty if it succeeded."""
     by_seed: tuple[float, ...] = ()
     """Score of each seed, whose mean ``score`` is."""
+    pruned: bool = False
+    """Whether later seeds were spared because earlier ones scored in the lower half. It cannot win."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def select(
     criterion: Criterion = "worst_inferred_group",
     trials: int | None = None,
     seeds: int | None = None,
+    prune: bool = False,
 ) -> Selection:
     """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
@@ -104,6 +109,10 @@ def select(
     seeds
         Trainings of each candidate, with the seeds from ``spec.seed`` on; default: 1 for a grid, 3
         for random candidates. The winner is that of ``spec.seed``.
+    prune
+        After each seed, only the better half of the candidates, by their mean so far, is trained with the
+        next (successive halving, Jamieson and Talwalkar 2016, with seeds as the budget). This works for
+        every model, also one without epochs. The winner has been trained with every seed.
     criterion
         ``oracle_worst_true_group`` reads the true groups in ``spec.truth``, for comparisons only.
 
@@ -114,30 +123,74 @@ def select(
     """
     if criterion == "oracle_worst_true_group" and not spec.truth:
         raise InputError("criterion oracle_worst_true_group: name a column with the true groups as truth.")
+    for key in ("objective", "target"):
+        if key in grid:
+            raise InputError(f"--grid {key}: losses of several {key}s cannot be compared. Train each alone.")
     version = open_version(spec.dataset)
     # Workers may have another working directory.
     spec = replace(spec, dataset=version.folder, folder=None)
     cells = candidates_of(grid, trials, spec.seed)
     specs = [replace(spec, params=_with_values(spec.params, cell)) for cell in cells]
     n_seeds = seeds or (1 if trials is None else SEEDS)
-    every = [replace(one, seed=spec.seed + more) for one in specs for more in range(n_seeds)]
-    if trains_on_ray(version, spec.params, executor):
-        tried = [try_one(one, criterion, executor) for one in every]
-    else:
-        jobs = [(one, criterion) for one in every]
-        tried = list(executor.map(_try_in_process, jobs, resources=spec.params.resources))
-    by_cell = [tried[start : start + n_seeds] for start in range(0, len(tried), n_seeds)]
-    found = tuple(replace(_average(own), values=cell) for own, cell in zip(by_cell, cells, strict=True))
-    good = [index for index, one in enumerate(found) if one.score is not None]
+    if prune and n_seeds < 2:
+        raise InputError("--prune leaves out later seeds of poor candidates: give --seeds 2 or more.")
+    on_ray = trains_on_ray(version, spec.params, executor)
+    by_cell = _try_all(specs, n_seeds, prune, partial(_try_each, criterion, executor, on_ray))
+    found = tuple(
+        replace(_average(own), values=cell, pruned=len(own) < n_seeds)
+        for own, cell in zip(by_cell, cells, strict=True)
+    )
+    good = [index for index, one in enumerate(found) if one.score is not None and not one.pruned]
     if not good:
         raise InputError(
             f"None of the {len(found)} cells of the grid gives a score. The first: {found[0].fault}"
         )
-    best = max(good, key=lambda i: (found[i].score or 0.0, found[i].accuracy or 0.0, -i))
+    best = max(good, key=lambda i: (*_order(found[i]), -i))
     selection = Selection(criterion, found, best, specs[best])
-    name = digest([[one.folder for one in tried], criterion])[:12]
+    name = digest([[one.folder for own in by_cell for one in own], criterion])[:12]
     write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict(), root=version.output)
     return selection
+
+
+def _try_all(
+    specs: Sequence[TrainSpec],
+    n_seeds: int,
+    prune: bool,
+    try_each: Callable[[Sequence[TrainSpec]], list[Candidate]],
+) -> list[list[Candidate]]:
+    """Return the trainings of every candidate by seed; fewer of a candidate that was pruned."""
+    if not prune:
+        every = [replace(one, seed=one.seed + more) for one in specs for more in range(n_seeds)]
+        tried = try_each(every)
+        return [tried[start : start + n_seeds] for start in range(0, len(tried), n_seeds)]
+    found: list[list[Candidate]] = [[] for _ in specs]
+    alive = list(range(len(specs)))
+    for more in range(n_seeds):
+        tried = try_each([replace(specs[i], seed=specs[i].seed + more) for i in alive])
+        for index, one in zip(alive, tried, strict=True):
+            found[index].append(one)
+        means = {index: _average(found[index]) for index in alive}
+        good = [index for index in alive if means[index].score is not None]
+        alive = sorted(good, key=lambda i: (*_order(means[i]), -i), reverse=True)[: -(-len(good) // 2)]
+        alive = sorted(alive)
+    return found
+
+
+def _order(candidate: Candidate) -> tuple[float, float]:
+    """Return the key by which candidates that were trained are compared: the larger the better."""
+    return candidate.score or 0.0, candidate.accuracy or 0.0
+
+
+def _try_each(
+    criterion: Criterion, executor: Executor, on_ray: bool, specs: Sequence[TrainSpec]
+) -> list[Candidate]:
+    """Train and score candidates: one after the other on all workers, or each in one task."""
+    if on_ray:
+        return [try_one(one, criterion, executor) for one in specs]
+    if not specs:
+        return []
+    jobs = [(one, criterion) for one in specs]
+    return list(executor.map(_try_in_process, jobs, resources=specs[0].params.resources))
 
 
 def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> list[dict[str, Any]]:
@@ -186,12 +239,12 @@ def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candid
         result = train(spec, executor)
     except InputError as error:
         return Candidate({}, "", None, None, str(error))
-    found = result.evaluations.get("validation")
+    found = result.scores.get("validation")
     if found is None:
         fault = "there are no validation rows to select by: set split.validation in the recipe."
         return Candidate({}, result.folder.name, None, None, fault)
-    table = found.groupings["inferred" if criterion == "worst_inferred_group" else "true"]
-    return Candidate({}, result.folder.name, table.worst_group_accuracy, found.accuracy)
+    worst, mean = found.ranking("inferred" if criterion == "worst_inferred_group" else "true")
+    return Candidate({}, result.folder.name, worst, mean)
 
 
 def _try_in_process(job: tuple[TrainSpec, Criterion]) -> Candidate:

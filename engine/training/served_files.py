@@ -52,6 +52,7 @@ class _Description(BaseModel):
     encoder: _Encoder | None
     texts: _Texts | None = None
     reading: _Reading | None = None
+    target: StrictStr | None = None
 
 
 def check_files(folder: Path) -> None:
@@ -108,7 +109,7 @@ def read_description(path: Path, n_classes: int) -> dict[str, Any]:
     path
         The file.
     n_classes
-        Number of the model's classes.
+        Number of the model's classes; 0 for a regression.
 
     Raises
     ------
@@ -118,6 +119,8 @@ def read_description(path: Path, n_classes: int) -> dict[str, Any]:
     with naming(path):
         found: dict[str, Any] = read_json(path)
         described = _Description.model_validate(found)
+        if (described.target is None) != (n_classes > 0):
+            raise ValueError(f"target is {described.target!r}, and the model has {n_classes:,} classes")
         if len(described.classes) != n_classes:
             raise ValueError(f"{len(described.classes):,} classes are named, and the model has {n_classes:,}")
     return found

@@ -48,14 +48,19 @@ REQUEST = "request_id"
 PARAMS = {"sample": False, "seed": 0}
 
 
-def write_served_model(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path) -> None:
-    """Write the files of a served model: the ensemble, and how features are made from source columns."""
+def write_served_model(
+    model: Ensemble, version: Version, maker: FeatureMaker, folder: Path, target: str | None = None
+) -> None:
+    """Write the files of a served model: the ensemble, and how features are made from source columns.
+
+    ``target`` is the column that a regression predicts.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     model.save(folder)
-    describe_features(version, maker, folder)
+    describe_features(version, maker, folder, target)
 
 
-def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> None:
+def describe_features(version: Version, maker: FeatureMaker, folder: Path, target: str | None = None) -> None:
     """Write how features are made from source columns: ``serving.json``, and the state of `encode`."""
     state = read_json(maker.state / STATE)
     encoders = [
@@ -68,13 +73,15 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> No
         copy_state(maker.state, folder / ENCODING, leave_out=(STATE, "categories-*", "tally.json"))
     record = {
         "version": version.name,
-        "classes": state["classes"],
+        "classes": state["classes"] if target is None else [],
         "features": _feature_columns(version, folder / ENCODING),
         "widths": state["widths"],
         "encoder": encoders[0] if encoders else None,
         "texts": version.manifest["source"].get("texts"),
         "reading": version.manifest["source"].get("reading"),
     }
+    if target is not None:
+        record["target"] = target
     write_json(folder / SERVING, record)
     write_columns(input_schema(version, record["features"], image_columns(maker)), folder)
 
@@ -116,7 +123,8 @@ class ServedModel:
         folder = Path(folder)
         check_files(folder)
         self.model = Ensemble.load(folder)
-        self._about = read_description(folder / SERVING, self.model.spec.n_classes)
+        n_classes = 0 if self.model.target is not None else self.model.spec.n_classes
+        self._about = read_description(folder / SERVING, n_classes)
         with naming(folder / COLUMNS):
             self.schema = read_columns(folder)
         check_columns(folder / COLUMNS, self.schema, self.names)
@@ -133,6 +141,7 @@ class ServedModel:
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return ``prediction`` (a label), ``probability_<label>`` and ``reason`` of each row.
 
+        The prediction of a regression is a number, and there are no probabilities.
         A row that cannot be used has null predictions and a reason. It does not affect the other rows.
 
         Parameters
@@ -146,11 +155,13 @@ class ServedModel:
         Raises
         ------
         ValueError
-            A column of the model is missing, or a sample is asked for without ids.
+            A column of the model is missing, or a sample is asked for without ids, or of a regression.
 
         """
         params = {**PARAMS, **(params or {})}
         ids = None
+        if params["sample"] and self.target is not None:
+            raise ValueError("sample: this model predicts a number, and has no base models to draw from")
         if params["sample"]:
             if REQUEST not in model_input.columns:
                 raise ValueError(f"sample: give each row's id in a column {REQUEST!r}")
@@ -189,6 +200,11 @@ class ServedModel:
         """
         X, reasons = self.features(table, faults)
         good = np.flatnonzero([reason is None for reason in reasons])
+        if self.target is not None:
+            numbers = np.full(table.num_rows, np.nan)
+            numbers[good] = self.model.predict_numbers(X)
+            answers = [pa.array(numbers, from_pandas=True), pa.array(reasons, pa.string())]
+            return pa.table(dict(zip(self.answers, answers, strict=True)))
         classes: list[Any] = self._about["classes"]
         probabilities = np.full((table.num_rows, len(classes)), np.nan)
         predicted: list[Any] = [None] * table.num_rows
@@ -213,6 +229,11 @@ class ServedModel:
     def version(self) -> str:
         """Return the name of the dataset version that the model was trained on."""
         return str(self._about["version"])
+
+    @property
+    def target(self) -> str | None:
+        """Return the source column that a regression predicts; None for a model of classes."""
+        return self._about.get("target")
 
     @property
     def names(self) -> list[str]:

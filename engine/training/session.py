@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from engine.recipe.trainers import TrainParams
 from engine.training.callbacks import Callback, Callbacks, EpochEnd, PhaseEnd
 from engine.training.checkpoint import Checkpoints, ModelStore, Progress
+from engine.training.objectives import RowLosses
 from engine.training.rows import Counts, Dataset, GroupedRows, Shards
 from engine.training.rules import Rule
 from engine.training.sampling import Draw, balance
 from operators.arrays import Float64, Mask
 from operators.base import OperatorError
-from operators.metrics.group_scores import compare_groups, worst_of
+from operators.metrics.group_scores import pool_groups
 from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
 
@@ -237,32 +238,40 @@ class Session:
         wrong: Mask = predict(self.learner.model, rows.X, rows.y)[0] != rows.y
         return wrong
 
-    def scores(self, split: str) -> tuple[float, float]:
-        """Return the accuracy of the worst inferred group of a split, and of all its rows.
+    def scores(self, split: str, losses: RowLosses) -> tuple[float, float]:
+        """Return the mean score of the worst inferred group of a split, and of all its rows.
 
         Small groups are pooled, see :mod:`operators.metrics.group_scores`; the rows of a class that are in no
         group count as one of the groups. Raises OperatorError if the split has no rows.
         """
-        wrong = self.errors(split)
+        shards, model = self.data.splits[split], self.learner.model
+        model.eval()
+        try:
+            found = {
+                slot: np.concatenate([losses.scores(model, shards[i]) for i in self.slots.shards(slot)])
+                for slot in self.slots.mine
+            }
+        finally:
+            model.train()
         keys = self.of_rows(split, lambda rows: np.where(rows.group >= 0, rows.group, -1 - rows.y))
         n_classes, size = self.data.n_classes, self.data.n_groups + self.data.n_classes
 
         def count(slot: int) -> torch.Tensor:
             place = keys[slot] + n_classes
             rows = np.bincount(place, minlength=size)
-            right = np.bincount(place, ~wrong[slot], minlength=size)
-            return torch.from_numpy(np.concatenate([rows, right]).astype(np.float64))
+            sums = np.bincount(place, found[slot], minlength=size)
+            return torch.from_numpy(np.concatenate([rows, sums]).astype(np.float64))
 
-        rows, right = self.slots.total(count).numpy().reshape(2, -1)
+        rows, sums = self.slots.total(count).numpy().reshape(2, -1)
         if not rows.sum():
             raise OperatorError(
                 f"train.keep: there are no {split} rows to choose an epoch by. Set split.{split} in the "
                 "recipe, or keep: last."
             )
-        compared = compare_groups(dict(enumerate(rows.astype(int).tolist())), dict(enumerate(right.tolist())))
-        worst = worst_of(compared)
-        average = float(right.sum() / rows.sum())
-        return (worst.accuracy if worst else average), average
+        pools = pool_groups(dict(enumerate(rows.astype(int).tolist())))
+        means = [float(sums[list(members)].sum() / rows[list(members)].sum()) for members in pools]
+        average = float(sums.sum() / rows.sum())
+        return min(means, default=average), average
 
     def of_rows(
         self, split: str, value: Callable[[GroupedRows], npt.NDArray[Any]]

@@ -155,7 +155,8 @@ def _quantity(label: LabelCounts) -> list[LabelFinding]:
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in label.counts)
     what = "a quantity" if numbers else "free text or an identifier"
     remedy = (
-        "make classes of it at the source, such as high and low"
+        "make classes of it at the source, such as high and low (`rowsieve retrain --set objective=squared "
+        f"--set target={label.name}` then predicts the number itself)"
         if numbers
         else "name a column whose values repeat"
     )

@@ -57,14 +57,25 @@ def compare_groups(
     -------
     Large groups in the order of ``rows``, then the pool.
     """
+    entries = pool_groups(rows, min_rows=min_rows)
+    level = simultaneous_level(len(entries))
+    return tuple(_compared(members, rows, right, level) for members in entries)
+
+
+def pool_groups(rows: Mapping[Any, int], *, min_rows: int = MIN_ROWS) -> list[tuple[Any, ...]]:
+    """Return the members of each entry that :func:`compare_groups` compares."""
     present = [name for name, count in rows.items() if count > 0]
     large = [(name,) for name in present if rows[name] >= min_rows]
     small = tuple(name for name in present if rows[name] < min_rows)
     entries: list[tuple[Any, ...]] = list(large)
     if small and (not large or sum(rows[name] for name in small) >= min_rows):
         entries.append(small if large else tuple(present))
-    level = 1 - (1 - LEVEL) / max(len(entries), 1)
-    return tuple(_compared(members, rows, right, level) for members in entries)
+    return entries
+
+
+def simultaneous_level(n_groups: int) -> float:
+    """Return the level of each interval of which all hold at once with probability 95 % (Bonferroni)."""
+    return 1 - (1 - LEVEL) / max(n_groups, 1)
 
 
 def worst_of(groups: Sequence[ComparedGroup]) -> ComparedGroup | None:

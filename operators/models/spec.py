@@ -44,7 +44,8 @@ class ModelSpec(BaseModel):
     """Widths of consecutive features that share one std, the root mean square of theirs, as the entries of
     one vector column do; default: each has its own."""
     n_features: int = Field(ge=1)
-    n_classes: int = Field(ge=2)
+    n_classes: int = Field(ge=1)
+    """Number of outputs; 1 for a regression."""
 
     @model_validator(mode="after")
     def _blocks_are_all_features(self) -> ModelSpec:

@@ -196,7 +196,7 @@ def _train(
     spec = TrainSpec(version_folder(output, version), params, recipe.seed, truth=section.truth)
     options = RetrainOptions(name=section.register_as, promote_if=section.promote_if, once=True)
     found = retrain(spec, executor, options)
-    scores = {split: e.metrics() for split, e in found.result.evaluations.items()}
+    scores = {split: e.metrics() for split, e in found.result.scores.items()}
     return {
         "trainer": section.trainer,
         "model": found.result.folder.name,

@@ -18,7 +18,8 @@ class Batch:
     """Rows of one step: all of them for a rule that ``sees_all``, else some."""
 
     loss: Float64
-    """(b,) softmax cross-entropy in nats."""
+    """(b,) of a classification in the objective's unit, nats of the cross-entropy; of a regression divided by
+    the mean loss of the train rows' mean as a constant answer."""
     weight: Float64
     """(b,) >= 0, mean 1 over the train rows."""
     group: npt.NDArray[np.int64]

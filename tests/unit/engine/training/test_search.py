@@ -17,10 +17,12 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.trainers import LATER_KEYS, parse_params
+from engine.training import selection
 from engine.training.in_memory import fit_arrays
 from engine.training.job import training_fingerprint
 from engine.training.kernel import fit
 from engine.training.learner import HEAD, Learner, step_size_factor
+from engine.training.objectives import ClassLosses, CrossEntropy
 from engine.training.retrain import parse_grid
 from engine.training.running import TrainSpec
 from engine.training.selection import Range, candidates_of, select
@@ -50,6 +52,33 @@ def test_random_candidates_are_as_many_as_asked_different_and_repeatable() -> No
     assert candidates_of({"a": [1, 2], "b": [3]}, None, 0) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
     with pytest.raises(InputError, match="--trials"):
         candidates_of({"lr": Range(1, 2)}, None, 0)
+
+
+def test_poor_candidates_are_pruned_after_each_seed(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight cells, four are trained with the second seed and two with the third; one diverges."""
+    true_try, tried = selection.try_one, []
+
+    def noted(spec: TrainSpec, *more: Any) -> Any:
+        tried.append((spec.params.lr, spec.seed))
+        return true_try(spec, *more)
+
+    monkeypatch.setattr(selection, "try_one", noted)
+    spec = TrainSpec(published, parse_params({"trainer": "gdro", "epochs": 2, "batch_size": 64}), seed=4)
+    rates = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2, 1e-1, 1e38]
+    pruned = select(spec, {"lr": rates}, LocalExecutor(), seeds=3, prune=True)
+    assert [len({lr for lr, seed in tried if seed == spec.seed + more}) for more in range(3)] == [8, 4, 2]
+    full = select(spec, {"lr": rates}, LocalExecutor(), seeds=3)
+    by_lr = {one.values["lr"]: one for one in pruned.candidates}
+    assert by_lr[1e38].fault
+    assert sum(one.pruned for one in pruned.candidates if one.score is not None) == 5
+    assert not pruned.candidates[pruned.best].pruned
+    for mine, whole in zip(pruned.candidates, full.candidates, strict=True):
+        assert mine.by_seed == whole.by_seed[: len(mine.by_seed)]
+    finished = [one for one in full.candidates if one.score and not by_lr[one.values["lr"]].pruned]
+    best = max(one.score for one in finished if one.score is not None)
+    assert pruned.candidates[pruned.best].score == best
+    with pytest.raises(InputError, match="give --seeds 2 or more"):
+        select(spec, {"lr": rates}, LocalExecutor(), prune=True)
 
 
 def test_grids_and_ranges_are_read() -> None:
@@ -165,7 +194,7 @@ def test_a_step_is_torch_s(optimizer: str, clip: float | None) -> None:
     model, twin = nn.Linear(3, 2), nn.Linear(3, 2)
     twin.load_state_dict(model.state_dict())
     values: dict[str, Any] = {"model": "mlp", "optimizer": optimizer, "lr": 0.1, "weight_decay": 0.3}
-    learner = Learner(model, parse_params({**values, "clip": clip}))
+    learner = Learner(model, parse_params({**values, "clip": clip}), ClassLosses(CrossEntropy()))
     kinds: dict[str, Any] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     more = {"momentum": 0.9} if optimizer == "sgd" else {}
     theirs = kinds[optimizer](

@@ -419,3 +419,69 @@ def test_a_logistic_erm_is_solved_to_its_optimum(workers: int) -> None:
     expected.fit(scaled, y, sample_weight=weight / weight.sum())
     np.testing.assert_allclose(ours.numpy(), expected.coef_[0], rtol=1e-3)
     assert not np.allclose(ours.numpy(), model.coef_[0], rtol=1e-3)
+
+
+def test_statistical_steps_have_one_share_for_each_worker(tmp_path: Path) -> None:
+    """Alone that is a training of one slot; three workers end near it, with bytes of their own."""
+    values = {"trainer": "gdro", "epochs": 20, "batch_size": 128, "lr": 0.05}
+    params = parse_params({**values, "reproducible": "statistical"})
+    rows = data(1500)
+
+    def weights(found: TrainingOutcome) -> NDArray[np.float32]:
+        return found.states[0]["model.head.weight"].numpy()
+
+    alone = fit(rows, params)
+    assert weights(alone).tolist() == weights(fit(rows, parse_params({**values, "slots": 1}))).tolist()
+
+    def train(communicator: Communicator) -> TrainingOutcome:
+        return fit(rows, params, communicator=communicator)
+
+    three = train_together(3, train)
+    assert len({weights(found).tobytes() for found in three}) == 1
+    assert weights(three[0]).tolist() != weights(alone).tolist()
+    np.testing.assert_allclose(weights(three[0]), weights(alone), atol=0.3)
+    assert three[0].curve[-1]["loss"] == pytest.approx(alone.curve[-1]["loss"], rel=0.1)
+    with pytest.raises(InputError, match="slots fixes the shares of a step"):
+        parse_params({**values, "reproducible": "statistical", "slots": 2})
+
+
+def test_a_statistical_training_is_continued_by_as_many_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint of another number of workers has other shares, and is not continued."""
+    from engine.training import epochs
+
+    params = parse_params(
+        {"trainer": "gdro", "epochs": 4, "checkpoint_every": 1, "reproducible": "statistical"}
+    )
+    true_epoch, calls = epochs.run_epoch, [0]
+
+    def failing(*arguments: Any) -> float:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        return true_epoch(*arguments)
+
+    def interrupted(folder: Path) -> None:
+        calls[0] = 0
+        monkeypatch.setattr(epochs, "run_epoch", failing)
+        with pytest.raises(KeyboardInterrupt):
+            fit(data(), params, folder=folder, content="rows")
+        monkeypatch.setattr(epochs, "run_epoch", counted)
+
+    def counted(*arguments: Any) -> float:
+        calls[0] += 1
+        return true_epoch(*arguments)
+
+    interrupted(tmp_path / "one")
+    calls[0] = 0
+    resumed = fit(data(), params, folder=tmp_path / "one", content="rows")
+    assert (calls[0], resumed.curve) == (2, fit(data(), params).curve)
+    interrupted(tmp_path / "two")
+    calls[0] = 0
+
+    def train(communicator: Communicator) -> TrainingOutcome:
+        return fit(data(), params, folder=tmp_path / "two", content="rows", communicator=communicator)
+
+    train_together(2, train)
+    assert calls[0] == 2 * 4

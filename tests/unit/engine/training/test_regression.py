@@ -1,0 +1,231 @@
+"""A regression on a version that was curated on bands of its target, as a user goes about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pyarrow.dataset
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.core.errors import InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.recipe.promotion import CannotCompareError
+from engine.recipe.recipe import Recipe
+from engine.training import TrainResult, TrainSpec, parse_params, train
+from engine.training.champion import rows_for
+from engine.training.job import TrainingJob
+from engine.training.regression_scores import RegressionEvaluation
+from engine.training.selection import select
+from engine.training.serving import ServedModel, write_served_model
+from engine.training.version import open_version
+from tests.unit.engine.training.publishing import publish
+
+OPERATORS: dict[str, Any] = {
+    "encode": {"numeric": {"missing": "fail"}},
+    "groups": {"method": "oracle", "column": "region"},
+    "weights": {"method": "group_balanced", "trust": "all"},
+    "split": {"validation": 0.2, "test": 0.2},
+}
+NUMBERS = {"objective": "squared", "target": "price", "weight_decay": 0.0}
+
+
+def homes(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+    """Prices of homes: a square metre costs half as much in the region of a fifth of the rows."""
+    rng = np.random.default_rng(seed)
+    area, rooms = rng.uniform(30, 150, n), rng.integers(1, 6, n)
+    region = np.where(rng.random(n) < 0.2, "south", "north")
+    per_metre = np.where(region == "south", 1500.0, 3000.0)
+    price = 20_000 + per_metre * area + 4_000 * rooms + rng.normal(0, 8_000, n)
+    frame = pd.DataFrame({"area": area, "rooms": rooms, "region": region, "price": price, "note": "x"})
+    frame["label"] = pd.qcut(frame["price"], 3, labels=["low", "middle", "high"]).astype(str)
+    return frame
+
+
+def published_homes(folder: Path, frame: pd.DataFrame, shards: int = 1, **sections: Any) -> Path:
+    source = {"path": str(folder / "data"), "label": "label", "exclude": ["price", "region", "note"]}
+    return publish(frame, folder, OPERATORS, shards, source=source, **sections)
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return published_homes(tmp_path_factory.mktemp("homes"), homes())
+
+
+def run(dataset: Path, folder: Path | None = None, **values: Any) -> TrainResult:
+    params = parse_params({"trainer": "erm_plain", **NUMBERS, **values})
+    return train(TrainSpec(dataset, params, folder=folder), LocalExecutor())
+
+
+def rows_of(output: Path, split: str) -> pd.DataFrame:
+    table = pyarrow.dataset.dataset(open_version(output).folder / "data").to_table()
+    frame = table.to_pandas()
+    return frame[frame["split"] == split]
+
+
+def scored(result: TrainResult, split: str = "test") -> RegressionEvaluation:
+    assert not result.evaluations
+    return result.regressions[split]
+
+
+def test_scores_are_those_of_scikit_learn_by_group(output: Path) -> None:
+    result = run(output)
+    found = scored(result)
+    train_rows, test = rows_of(output, "train"), rows_of(output, "test")
+    columns = ["area", "rooms"]
+    model = LinearRegression().fit(train_rows[columns], train_rows["price"])
+    predicted = model.predict(test[columns])
+    assert found.rows == len(test)
+    assert found.rmse == pytest.approx(root_mean_squared_error(test["price"], predicted), rel=1e-4)
+    assert found.loss == pytest.approx(found.rmse**2)
+    assert found.mae == pytest.approx(mean_absolute_error(test["price"], predicted), rel=1e-4)
+    assert found.r2 == pytest.approx(r2_score(test["price"], predicted), rel=1e-4)
+    assert found.coverage == pytest.approx((test["price"] <= predicted).mean(), abs=0.01)
+    squares = (test["price"] - predicted) ** 2
+    table = found.groupings["inferred"]
+    by_group = squares.groupby(test["group"]).agg(["mean", "count"])
+    assert {score.group: score.rows for score in table.groups} == {
+        str(group): row["count"] for group, row in by_group.iterrows()
+    }
+    for score in table.groups:
+        assert score.loss == pytest.approx(by_group["mean"][int(score.group)], rel=1e-3)
+        assert score.low < score.loss < score.high
+    assert found.metrics()["worst_group_loss"] == pytest.approx(table.worst_group_loss)
+    assert "accuracy" not in json.dumps(result.record)
+
+
+def test_group_dro_lowers_the_loss_of_the_worst_group(output: Path) -> None:
+    steps = {"epochs": 40, "lr": 0.05, "batch_size": 64, "schedule": "linear"}
+    worst = {
+        trainer: scored(run(output, trainer=trainer, **more)).groupings["inferred"].worst_group_loss or 0
+        for trainer, more in (("erm_plain", {}), ("gdro", {**steps, "step_size": 0.05}))
+    }
+    assert worst["gdro"] < 0.8 * worst["erm_plain"]
+
+
+def test_any_number_of_shards_gives_the_same_scores(output: Path, tmp_path: Path) -> None:
+    other = run(published_homes(tmp_path, homes(), shards=3))
+    mine, theirs = scored(run(output)).metrics(), scored(other).metrics()
+    assert mine == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_the_command_registers_and_promotes_by_the_loss_and_predict_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    out = published_homes(tmp_path, homes())
+    base = ["retrain", "--dataset", str(out), "--executor", "local", "--register", "homes"]
+    rule = ["--promote-if", "worst_group_loss < champion"]
+    weak = ["--trainer", "gdro", "--set", "epochs=1", "--set", "lr=0.0001"]
+    setting = ["--set", "objective=squared", "--set", "target=price"]
+    first = CliRunner().invoke(app, [*base, *weak, *setting, *rule])
+    assert first.exit_code == 0, first.output
+    assert "inferred groups; squared: loss" in first.output
+    second = CliRunner().invoke(app, [*base, "--trainer", "erm_plain", *setting, *rule])
+    assert second.exit_code == 0, second.output
+    assert "is champion now: worst_group_loss" in " ".join(second.output.split())
+    page = next((out / "models").rglob("report.html")).read_text("utf-8")
+    assert "root mean squared error" in page
+    assert "the model is worst on" in page
+    mlflow.set_tracking_uri(f"sqlite:///{out / 'mlflow.db'}")
+    model = mlflow.pyfunc.load_model("models:/homes@champion")
+    assert model.metadata.signature.outputs.input_names() == ["prediction", "reason"]
+    new = homes(50, seed=3)
+    new.drop(columns=["price", "label"]).to_csv(tmp_path / "new.csv", index=False)
+    done = CliRunner().invoke(
+        app,
+        [
+            *("predict", "models:/homes@champion", str(tmp_path / "new.csv"), str(tmp_path / "answers")),
+            *("--tracking", str(out)),
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    answers = pd.read_parquet(tmp_path / "answers")
+    assert list(answers) == ["prediction", "reason"]
+    direct = model.predict(new[["area", "rooms"]])["prediction"]
+    np.testing.assert_allclose(answers["prediction"], direct)
+    assert r2_score(new["price"], answers["prediction"]) > 0.5
+
+
+def test_a_row_that_cannot_be_used_has_a_reason(output: Path, tmp_path: Path) -> None:
+    result = run(output)
+    maker = TrainingJob(result.version, parse_params(NUMBERS), 0, result.folder).maker
+    write_served_model(result.model, result.version, maker, tmp_path / "served", "price")
+    served = ServedModel(tmp_path / "served")
+    found = served.predict(pd.DataFrame({"area": ["large", 100.0], "rooms": [2, 3]}))
+    assert found["prediction"][0] is None
+    assert "'area' is no number" in found["reason"][0]
+    assert 100_000 < found["prediction"][1] < 500_000
+    with pytest.raises(ValueError, match="predicts a number"):
+        served.predict(pd.DataFrame({"area": [1.0], "rooms": [2]}), {"sample": True})
+    record = (tmp_path / "served" / "serving.json").read_text()
+    (tmp_path / "served" / "serving.json").write_text(record.replace('"target"', '"target_"'))
+    with pytest.raises(InputError, match=r"serving\.json"):
+        ServedModel(tmp_path / "served")
+
+
+def test_a_champion_of_classes_cannot_be_compared(output: Path, tmp_path: Path) -> None:
+    classes = parse_params({"trainer": "erm"})
+    champion = train(TrainSpec(output, classes), LocalExecutor())
+    maker = TrainingJob(champion.version, classes, 0, champion.folder).maker
+    write_served_model(champion.model, champion.version, maker, tmp_path / "served")
+    result = run(output)
+    job = TrainingJob(result.version, parse_params(NUMBERS), 0, result.folder)
+    with pytest.raises(CannotCompareError, match=r"it predicts classes, .* the number 'price'"):
+        rows_for(tmp_path / "served", job)
+
+
+def test_a_grid_is_chosen_by_the_worst_groups_loss(output: Path) -> None:
+    spec = TrainSpec(output, parse_params({"trainer": "gdro", **NUMBERS, "epochs": 5}))
+    found = select(spec, {"lr": [1e-5, 0.05]}, LocalExecutor())
+    assert found.best == 1
+    assert found.candidates[1].score is not None
+    assert found.candidates[1].score < 0
+    with pytest.raises(InputError, match="losses of several objectives cannot be compared"):
+        select(spec, {"objective": ["squared", "pinball:0.5"]}, LocalExecutor())
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (None, "set train.target to a numeric column"),
+        ("prize", "has no column 'prize'.*Did you mean 'price'"),
+        ("region", "'region' of version .* has the type large_string"),
+        ("area", r"'area' is a feature .* Set source.exclude: \[area\]"),
+    ],
+)
+def test_a_target_that_cannot_be_used_is_named(output: Path, target: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(output, target=target)
+
+
+def test_a_row_without_a_number_is_named(tmp_path: Path) -> None:
+    frame = homes(300)
+    frame.loc[17, "price"] = np.nan
+    out = published_homes(tmp_path, frame)
+    message = r"'price': 1 of \d+ rows of .*0.parquet have no finite number.*row_id 17"
+    with pytest.raises(InputError, match=message):
+        run(out)
+
+
+def test_a_recipe_is_checked_before_it_runs(tmp_path: Path) -> None:
+    base = {"name": "x", "source": {"path": "x", "label": "y"}, "output": {"path": str(tmp_path)}}
+    for section, message in (
+        ({"params": {"objective": "squared"}}, "set train.params.target"),
+        (
+            {"params": NUMBERS, "register_as": "m", "promote_if": "accuracy > champion"},
+            "a regression has no accuracy",
+        ),
+        ({"params": NUMBERS, "register_as": "m", "when": "worst_group_accuracy < 0.5"}, "worst_group_loss"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Recipe.parse({**base, "train": section})
