@@ -139,7 +139,8 @@ def test_a_model_with_a_link_is_not_trained_nor_registered(
     monkeypatch.setattr(running, "open_version", lambda _: version)
     monkeypatch.setattr(running, "_check_mix", lambda _: None)
     monkeypatch.setattr(running, "training_fingerprint", lambda *_: model.name)
-    spec: Any = SimpleNamespace(dataset="d", folder=None, params=None, seed=0)
+    params = SimpleNamespace(task="classification", target=None)
+    spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0)
     with pytest.raises(InputError, match=rf"{place} is a link or no regular file.*Remove it"):
         running.train(spec, cast(Any, None))
     assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,16 @@ def test_the_command_registers_and_promotes_by_the_loss_and_predict_answers(
     assert r2_score(new["price"], answers["prediction"]) > 0.5
 
 
+def test_the_commands_of_the_page_run(output: Path) -> None:
+    page = (Path(__file__).parents[4] / "engine/training/README.md").read_text("utf-8")
+    commands = re.findall(r"^    rowsieve (retrain --dataset homes/out .*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        words = [str(output) if word == "homes/out" else word for word in shlex.split(command)]
+        done = CliRunner().invoke(app, [*words, "--executor", "local"])
+        assert done.exit_code == 0, done.output
+
+
 def test_a_row_that_cannot_be_used_has_a_reason(output: Path, tmp_path: Path) -> None:
     result = run(output)
     maker = TrainingJob(result.version, parse_params(NUMBERS), 0, result.folder).maker
@@ -163,7 +175,7 @@ def test_a_row_that_cannot_be_used_has_a_reason(output: Path, tmp_path: Path) ->
     served = ServedModel(tmp_path / "served")
     found = served.predict(pd.DataFrame({"area": ["large", 100.0], "rooms": [2, 3]}))
     assert found["prediction"][0] is None
-    assert "'area' is no number" in found["reason"][0]
+    assert "'area' is not a number (value: 'large')" in found["reason"][0]
     assert 100_000 < found["prediction"][1] < 500_000
     with pytest.raises(ValueError, match="predicts a number"):
         served.predict(pd.DataFrame({"area": [1.0], "rooms": [2]}), {"sample": True})

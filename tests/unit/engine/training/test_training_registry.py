@@ -218,5 +218,5 @@ def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None
     assert page.count('<img src="data:image/png;base64,') == 4  # groups, tails, calibration, columns
     (link,) = re.findall(r'<a href="([^"]+)">its report</a>', page)
     assert Path(result["folder"], link).resolve() == report.resolve()
-    unscored = SimpleNamespace(evaluations={})
+    unscored = SimpleNamespace(evaluations={}, regressions={})
     assert "nothing is known" in sentences(unscored, None)[0]  # type: ignore[arg-type]
