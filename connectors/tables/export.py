@@ -79,7 +79,7 @@ def read_record(folder: Place, name: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class VersionContent:
-    """What a folder that is read without a manifest needs to know of a version."""
+    """Facts on a version that a folder holds for readers without its manifest."""
 
     split: str | None
     """The column with the split of each row."""

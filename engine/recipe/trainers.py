@@ -208,7 +208,7 @@ class TrainParams(OperatorParams):
 
     @property
     def task(self) -> Task:
-        """What the model answers."""
+        """Return ``classification`` or ``regression``, as the objective decides."""
         return parse_objective(self.objective).task
 
     @property

@@ -28,7 +28,7 @@ ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
 class Scores(Protocol):
-    """What the scores of a classification and of a regression have in common."""
+    """Scores of a model on a split, of a classification or of a regression."""
 
     @property
     def task(self) -> str:
@@ -37,7 +37,7 @@ class Scores(Protocol):
 
     @property
     def rows(self) -> int:
-        """Scored rows."""
+        """Number of scored rows."""
         ...
 
     def to_dict(self) -> dict[str, Any]:

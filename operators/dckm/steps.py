@@ -102,7 +102,7 @@ class FinalSums(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """What the derivative of the objective by a row's weight is computed from, apart from the row."""
+    """Quantities from which, with a row, the derivative of the objective by its weight is computed."""
 
     derivative: Derivative
     """Derivative of the balance cost by the four sums."""

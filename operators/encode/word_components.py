@@ -35,7 +35,7 @@ COMPONENT_TYPE = "<f2"
 
 @dataclass(frozen=True)
 class WordComponents:
-    """Fitted components.
+    """Fitted components of the words of texts.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class WordComponents:
 
     @property
     def width(self) -> int:
-        """Return k."""
+        """Return the number of components, k."""
         return int(self.components.shape[1])
 
     @classmethod

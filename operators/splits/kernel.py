@@ -32,7 +32,7 @@ class ValidationRows(Generic[H]):
 
 
 class SplitRows(Protocol[H]):
-    """What the iteration asks of the rows, which may be in memory or in shards."""
+    """Rows as the iteration reads them, in memory or in shards."""
 
     n: int
     """Number of rows."""

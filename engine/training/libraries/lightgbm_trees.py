@@ -28,7 +28,7 @@ class _Trees(BoostedTrees):
 
 
 class LightGbm:
-    """Implements :class:`engine.training.libraries.base.Library`."""
+    """LightGBM as a library of estimators; see :class:`engine.training.libraries.base.Library`."""
 
     flavour = "lightgbm"
     distributions: tuple[str, ...] = ("lightgbm",)

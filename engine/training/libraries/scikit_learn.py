@@ -39,7 +39,7 @@ TRUSTED = frozenset(
 
 
 class ScikitLearn:
-    """Implements :class:`engine.training.libraries.base.Library`."""
+    """Scikit-learn as a library of estimators; see :class:`engine.training.libraries.base.Library`."""
 
     flavour = "sklearn"
     distributions: tuple[str, ...] = ("skops",)

@@ -33,7 +33,7 @@ class _Trees(BoostedTrees):
 
 
 class XGBoost:
-    """Implements :class:`engine.training.libraries.base.Library`."""
+    """XGBoost as a library of estimators; see :class:`engine.training.libraries.base.Library`."""
 
     flavour = "xgboost"
     distributions: tuple[str, ...] = ("xgboost-cpu", "xgboost")

@@ -18,7 +18,7 @@ from operators.probe.scoring import logits, predict
 
 
 class RowLosses(Protocol):
-    """What a training asks of its objective, for classes and for numbers alike."""
+    """Losses and scores of rows, as a training asks its objective for them: of classes or of numbers."""
 
     @property
     def scale(self) -> TargetScale | None:
@@ -27,7 +27,7 @@ class RowLosses(Protocol):
 
     @property
     def unit(self) -> float:
-        """What a loss of 1 in a step stands for in the objective's own unit."""
+        """Loss in the objective's own unit that a loss of 1 in a step stands for."""
         ...
 
     @property

@@ -60,7 +60,7 @@ def test_a_fit_tells_its_place_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
     heard: list[Event] = []
     meter = Meter(heard.append, "eos")
     for piece in range(4):
-        meter.fitting(3, piece, 4)
+        meter.fit_progress(3, piece, 4)
     assert [(event.kind, event.pieces) for event in heard] == [("fit", 1), ("fit", 3)]
     assert fit_place(heard[-1]) == "fitting, pass 3: 3 of 4"
     assert fit_place(Event("fit", "eos")) == "fitting"

@@ -93,7 +93,8 @@ def test_a_training_does_not_follow_a_link(
     monkeypatch.setattr(running, "open_version", lambda _: version)
     monkeypatch.setattr(running, "_check_mix", lambda _: None)
     monkeypatch.setattr(running, "training_fingerprint", lambda *_: FINGERPRINT)
-    spec: Any = SimpleNamespace(dataset="d", folder=None, params=None, seed=0)
+    params = SimpleNamespace(task="classification", target=None)
+    spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0)
     before = files(elsewhere)
     with pytest.raises(InputError, match="models is a link to"):
         running.train(spec, cast(Any, None))

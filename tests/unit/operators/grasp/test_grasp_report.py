@@ -49,7 +49,7 @@ def test_the_pick_is_explained_for_every_class(tmp_path: Path) -> None:
     assert html.count("a sample of 20,000 of the class&#39;s 300,000 rows") == 1
     assert "The 4 clusters were merged to 2 groups of at least 1,500 rows (groups.min_rows" in html
     assert "agree with an adjusted Rand index of 0.40 (lowest 0.30; 1 is the same). Other rows" in html
-    assert "Raise groups.fit_rows (null: all rows are clustered)" in html
+    assert "Raise groups.fit_rows (null: all rows), or use the groups with care" in html
     assert html.count("adjusted Rand index") == 2
     assert section_of(plan_over(tmp_path / "b", source, columns, described=DESCRIBED), "groups") is None
 
