@@ -11,7 +11,8 @@ import rowsieve
 from tests.paper.trainers import examples, publish, scores, trained
 
 pytest.importorskip("torch")
-TITLES = [title for title in examples() if title not in ("", "Ray Train")]
+OF_THEIR_OWN = ("", "Lightning", "Ray Train")
+TITLES = [title for title in examples() if title not in OF_THEIR_OWN]
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("title", TITLES)
 def test_example(title: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(title, folder, monkeypatch)
+
+
+@pytest.mark.slow
+def test_example_of_lightning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning, of rowsieve[dev]")
+    check("Lightning", folder, monkeypatch)
 
 
 @pytest.mark.slow
