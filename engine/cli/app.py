@@ -26,6 +26,7 @@ from engine.cli.retract import retract
 from engine.cli.retrain import retrain
 from engine.cli.run import run
 from engine.cli.schedule import schedule
+from engine.cli.schema import schema
 from engine.cli.sources import sources
 from engine.cli.status import status
 from engine.cli.validate import validate
@@ -70,3 +71,4 @@ app.command()(retract)
 app.command()(diff)
 app.command()(schedule)
 app.command()(policy)
+app.command()(schema)

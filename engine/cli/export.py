@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from engine.cli.common import Verbose, print_errors, run_section
+from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -32,6 +33,7 @@ def export(
     executor: Annotated[
         str, typer.Option(help="auto (Ray where RAY_ADDRESS names a cluster), ray or local")
     ] = "auto",
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Write a published version into a table in one commit, unless the table has the version already."""
@@ -52,6 +54,11 @@ def export(
         set_environment(verbose)
         with open_executor(section, verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)
+        if as_json:
+            from engine.cli.output import show_json
+
+            show_json({"version": folder.name} | asdict(done))
+            return
         verb = "is now" if done.written else "was already"
         echo(f"{folder.name} {verb} {done.state} of {done.path}.")
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.common import Verbose, print_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError
 from engine.core.pandas_import import keep_pandas_out
+
+if TYPE_CHECKING:
+    from engine.plan.first_recipe import Draft
 
 
 def init(
@@ -24,6 +28,7 @@ def init(
     format: Annotated[str, typer.Option(help="Format, as `rowsieve sources` lists them")] = "auto",
     shards: Annotated[int, typer.Option(min=1, help="Most shards to sample")] = 8,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists")] = False,
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Look at a dataset and write a commented recipe for it. The label is never guessed."""
@@ -42,27 +47,53 @@ def init(
         )
         command = f"rowsieve init {path} --label {label}"
         text = recipe_yaml(found, command, str(out) if out else f"{found.name}.yaml")
-        if out is None:
-            echo(text, nl=False)
-        else:
+        if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(text, "utf-8")
-        used = sum(column.use.used for column in found.preview.columns)
+        if as_json:
+            from engine.cli.output import show_json
+
+            show_json(_record(found, out, text))
+            return
+        if out is None:
+            echo(text, nl=False)
+        _show_findings(found, out)
+
+
+def _record(found: Draft, out: Path | None, text: str) -> dict[str, Any]:
+    columns = found.preview.columns
+    return {
+        "file": str(out) if out else None,
+        "recipe": text,
+        "rows": found.plan.n_rows,
+        "columns": len(columns),
+        "used": sum(column.use.used for column in columns),
+        "cpu_seconds": round(found.estimate.seconds, 1),
+        "likely_leaks": [asdict(leak) for leak in found.leaks],
+        "warnings": _warnings(found),
+    }
+
+
+def _warnings(found: Draft) -> list[str]:
+    return [*(finding.text for finding in found.preview.findings), *found.preview.cut]
+
+
+def _show_findings(found: Draft, out: Path | None) -> None:
+    """Print on standard error what was found in the rows."""
+    used = sum(column.use.used for column in found.preview.columns)
+    echo(
+        f"{out or 'recipe'}: {found.plan.n_rows:,} rows, {used} of {len(found.preview.columns)} columns "
+        f"are used as features; a run takes {found.estimate.text}.",
+        err=True,
+    )
+    for leak in found.leaks:
         echo(
-            f"{out or 'recipe'}: {found.plan.n_rows:,} rows, {used} of {len(found.preview.columns)} columns "
-            f"are used as features; a run takes {found.estimate.text}.",
+            f"likely leak: {leak.name} alone is right on {leak.score:.1%} of unseen rows (classes "
+            f"balanced; {leak.chance:.0%} by chance). It is excluded.",
             err=True,
         )
-        for leak in found.leaks:
-            echo(
-                f"likely leak: {leak.name} alone is right on {leak.score:.1%} of unseen rows (classes "
-                f"balanced; {leak.chance:.0%} by chance). It is excluded.",
-                err=True,
-            )
-        for finding in found.preview.findings:
-            echo(f"warning: {finding.text}", err=True)
-        for text in found.preview.cut:
-            echo(f"warning: {text}", err=True)
+    for text in _warnings(found):
+        echo(f"warning: {text}", err=True)
 
 
 def _list_candidates(path: str, format: str, shards: int) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -62,7 +62,12 @@ def submit(
         str | None, typer.Option(help="Name of the run where its source cannot be listed from here: a date")
     ] = None,
     again: Annotated[bool, typer.Option(help="Repeat a run that has succeeded")] = False,
-    wait: Annotated[bool, typer.Option(help="Show the job's output, and exit with its code")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            help="Show the job's output, with --json on standard error, and exit with the job's code"
+        ),
+    ] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -84,9 +89,15 @@ def submit(
             env=variables(env or (), env_from or ()),
             again=again,
         )
-        _show(submitted, as_json)
-        if wait:
-            _wait(submitted.handle)
+        if not wait:
+            _show(submitted, submitted.info, as_json)
+        elif as_json:
+            ended = _wait(submitted.handle, sys.stderr)
+            _show(submitted, ended, as_json)
+            _exit_as(ended)
+        else:
+            _show(submitted, submitted.info, as_json)
+            _exit_as(_wait(submitted.handle, sys.stdout))
 
 
 def logs(
@@ -101,18 +112,23 @@ def logs(
 
         handle = attach(job, address)
         if follow:
-            _print(handle)
+            _print(handle, sys.stdout)
         else:
             sys.stdout.write(printable(handle.logs(), colours=True))
 
 
-def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
+def cancel(job: Job, address: Address, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Stop a job. The work that its run has committed is kept."""
     with print_errors(verbose):
         from engine.jobs.handle import attach
 
         handle = attach(job, address)
-        if handle.cancel():
+        stopped = handle.cancel()
+        if as_json:
+            from engine.cli.output import show_json
+
+            show_json(handle.status().to_dict() | {"stopped": stopped})
+        elif stopped:
             echo(f"{job}: stopped. What was committed is kept; submitting it again continues from there.")
         else:
             echo(f"{job}: has already ended: {handle.status().description}.")
@@ -180,8 +196,8 @@ def variables(given: Sequence[str], named: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _show(submitted: Submission, as_json: bool) -> None:
-    info, handle = submitted.info, submitted.handle
+def _show(submitted: Submission, info: JobInfo, as_json: bool) -> None:
+    handle = submitted.handle
     if as_json:
         from engine.cli.output import show_json
 
@@ -196,22 +212,27 @@ def _show(submitted: Submission, as_json: bool) -> None:
     echo(f"  follow  rowsieve logs {info.id} -f --address {handle.address}")
 
 
-def _wait(handle: JobHandle) -> None:
+def _wait(handle: JobHandle, output: TextIO) -> JobInfo:
+    """Show the job's output until the job ends, and return its final record."""
     try:
-        _print(handle)
+        _print(handle, output)
     except RowsieveError as error:  # a broken connection does not end the job
         echo(f"the connection to its output was lost ({error}); waiting until the job ends", err=True)
     info = handle.wait()
     echo(f"{info.id}: {info.description}", err=True)
+    return info
+
+
+def _exit_as(info: JobInfo) -> None:
     if info.exit_code != Exit.DONE:
         raise typer.Exit(info.exit_code)
 
 
-def _print(handle: JobHandle) -> None:
+def _print(handle: JobHandle, output: TextIO) -> None:
     try:
         for piece in handle.follow():
-            sys.stdout.write(printable(piece, colours=True))
-            sys.stdout.flush()
+            output.write(printable(piece, colours=True))
+            output.flush()
     except KeyboardInterrupt:
         how = f"rowsieve cancel {handle.id} --address {handle.address}"
         echo(f"{handle.id} keeps running; to stop it: {how}", err=True)

@@ -34,7 +34,7 @@ def lineage(
         from engine.publish.lineage import sync_records, trace
 
         if sync:
-            echo(sync_records(version, output_of(output) if output else None))
+            echo(sync_records(version, output_of(output) if output else None), err=as_json)
         if version is None and sync:
             return
         if version is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.common import Overrides, RecipeFile, Verbose, load, print_errors
+from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 ACTIONS = ("list", "export", "replay")
 
 
-def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, verbose: bool) -> None:
+def run_quarantine(
+    recipe: Recipe, action: str, to: Path | None, limit: int, *, as_json: bool, verbose: bool
+) -> None:
     """Carry out one action. Raises RowsieveError."""
-    from engine.cli.output import show_quarantine
+    from engine.cli.output import show_json, show_quarantine
     from engine.core.suggestions import nearest
     from engine.execution.quarantine import read_quarantine
     from engine.plan.planner import make_plan
     from engine.runs.replay import export_rows, replay
 
     if action == "list":
-        show_quarantine(read_quarantine(make_plan(recipe), limit))
+        rows = read_quarantine(make_plan(recipe), limit)
+        show_json(rows.to_pylist()) if as_json else show_quarantine(rows)
     elif action == "export":
         if to is None:
             raise InputError(
@@ -34,9 +37,16 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
             )
         table = read_quarantine(make_plan(recipe))
         export_rows(table, to)
+        if as_json:
+            show_json({"rows": table.num_rows, "file": str(to)})
+            return
         echo(f"{table.num_rows} rows written to {to}.")
     elif action == "replay":
         found = replay(recipe, verbose=verbose)
+        if as_json:
+            counts = {"rows": found.rows, "recovered": found.recovered, "new": found.new}
+            show_json({"version": found.result.version} | counts)
+            return
         echo(
             f"{found.result.version}: of {found.rows} rows that were set aside, {found.recovered} are used "
             f"now and {found.rows - found.recovered} are not; {found.new} new ones were set aside."
@@ -54,8 +64,9 @@ def quarantine(
     to: Annotated[Path | None, typer.Option(help="File for export: .parquet, .csv or .jsonl")] = None,
     overrides: Overrides = None,
     limit: Annotated[int, typer.Option(help="Most rows to show", min=1)] = 20,
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """List the rows that were set aside with the reason, export them, or run them again after a fix."""
     with print_errors(verbose):
-        run_quarantine(load(recipe, overrides), action, to, limit, verbose=verbose)
+        run_quarantine(load(recipe, overrides), action, to, limit, as_json=as_json, verbose=verbose)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from engine.cli.common import LogFormat, Overrides, RecipeFile, Verbose, finish_on_sigterm, load, print_errors
+from engine.cli.common import (
+    AsJson,
+    LogFormat,
+    Overrides,
+    RecipeFile,
+    Verbose,
+    finish_on_sigterm,
+    load,
+    print_errors,
+)
 
 
 def run(
     recipe: RecipeFile,
     overrides: Overrides = None,
     log_format: LogFormat = "auto",
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Run a recipe and publish a version. Committed work is reused."""
@@ -22,4 +32,4 @@ def run(
         loaded = load(recipe, overrides)
         with finish_on_sigterm(), listener_for(log_format) as listener:
             result = engine_run(loaded, listener=listener, verbose=verbose)
-        show_result(result, as_json=log_format == "json")
+        show_result(result, as_json=as_json or log_format == "json")

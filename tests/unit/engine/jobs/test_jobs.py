@@ -293,9 +293,7 @@ class ScriptedClient:
 
 def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     handle = JobHandle("http://head", "k", ScriptedClient(RuntimeError("WebSocket closed"), "FAILED"))
-    with pytest.raises(typer.Exit) as found:
-        _wait(handle)
-    assert found.value.exit_code == Exit.BUDGET
+    assert _wait(handle, sys.stdout).exit_code == Exit.BUDGET
     printed = capsys.readouterr()
     assert printed.out == "k begins\n"
     assert "was lost (The cluster at http://head says: WebSocket closed)" in printed.err
@@ -304,7 +302,7 @@ def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[s
 
 def test_who_looks_away_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as found:
-        _wait(JobHandle("http://head", "k", ScriptedClient(KeyboardInterrupt(), "RUNNING")))
+        _wait(JobHandle("http://head", "k", ScriptedClient(KeyboardInterrupt(), "RUNNING")), sys.stdout)
     assert found.value.exit_code == 130
     assert "k keeps running; to stop it: rowsieve cancel k --address http://head" in capsys.readouterr().err
 
