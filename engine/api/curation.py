@@ -258,26 +258,19 @@ def curate(
         raise InputError("curate: data is an empty text. Give a table, or the path of a dataset.")
     temporary = tempfile.TemporaryDirectory(prefix="rowsieve-") if output is None else None
     folder = Path(temporary.name if temporary else str(output)).resolve()
-    recipe = Recipe.parse(
-        {
-            "name": "curate",
-            "seed": seed,
-            "source": {
-                **(source or {}),
-                "path": "data",  # replaced below, so that a faulty argument is found before data are written
-                "label": label,
-                **({} if features is None else {"features": tuple(features)}),
-            },
-            "truth": {"group": truth} if isinstance(truth, str) else dict(truth or {}),
-            **({} if operators is None else {"operators": _chain(operators)}),
-            "output": {"path": str(folder), "prefix": prefix},
-            "run": {"executor": "local"},
-            "report": {"enabled": False},
-            "tracking": {"enabled": tracking},
+    sections = {
+        "seed": seed,
+        "source": {
+            **(source or {}),
+            "label": label,
+            **({} if features is None else {"features": tuple(features)}),
         },
-        place="curate",
-    )
-    in_memory = not isinstance(data, (str, Path))
+        "truth": {"group": truth} if isinstance(truth, str) else dict(truth or {}),
+        **({} if operators is None else {"operators": _chain(operators)}),
+        "output": {"path": str(folder), "prefix": prefix},
+        "tracking": {"enabled": tracking},
+    }
+    recipe, in_memory = _recipe_of(sections), not isinstance(data, (str, Path))
     path = str(write_input(data, folder / "input") if in_memory else data)
     recipe = recipe.model_copy(update={"source": recipe.source.model_copy(update={"path": path})})
     try:
@@ -285,11 +278,20 @@ def curate(
         result = run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
-        key = _KEY_OF_SOURCE.search(text)
-        if key:
-            text += f" In Python: curate(..., source={{{key[1]!r}: ...}})."
+        text = _with_python_key(text)
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary, result.leaks)
+
+
+def _recipe_of(sections: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of a run in this process without a report. Raises InputError for a faulty argument.
+
+    Its ``source.path`` is a placeholder, so that a faulty argument is found before any data are written.
+    """
+    fixed = {"name": "curate", "run": {"executor": "local"}, "report": {"enabled": False}}
+    return Recipe.parse(
+        {**fixed, **sections, "source": {**sections["source"], "path": "data"}}, place="curate"
+    )
 
 
 def _check_label(recipe: Recipe) -> None:
@@ -321,6 +323,12 @@ def _with_faulty_rows(error: RowsieveError, recipe: Recipe) -> str:
         f"{text} The first: {reasons}. Repair the rows, raise the rate, or give `output`, a folder that "
         f"keeps all of them with their reasons."
     )
+
+
+def _with_python_key(text: str) -> str:
+    """Return the message of an error, with the argument of ``curate`` that sets the key it names, if any."""
+    key = _KEY_OF_SOURCE.search(text)
+    return f"{text} In Python: curate(..., source={{{key[1]!r}: ...}})." if key else text
 
 
 def _chain(operators: Sequence[str] | Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import types
+from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -22,7 +23,7 @@ def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: 
     lines = []
     for fault in error.errors(include_url=False):
         keys = [str(key) for key in fault["loc"]]
-        dotted = prefix + ".".join(key for key in keys if not TAG.fullmatch(key))
+        dotted = (prefix + ".".join(key for key in keys if not TAG.fullmatch(key))).rstrip(". ")
         if fault["type"] == "extra_forbidden":
             siblings = list(_model_at(model, keys[:-1]).model_fields)
             text = "unknown key." + (nearest(keys[-1], siblings) or f" Known keys: {', '.join(siblings)}.")
@@ -36,10 +37,20 @@ def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: 
             least = fault["ctx"]["min_length"]
             entries = "entry" if least == 1 else "entries"
             text = f"needs at least {least} {entries}; got {_short(fault['input'])}."
+        elif fault["type"] == "value_error":
+            text = _rule_text(fault)
         else:
             text = f"{fault['msg']}; got {_short(fault['input'])}."
-        lines.append(f"{place}: {dotted}: {text}")
+        lines.append(": ".join(part for part in (place, dotted, text) if part))
     return "\n".join(lines)
+
+
+def _rule_text(fault: ErrorDetails) -> str:
+    """Return the words of a validator of ours, with the value where it is a single one and not named yet."""
+    text, value = str(fault["ctx"]["error"]), _short(fault["input"])
+    if not isinstance(fault["input"], (Mapping, BaseModel)) and value not in text:
+        text = f"{text.removesuffix('.')}; got {value}"
+    return text if text.endswith(".") else f"{text}."
 
 
 def _nearest_value(fault: ErrorDetails) -> str:

@@ -52,6 +52,11 @@ from operators.groups.merging import MIN_ROWS, MIN_SHARE, least_rows, merge_smal
 from operators.metrics import Silhouettes, mean_silhouettes
 
 Quality: TypeAlias = Callable[[int, int], Any]
+"""From the place of a cell in the grid: how far its labels are from those of exact DBSCAN."""
+Clustering: TypeAlias = tuple[Labels, npt.NDArray[np.bool_], Quality | None]
+"""Labels and core flags (n_eps, n_min_samples, n) of all cells of a grid; no quality where they are exact."""
+Search: TypeAlias = Callable[[Sequence[float], Sequence[int]], Clustering]
+"""Clusters the rows for all pairs of a radius and a ``min_samples``."""
 
 MAX_CORES = 10_000
 """Core samples of a class that are kept to place new rows."""
@@ -109,31 +114,24 @@ def infer_class(
     eps_values = tuple(np.unique(np.atleast_1d(eps_grid)).tolist())
     min_samples_values = min_samples_of(min_samples_grid, len(gradients))
     rows = class_rows(gradients, metric)
-    quality: Quality | None = None
-    if rows.alike:
-        cells = _one_group(rows.points.n, len(eps_values), len(min_samples_values))
-    elif neighbours in ("ivf", "hnsw"):
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        search = partial(_approximate, gradients, neighbours, metric, nprobe, ef_search, seed)
-        labels, cores, quality = search(eps_values, min_samples_values)
-        cells = _scored(rows, labels, cores)
-    else:
-        cells = _scored(rows, *_clustered(rows, eps_values, min_samples_values, device))
+    search: Search = partial(_clustered, rows, device)
+    if neighbours in ("ivf", "hnsw"):
+        search = partial(_approximate, gradients, neighbours, metric, nprobe, ef_search, random_state)
+    cells = _grid_cells(rows, search, eps_values, min_samples_values)
     if keep is not None:
         keep(cells.labels)
     facts = grid_facts(cells.labels, *cells.silhouettes)
     pick = pick_by_facts(facts, select)
     selection = describe_pick(facts, pick, select, eps_values, min_samples_values)
-    if quality is not None:
-        selection = replace(selection, approximation=quality(*pick.cell))
     labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
     kept = sample_cores(core, labels[core], max_cores, random_state)
     model = rows.model(np.inf if rows.alike else selection.eps, kept, labels[kept])
     sizes = np.bincount(labels[labels != NOISE], minlength=selection.n_groups)
-    selection = replace(selection, **group_fields(model, sizes, least_rows))
+    found = group_fields(model, sizes, least_rows)
+    if cells.quality is not None:
+        found["approximation"] = cells.quality(*pick.cell)
     if stability:
         seed = seed_of(random_state)
-        some = checked_rows(len(labels), seed)
         settings: dict[str, Any] = {
             "metric": metric,
             "eps_grid": eps_grid,
@@ -142,10 +140,10 @@ def infer_class(
             "random_state": seed,
             "device": device,
         }
-        groups, share = to_groups(labels[some], selection.group_of), least_rows / len(labels)
-        figures = stability_of(gradients[some], groups, share, settings, stability, seed)
-        selection = replace(selection, stability=figures)
-    return labels, selection, model
+        some, share = checked_rows(len(labels), seed), least_rows / len(labels)
+        groups = to_groups(labels[some], found["group_of"])
+        found["stability"] = stability_of(gradients[some], groups, share, settings, stability, seed)
+    return labels, replace(selection, **found), model
 
 
 def group_fields(model: Model, sizes: npt.NDArray[np.integer], least: float) -> dict[str, Any]:
@@ -230,18 +228,43 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """All cells of a grid: (n_eps, n_min_samples, n) labels and core flags, (n_eps, n_min_samples) scores."""
+
+    labels: Labels
+    cores: npt.NDArray[np.bool_]
+    silhouettes: Silhouettes
+    quality: Quality | None = None
+
+
+def _grid_cells(
+    rows: ClassRows, search: Search, eps_values: Sequence[float], min_samples_values: Sequence[int]
+) -> _Cells:
+    """Cluster the rows in all cells of the grid and score them. Equal rows are one group in every cell."""
+    shape = len(eps_values), len(min_samples_values)
+    if rows.alike:
+        cores = np.zeros((*shape, rows.points.n), np.bool_)
+        cores[..., 0] = True
+        scores = Silhouettes(np.full(shape, FAILED), np.zeros(shape))
+        return _Cells(np.zeros_like(cores, np.int32), cores, scores)
+    labels, cores, quality = search(eps_values, min_samples_values)
+    found = mean_silhouettes(rows.compared, labels.reshape(-1, rows.points.n))
+    return _Cells(labels, cores, Silhouettes(*(part.reshape(shape) for part in found)), quality)
+
+
 def _clustered(
-    rows: ClassRows, eps_values: Sequence[float], min_samples_values: Sequence[int], device: Device
-) -> tuple[Labels, npt.NDArray[np.bool_]]:
-    """Return exact labels and core flags of all cells, from the different rows if many rows are equal."""
+    rows: ClassRows, device: Device, eps_values: Sequence[float], min_samples_values: Sequence[int]
+) -> Clustering:
+    """Cluster exactly, the different rows alone if many rows are equal."""
     points = rows.points
     if isinstance(points, Points):
         kinds = equal_rows(points)
         if len(kinds.first) <= MAX_DIFFERENT * points.n:
             one = points.take(kinds.first)
             labels, cores = cluster(one, eps_values, min_samples_values, kinds.counts, device)
-            return labels[..., kinds.kind], cores[..., kinds.kind]
-    return cluster(points, eps_values, min_samples_values, device=device)
+            return labels[..., kinds.kind], cores[..., kinds.kind], None
+    return *cluster(points, eps_values, min_samples_values, device=device), None
 
 
 def _approximate(
@@ -250,11 +273,11 @@ def _approximate(
     metric: Metric,
     nprobe: int,
     ef_search: int,
-    seed: int,
+    random_state: Any,
     eps_values: Sequence[float],
     min_samples_values: Sequence[int],
-) -> tuple[Labels, npt.NDArray[np.bool_], Quality]:
-    """Return labels and core flags of all cells by a FAISS index, and how far a cell is from exact DBSCAN."""
+) -> Clustering:
+    """Cluster by a FAISS index. Raises ValueError for factored gradients."""
     if isinstance(gradients, FactoredGradients):
         raise ValueError(
             f"neighbours is {kind!r}, and the gradients are factored, which FAISS cannot index. "
@@ -262,28 +285,7 @@ def _approximate(
         )
     from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid  # only these need FAISS
 
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
     settings = SearchSettings(kind, metric, nprobe, ef_search, seed)
     found = approximate_grid(gradients, eps_values, min_samples_values, settings)
     return found.labels, found.cores, partial(found.quality, gradients)
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """All cells of a grid: (n_eps, n_min_samples, n) labels and core flags, (n_eps, n_min_samples) scores."""
-
-    labels: Labels
-    cores: npt.NDArray[np.bool_]
-    silhouettes: Silhouettes
-
-
-def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
-    """Return cells in which all rows, which are equal, are one group with one core sample."""
-    shape = n_eps, n_min_samples
-    cores = np.zeros((*shape, n), np.bool_)
-    cores[..., 0] = True
-    return _Cells(np.zeros_like(cores, np.int32), cores, Silhouettes(np.full(shape, FAILED), np.zeros(shape)))
-
-
-def _scored(rows: ClassRows, labels: Labels, cores: npt.NDArray[np.bool_]) -> _Cells:
-    scores = mean_silhouettes(rows.compared, labels.reshape(-1, rows.points.n))
-    return _Cells(labels, cores, Silhouettes(*(part.reshape(labels.shape[:2]) for part in scores)))

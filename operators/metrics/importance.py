@@ -11,7 +11,7 @@ training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -146,19 +146,29 @@ def permutation_importance(
     shuffled = X.copy()
     for b, positions in enumerate(blocks.values()):
         columns = list(positions)
-        own = X[:, columns]
-        if not len(columns) or (own == own[0]).all():
+        if not len(columns) or (X[:, columns] == X[0, columns]).all():
             continue
-        still_right = []
-        for r, order in enumerate(orders):
-            shuffled[:, columns] = own[order]
-            still_right.append(scorer.right(predict(shuffled)))
-            for name, value in scorer.scores(still_right[r]).items():
+        still_right = [scorer.right(predict(rows)) for rows in _shuffles(X, shuffled, columns, orders)]
+        for r, right_now in enumerate(still_right):
+            for name, value in scorer.scores(right_now).items():
                 losses[name][b, r] = baseline[name] - value
-        shuffled[:, columns] = own
         for name, value in scorer.errors(right, still_right).items():
             errors[name][b] = value
     return PermutationImportance(tuple(blocks), baseline, losses, errors, n)
+
+
+def _shuffles(
+    X: npt.NDArray[np.float32],
+    shuffled: npt.NDArray[np.float32],
+    columns: list[int],
+    orders: Sequence[npt.NDArray[np.intp]],
+) -> Iterator[npt.NDArray[np.float32]]:
+    """Yield ``shuffled``, a copy of ``X``, with these columns in each order, and restore it at the end."""
+    own = X[:, columns]
+    for order in orders:
+        shuffled[:, columns] = own[order]
+        yield shuffled
+    shuffled[:, columns] = own
 
 
 def max_scored_rows(n_columns: int, *, cost: float = 1.0, n_repeats: int = REPEATS) -> int:

@@ -38,7 +38,7 @@ METHODS = (
 """Files that groups and outliers depend on."""
 TRAINING = (
     "operators/lpboost",
-    "engine/recipe/trainers.py",
+    "engine/recipe/trainers",
     "engine/training/rules",
     *(f"engine/training/{f}.py" for f in TRAINING_CODE),
 )

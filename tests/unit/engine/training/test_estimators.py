@@ -14,9 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from engine.core.errors import InputError
 from engine.recipe.estimators import ESTIMATORS, check_estimator
-from engine.recipe.trainers import TRAINERS, model_table, parse_params
+from engine.recipe.trainers import parse_params
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import EstimatorModule
 from engine.training.in_memory import fit_arrays
@@ -36,7 +35,6 @@ FAST: dict[str, dict[str, Any]] = {
     "xgboost:XGBClassifier": {"n_estimators": 12, "subsample": 0.8},
     "lightgbm:LGBMClassifier": {"n_estimators": 12, "min_child_samples": 5, "colsample_bytree": 0.7},
 }
-ROOT = Path(__file__).parents[4]
 FOREST = {"model": "sklearn:RandomForestClassifier", "model_params": {"n_estimators": 12}}
 
 
@@ -210,84 +208,6 @@ def test_a_class_without_rows_in_the_fit_gets_next_to_no_probability() -> None:
     p = module(torch.eye(3)).exp().numpy()
     assert p[:, 1] == pytest.approx([1e-12] * 3)
     np.testing.assert_allclose(p[:, [0, 2]], forest.predict_proba(np.eye(3)), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"trainer": "gdro", **FOREST},
-            "gradient step.*erm, resample, jtt or boosted_cvar.*trainer .*sklearn",
-        ),
-        ({"trainer": "cvar_doro", **FOREST}, "trainer cvar_doro changes the rows"),
-        ({"trainer": "chi2_dro", **FOREST}, "trainer chi2_dro changes the rows"),
-        ({"trainer": "dfr", **FOREST}, "dfr"),
-        ({"model": "sklearn:RandomForestClasifier"}, "RandomForestClassifier"),
-        ({"model": "sklearn:linear_model.SGDClassifier"}, "cannot name this estimator"),
-        ({"model": "sklearn:utils"}, "cannot name this estimator"),
-        ({**FOREST, "model_params": {"n_estimator": 5}}, "n_estimators"),
-        ({**FOREST, "model_params": {"n_estimators": 0}}, "model_params.n_estimators.*greater"),
-        ({**FOREST, "model_params": {"class_weight": "balanced"}}, "takes no 'class_weight'"),
-        ({**FOREST, "lr": 0.1}, "lr is read by models that are trained by gradients"),
-        ({**FOREST, "epochs": 3}, "epochs is read by"),
-        ({**FOREST, "where": "ray"}, "fitted in one worker"),
-        ({**FOREST, "keep": "best"}, "no epochs"),
-        ({"model": "xgboost:XGBClasifier"}, "xgboost:XGBClassifier"),
-        ({"model": "lightgbm:Booster"}, "cannot name this estimator"),
-        (
-            {"trainer": "gdro", "model": "xgboost:XGBClassifier"},
-            "gradient step.*xgboost:XGBC",
-        ),
-        (
-            {"trainer": "dfr", "model": "lightgbm:LGBMClassifier"},
-            "last layer.*, and lightgbm",
-        ),
-        ({"model": "xgboost:XGBClassifier", "model_params": {"max_dept": 3}}, "max_depth"),
-        (
-            {"model": "xgboost:XGBClassifier", "model_params": {"objective": "rank:map"}},
-            "no 'objective'",
-        ),
-        ({"model": "lightgbm:LGBMClassifier", "model_params": {"subsample": 0.5}}, "subsample_freq alone"),
-        ({"model": "mlp", "model_params": {"n_estimators": 5}}, "model_params is read by estimators"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=f"(?s){message}"):
-        parse_params(values)
-
-
-def test_the_refusal_has_the_table_of_trainers_and_models() -> None:
-    with pytest.raises(InputError) as caught:
-        parse_params({"trainer": "gdro", **FOREST})
-    text = str(caught.value)
-    for name in TRAINERS:
-        assert name in text
-
-
-def test_the_page_says_what_the_trainers_accept() -> None:
-    """The table of the page is that of ``model_table``, and ``parse_params`` agrees with every cell."""
-    page = (ROOT / "engine" / "training" / "README.md").read_text("utf-8")
-    table = model_table(markdown=True)
-    assert table in page, f"put this table into engine/training/README.md:\n{table}"
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    header, *lines = cells[:1] + cells[2:]
-    seen = []
-    for trainers, *accepted in lines:
-        for name in trainers.replace("`", "").split(", "):
-            seen.append(name)
-            for model in ESTIMATORS:
-                says = dict(zip(header[1:], accepted, strict=True))[f"{model.partition(':')[0]}:..."]
-                assert accepts(name, model) == (says == "yes"), (name, model)
-            assert accepts(name, "mlp")
-    assert sorted(seen) == sorted(TRAINERS)
-
-
-def accepts(trainer: str, model: str) -> bool:
-    try:
-        parse_params({"trainer": trainer, "model": model})
-    except InputError:
-        return False
-    return True
 
 
 def test_more_rows_than_one_worker_may_hold_are_an_error() -> None:

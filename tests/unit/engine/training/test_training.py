@@ -381,22 +381,6 @@ def test_keep_best_is_the_best_epoch() -> None:
     assert fitted.best_epoch == first
 
 
-def test_parameters_are_checked() -> None:
-    with pytest.raises(InputError, match=r"train.trainer: there is no trainer 'gdor'. Did you mean 'gdro'"):
-        parse_params({"trainer": "gdor"})
-    with pytest.raises(InputError, match=r"train: stepsize: unknown key. Did you mean 'step_size'"):
-        parse_params({"trainer": "gdro", "stepsize": 1})
-    belongs = r"train: alpha: trainer erm has no such key; it belongs to cvar_doro, chi2_dro, boosted_cvar"
-    with pytest.raises(InputError, match=belongs):
-        parse_params({"alpha": 0.1})
-    with pytest.raises(InputError, match=r"optimizer lbfgs solves model logistic"):
-        parse_params({"trainer": "gdro", "optimizer": "lbfgs"})
-    many = parse_params({"trainer": "gdro"})
-    assert [many.for_rows(n).batch_size for n in (100, 32_768, 130_000, 10**8)] == [128, 128, 512, 8192]
-    assert parse_params({"batch_size": 32}).for_rows(10**6).batch_size == 32
-    assert params(trainer="erm", slots=None, batch_size=512).n_slots == 8
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_logistic_erm_is_solved_to_its_optimum(workers: int) -> None:
     """Equal to scikit-learn's solution, on any number of workers."""

@@ -155,12 +155,6 @@ def test_the_baselines_do_not_read_published_weights() -> None:
         parse_params({"trainer": "erm_plain", "weights": True})
 
 
-def test_keys_that_a_trainer_does_not_read_are_errors() -> None:
-    for trainer in ("boosted_cvar", "jtt", "erm_plain"):
-        with pytest.raises(InputError, match=r"train: sampling: "):
-            parse_params({"trainer": trainer, "sampling": "group_balanced"})
-
-
 def test_jtt_takes_the_errors_of_its_first_phase_as_it_ended(tmp_path: Path) -> None:
     X, y, groups = cue_problem(600, 0.1)
     split = np.where(np.arange(600) % 3 == 0, "validation", "train")
