@@ -62,20 +62,11 @@ def predict(
     with print_errors(verbose):
         from engine.execution.cluster import executor as open_executor
         from engine.training.prediction import predict as run_predict
+        from engine.training.prediction_source import SourceRequest
 
+        rows = SourceRequest(source, format, _options(option), encoding, keep or (), allow_missing or ())
         with open_executor(run_section(executor), verbose=verbose) as opened:
-            found = run_predict(
-                model,
-                source,
-                output,
-                opened,
-                format=format,
-                options=_options(option),
-                encoding=encoding,
-                keep=keep or (),
-                allow_missing=allow_missing or (),
-                tracking=tracking,
-            )
+            found = run_predict(model, rows, output, opened, tracking=tracking)
         _show(found, source, output, as_json=as_json)
         if found.rows and found.failed == found.rows:
             raise InputError(

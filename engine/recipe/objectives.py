@@ -7,6 +7,7 @@ the group ``rowsieve.training_objectives``, whose value is an :class:`ObjectiveP
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -51,10 +52,7 @@ def parse_objective(text: str) -> NamedObjective:
     name, colon, behind = text.partition(":")
     number = None
     if colon:
-        try:
-            number = float(behind)
-        except ValueError:
-            raise ValueError(f"objective {text!r}: {behind!r} is no number") from None
+        number = _number(text, behind)
     if name in BUILT_IN:
         _check_number(text, name, number)
         return NamedObjective(name, number, BUILT_IN[name])
@@ -65,8 +63,25 @@ def parse_objective(text: str) -> NamedObjective:
         raise ValueError(f"there is no objective {name!r}.{hint}")
     if plugin.task not in get_args(Task):
         raise ValueError(f"objective {name!r}: the installed package says the task {plugin.task!r}")
-    plugin.make(number)
+    try:
+        plugin.make(number)
+    except ValueError:
+        raise
+    except Exception as error:  # a plugin may raise anything
+        raise ValueError(
+            f"objective {text!r}: the installed package raised {type(error).__name__}: {error}"
+        ) from None
     return NamedObjective(name, number, plugin.task, plugin)
+
+
+def _number(text: str, behind: str) -> float:
+    try:
+        found = float(behind)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"objective {text!r}: {behind!r} is no number")
+    return found
 
 
 def _check_number(text: str, name: str, number: float | None) -> None:

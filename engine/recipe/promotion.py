@@ -23,6 +23,10 @@ PATTERN = re.compile(
     rf"(?:(?P<champion>champion)\s*(?P<offset>[+-]\s*{NUMBER})?|(?P<number>{NUMBER}))\s*"
     rf"(?:with\s+confidence\s+(?P<confidence>{NUMBER})\s*)?"
 )
+OF_NUMBERS = ("loss", "rmse", "mae", "r2", "coverage", "loss_high")
+"""Ends of the names of a regression's metrics; ``log_loss`` is one of a classification."""
+SMALL_IS_GOOD, LARGE_IS_GOOD = ("loss", "rmse", "mae", "ece"), ("accuracy", "auprc", "r2")
+"""Ends of names of metrics by which is better."""
 AND = re.compile(r"\s+and\s+")
 ACCURACY, WORST = "accuracy", "worst_group_accuracy"
 EXAMPLE = "worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"
@@ -81,6 +85,17 @@ class Condition:
         found._check_confidence()
         return found
 
+    def check_direction(self) -> None:
+        """Raise InputError for a comparison with the champion by which the worse model wins."""
+        metric = self.metric.removesuffix("_low").removesuffix("_high")
+        low, high = metric.endswith(SMALL_IS_GOOD), metric.endswith(LARGE_IS_GOOD)
+        if self.relative and ((low and self.sign in (">", ">=")) or (high and self.sign in ("<", "<="))):
+            better, sign = ("smaller", "<") if low else ("larger", ">")
+            raise InputError(
+                f"{self.key} {self.text!r}: {self.metric} is better the {better} it is, so that the worse "
+                f'model would become champion: "{self.metric} {sign} champion".'
+            )
+
     def _check_confidence(self) -> None:
         if self.confidence is None:
             return
@@ -100,7 +115,12 @@ class Condition:
             )
 
     def check_task(self, is_regression: bool) -> None:
-        """Raise InputError for a metric of accuracy where the model answers by numbers."""
+        """Raise InputError for a metric of accuracy of a regression, or of losses of a classification."""
+        if not is_regression and self.metric.endswith(OF_NUMBERS) and not self.metric.endswith("log_loss"):
+            raise InputError(
+                f"{self.key} {self.text!r}: a classification has no {self.metric}. Its metrics are accuracy, "
+                f"worst_group_accuracy, balanced_accuracy, log_loss, auprc, ece and cvar_ALPHA."
+            )
         if is_regression and self.metric.endswith(ACCURACY):
             raise InputError(
                 f"{self.key} {self.text!r}: a regression has no {self.metric}. Its metrics are loss, rmse, "
@@ -143,7 +163,10 @@ class PromotionRule:
     @classmethod
     def parse(cls, text: str, key: str = "--promote-if") -> PromotionRule:
         """Parse conditions joined by ``and``. Raises InputError, naming the key, for any other text."""
-        return cls(tuple(Condition.parse(part, key) for part in AND.split(text)))
+        found = cls(tuple(Condition.parse(part, key) for part in AND.split(text)))
+        for condition in found.conditions:
+            condition.check_direction()
+        return found
 
     def evaluate(
         self,

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.core.json_files import read_json
+from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import INFERRED, by_class
@@ -76,13 +77,18 @@ def _features_of(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
     """Return how the model in a folder sees the rows of a job; None if as the job's own models do.
 
-    Raises CannotCompareError if it reads a column that the version does not publish.
+    Raises CannotCompareError if it reads a column that the version does not publish, predicts something else,
+    or, of a regression, another property of the target, such as a quantile.
     """
     target = job.params.target
     theirs = read_json(folder / SERVING).get("target")
     if theirs != target:
         answers = ["classes" if name is None else f"the number {name!r}" for name in (theirs, target)]
         raise CannotCompareError(f"it predicts {answers[0]}, and the challenger {answers[1]}")
+    if target is not None and (trained := objective_of_model(folder)) != job.params.objective:
+        raise CannotCompareError(
+            f"it was trained by the objective {trained}, and the challenger by {job.params.objective}"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         describe_features(job.version, job.maker, Path(scratch), target)
         if _features_of(Path(scratch)) == _features_of(folder):
@@ -96,6 +102,12 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
             f"it reads the column {missing[0]!r}, which version {job.version.name} does not publish"
         )
     return OwnFeatures(folder)
+
+
+def objective_of_model(folder: Path) -> str:
+    """Return the objective that the model in a folder was trained by."""
+    params = Ensemble.load(folder).about.get("params")
+    return str(params.get("objective", CROSS_ENTROPY)) if isinstance(params, dict) else CROSS_ENTROPY
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Small tensors are written once, row-sized ones by slot, so that another number o
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from engine.storage.state_files import check_state
 from operators.base import OperatorError
 from operators.probe.communicator import Slots
 
+_log = logging.getLogger("rowsieve")
 LATEST = "LATEST"
 COMMON = "common.safetensors"
 STATE = "state.json"
@@ -168,6 +170,11 @@ class Checkpoints:
         check_state(folder, "train again")
         record = _Record.model_validate(read_json(folder / STATE, root=self._root))
         if record.fingerprint != self._fingerprint:
+            _log.warning(
+                "%s is a checkpoint of other rows or parameters or, with reproducible: statistical, of "
+                "another number of workers; the training begins anew",
+                folder,
+            )
             return None
         by_slot: dict[str, dict[int, Array]] = {}
         for slot in self._slots.mine:

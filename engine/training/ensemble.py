@@ -41,7 +41,7 @@ MODELS = "models"
 
 @dataclass(frozen=True)
 class Ensemble:
-    """T classifiers and a distribution over them. ``Ensemble.load(folder)`` reads one."""
+    """T models and a distribution over them; of a regression one. ``Ensemble.load(folder)`` reads one."""
 
     spec: ModelSpec
     models: tuple[nn.Module, ...]
@@ -119,8 +119,9 @@ class Ensemble:
 
         lambda has the least CVaR of the expected 0/1 loss on the selection set, in which rows count by
         ``selection_weights`` (Zhai et al. 2021, equation 6, with caps w_i / (alpha sum w)).
-        Raises ValueError for alpha outside (0, 1].
+        Raises ValueError for alpha outside (0, 1], and for a regression.
         """
+        self._check_classes()
         found = solve_model_weights(self.selection_losses, alpha, self.selection_weights)
         return replace(self, model_weights=found, about=self.about | {"alpha": alpha, "mixing": "cvar"})
 
@@ -134,8 +135,7 @@ class Ensemble:
 
         Raises ValueError for a regression.
         """
-        if self.target is not None:
-            raise ValueError("this model predicts numbers: call predict_numbers")
+        self._check_classes()
         X = self._rows(X)
         found = np.zeros((len(X), self.spec.n_classes))
         for weight, model in self._mixed():
@@ -168,8 +168,10 @@ class Ensemble:
         This is the randomised classifier whose CVaR lambda minimises. The draw depends on ``seed`` and the
         row's request id alone, so asking again gives the same answer: a user who may repeat a request until
         it is granted games a model that draws anew (the caveat in the paper's conclusion). Give the id of
-        what is decided, such as the applicant's, and keep the seed secret.
+        what is decided, such as the applicant's, and keep the seed secret. Raises ValueError for a
+        regression.
         """
+        self._check_classes()
         X = self._rows(X)
         chosen = self.chosen(request_ids, seed=seed)
         if len(chosen) != len(X):
@@ -189,7 +191,8 @@ class Ensemble:
         return found
 
     def losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """Return the 0/1 losses of every base model: (n, T)."""
+        """Return the 0/1 losses of every base model: (n, T). Raises ValueError for a regression."""
+        self._check_classes()
         X, y = self._rows(X), np.asarray(y)
         columns = [logits(model, X).argmax(axis=1) != y for model in self.models] if len(X) else []
         return (
@@ -197,6 +200,10 @@ class Ensemble:
             if columns
             else np.empty((0, len(self.models)), np.uint8)
         )
+
+    def _check_classes(self) -> None:
+        if self.target is not None:
+            raise ValueError("this model predicts numbers: call predict_numbers")
 
     def _mixed(self) -> Iterable[tuple[float, nn.Module]]:
         return [(w, model) for w, model in zip(self.model_weights, self.models, strict=True) if w > 0]

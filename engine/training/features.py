@@ -207,7 +207,8 @@ def target_of(reader: VersionReader, column: str, shard: int, row_ids: Int64) ->
     info = reader.shards[shard]
     stored = reader.read_source(shard, [column]).column(column)
     taken = stored.take(pa.array(row_ids - info.first_row))
-    found: Float64 = taken.cast(pa.float64()).fill_null(np.nan).to_numpy().astype(np.float64)
+    numbers = taken.cast(pa.float64(), safe=False)  # whole numbers beyond 2^53 are rounded
+    found: Float64 = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(found))
     if len(bad):
         raise OperatorError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ from engine.training.job import mix
 from engine.training.kernel import fit
 from engine.training.rows import dataset_of_arrays
 from engine.training.strength import max_mean_loss_of
+from operators.arrays import Float64
 from operators.base import OperatorError
 
 
@@ -42,11 +45,13 @@ def fit_arrays(
         )
     target = None
     if params.task == "regression":
-        target = np.asarray(y, np.float64)
-        if not np.isfinite(target).all():
-            row = int(np.flatnonzero(~np.isfinite(target))[0])
-            raise OperatorError(f"y: row {row} has no finite number ({target[row]}). Leave such rows out.")
-        y = np.zeros(len(target), np.int64)
+        if params.balances_classes:
+            raise OperatorError(
+                f"trainer {trainer_of(params)} balances classes, and y holds numbers. Train erm, and give a "
+                f"weight for each row if you like."
+            )
+        target = _numbers(np.asarray(y))
+        y = np.zeros(target.shape, np.int64)
     data = dataset_of_arrays(
         X, y, groups=groups, weight=weight, split=split, target=target, noise=params.noise
     )
@@ -54,3 +59,23 @@ def fit_arrays(
     fitted = fit(data, params.for_rows(n_rows), seed=seed, callbacks=callbacks)
     about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}
     return mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})
+
+
+def _numbers(values: npt.NDArray[Any]) -> Float64:
+    """Return a target (n,) as float64. Raises OperatorError, which names the first faulty row."""
+    try:
+        found: Float64 = values.astype(np.float64)
+    except (ValueError, TypeError):
+        found = np.array([_number(value) for value in values.ravel()]).reshape(values.shape)
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        value = values.ravel()[bad[0]]
+        raise OperatorError(f"y: row {bad[0]} has no finite number ({value!s}). Leave such rows out.")
+    return found
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        return math.nan

@@ -33,6 +33,8 @@ from operators.probe.kernel import repeatable, train
 from operators.probe.settings import Settings
 
 CHECKPOINTS = "checkpoints"
+CHECKPOINT_FORMAT = 2
+"""Raised when a checkpoint's tensors get another meaning: older ones are then ignored."""
 MODELS = "models"
 
 
@@ -116,15 +118,14 @@ def fit(
     """
     with repeatable(torch.device(device)):
         workers = communicator or SingleProcess()
-        exact = params.reproducible == "exact"
-        slots = Slots(workers, len(data.train), params.n_slots if exact else workers.size)
+        most = params.n_slots if params.reproducible == "exact" else workers.size
+        slots = Slots(workers, len(data.train), most)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
         check_model(params, counts.n_rows)
         row_losses = _row_losses(params, data, slots)
         learner = _new_learner(spec, data, params, slots, seed, device, row_losses)
-        values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
-        fingerprint = digest([values, seed, content, *([] if exact else [slots.count])])
+        fingerprint = _fingerprint(params, seed, content, slots)
         there = (remote / CHECKPOINTS, remote / MODELS) if remote is not None else (None, None)
         within = root or folder
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, within, there[0])
@@ -138,6 +139,13 @@ def fit(
     return TrainingOutcome(
         spec, states, n_models, losses, row_ids, weights, split, counts, curve, best, row_losses.scale
     )
+
+
+def _fingerprint(params: TrainParams, seed: int, content: str, slots: Slots) -> str:
+    """Return the digest of all that a checkpoint depends on; of statistical steps also their shares."""
+    values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
+    shares = [] if params.reproducible == "exact" else [slots.count]
+    return digest([CHECKPOINT_FORMAT, values, seed, content, *shares])
 
 
 def _row_losses(params: TrainParams, data: Dataset, slots: Slots) -> RowLosses:

@@ -29,6 +29,7 @@ from operators.base import SPLIT
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec
 
 EXAMPLE_ROWS = 3
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +62,8 @@ EMBED_PACKAGES = (
 def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> ModelSignature:
     """Return the signature: source columns of the features and a request id in, label and probabilities out.
 
+    A regression has neither request id nor parameters, as it draws no base model, and answers with a number.
+
     Every column is required, since a misspelt name would look like a column without values. Its values may be
     missing if ``ServedModel.optional`` names it. These exceptions follow from MLflow's checks of a request:
 
@@ -85,10 +88,23 @@ def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> 
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+
+    inputs, outputs = _input_columns(served), _output_columns(dataset, classes, served)
+    if served.target is not None:
+        return ModelSignature(Schema(inputs), Schema(outputs))
+    if REQUEST not in [column.name for column in inputs]:
+        inputs.append(ColSpec(DataType.string, REQUEST, required=False))
+    sample = ParamSpec("sample", DataType.boolean, PARAMS["sample"])
+    seed = ParamSpec("seed", DataType.long, PARAMS["seed"])
+    return ModelSignature(Schema(inputs), Schema(outputs), ParamSchema([sample, seed]))
+
+
+def _input_columns(served: ServedModel) -> list[ColSpec]:
+    from mlflow.types import ColSpec
     from mlflow.types.schema import AnyType
 
     gaps = served.optional
-    inputs = [
+    return [
         ColSpec(
             AnyType()
             if (field.name in gaps and _is_plain(field.type)) or _has_zone(field.type)
@@ -98,28 +114,21 @@ def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> 
         )
         for field in served.schema or ()
     ]
+
+
+def _output_columns(dataset: Version, classes: Sequence[Any], served: ServedModel) -> list[ColSpec]:
+    """Return prediction, probabilities and reason; a row that cannot be used has the last one alone."""
+    from mlflow.types import ColSpec, DataType
+
     kinds = {field["name"]: field["type"] for field in dataset.manifest["schema"]}
     label = DataType.double
     if served.target is None:
         label = _label_type(kinds[dataset.manifest["source"]["label"]], classes)
-    outputs = [
-        # A row that cannot be used has a reason and no prediction.
+    return [
         ColSpec(label, "prediction", required=False),
         *(ColSpec(DataType.double, f"probability_{c}", required=False) for c in classes),
         ColSpec(DataType.string, "reason", required=False),
     ]
-    if REQUEST not in [column.name for column in inputs]:
-        inputs.append(ColSpec(DataType.string, REQUEST, required=False))
-    return ModelSignature(
-        Schema(inputs),
-        Schema(outputs),
-        ParamSchema(
-            [
-                ParamSpec("sample", DataType.boolean, PARAMS["sample"]),
-                ParamSpec("seed", DataType.long, PARAMS["seed"]),
-            ]
-        ),
-    )
 
 
 def column_type(kind: pa.DataType) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import output_of
-from engine.training.prediction_source import SourceRequest, open_for_model
+from engine.training.prediction_source import OpenedSource, SourceRequest, open_for_model
 from engine.training.raw_rows import conform, with_missing, with_points
 from engine.training.served_files import model_files
 from engine.training.serving import SERVING, ServedModel
@@ -61,17 +61,7 @@ class PredictionResult:
 
 
 def predict(
-    model: str,
-    source: str,
-    output: str,
-    executor: Executor,
-    *,
-    format: str = "auto",
-    options: Mapping[str, Any] | None = None,
-    encoding: str | None = None,
-    keep: Sequence[str] = (),
-    allow_missing: Sequence[str] = (),
-    tracking: str | Path = "",
+    model: str, source: SourceRequest, output: str, executor: Executor, *, tracking: str | Path = ""
 ) -> PredictionResult:
     """Predict all rows of a dataset. Parts that an interrupted call has written are kept.
 
@@ -81,23 +71,11 @@ def predict(
         Folder of an MLflow model that ``rowsieve retrain --register`` made, ``models:/NAME@ALIAS``,
         ``models:/NAME/VERSION`` or ``runs:/RUN/PATH``.
     source
-        File, folder, glob or URI. The rows have the columns of the source that the model was trained on.
+        The rows. They have the columns of the source that the model was trained on.
     output
         Folder to write to. It is new, empty, or left by an interrupted prediction of the same rows.
     executor
         Predicts shards on workers.
-    format
-        Format of the source, as ``rowsieve sources`` lists them; "auto" to recognise it.
-    options
-        Options of the format, such as ``{"delimiter": ";"}``. Default: those of the recipe that the model
-        was trained by, if the format is the same.
-    encoding
-        Encoding of text files. Default: that of the recipe, if it read text files.
-    keep
-        Columns of the source to put before the predictions.
-    allow_missing
-        Columns of the model that the source may lack. Rows are then predicted as if all values of the column
-        were missing.
     tracking
         Output folder whose MLflow database has the model. It is used if MLFLOW_TRACKING_URI is not set.
 
@@ -115,21 +93,11 @@ def predict(
     target = output_of(output)
     with tempfile.TemporaryDirectory() as scratch:
         folder = find_model(model, Path(scratch), tracking)
-        files = ModelFiles.read(folder)
-        served = ServedModel(folder)
-        keep = tuple(dict.fromkeys(keep))
-        wanted = SourceRequest(source, format, options, encoding, keep, allow_missing)
-        opened = open_for_model(wanted, served)
+        files, served = ModelFiles.read(folder), ServedModel(folder)
+        keep = tuple(dict.fromkeys(source.keep))
+        opened = open_for_model(replace(source, keep=keep), served)
         listing = opened.listing
-        request = {
-            "model": files.digest,
-            "files": listing.identities,
-            "schema": [str(field) for field in listing.schema],
-            "shards": [shard.rows_text for shard in listing.shards],
-            "keep": [*keep],
-            "decimal": opened.decimal,
-        }
-        kept = _prepare_output(target, output, digest(request))
+        kept = _prepare_output(target, output, _request_digest(files, opened, keep))
         work = PredictShard(
             files, opened.source, listing.shards, listing.schema, keep, target, opened.decimal
         )
@@ -145,6 +113,20 @@ def predict(
     )
     write_json(target / RECORD, asdict(found))
     return found
+
+
+def _request_digest(files: ModelFiles, opened: OpenedSource, keep: Sequence[str]) -> str:
+    """Return the digest of the model and of the rows to predict, by which a prediction is continued."""
+    listing = opened.listing
+    request = {
+        "model": files.digest,
+        "files": listing.identities,
+        "schema": [str(field) for field in listing.schema],
+        "shards": [shard.rows_text for shard in listing.shards],
+        "keep": [*keep],
+        "decimal": opened.decimal,
+    }
+    return digest(request)
 
 
 def _prepare_output(target: Place, output: str, request: str) -> set[str]:

@@ -28,15 +28,19 @@ class SourceRequest:
     """The rows to predict, as the caller names them."""
 
     path: str
+    """File, folder, glob or URI."""
     format: str = "auto"
+    """Format of the source, as ``rowsieve sources`` lists them; "auto" to recognise it."""
     options: Mapping[str, Any] | None = None
-    """Options of the format; None: those of the training, if its source had the same format."""
+    """Options of the format, such as ``{"delimiter": ";"}``; None: those of the training, if its source had
+    the same format."""
     encoding: str | None = None
     """Encoding of text files; None: that of the training, if its source was text."""
     keep: Sequence[str] = ()
     """Columns of the source to put before the predictions."""
     allow_missing: Sequence[str] = ()
-    """Columns of the model that the source may lack."""
+    """Columns of the model that the source may lack. Rows are then predicted as if all values of the column
+    were missing."""
 
 
 @dataclass(frozen=True)

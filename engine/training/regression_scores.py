@@ -116,7 +116,9 @@ class LossSums:
         """Return the mean loss of some groups together, and the ends of its interval of a level."""
         n, total, squares = (sum(part[name] for name in members) for part in self._parts)
         mean = total / n
-        variance = max(squares / n - mean**2, 0.0) * n / max(n - 1, 1)
+        if n < 2:  # one row says nothing about the spread
+            return mean, 0.0, math.inf
+        variance = max(squares / n - mean**2, 0.0) * n / (n - 1)
         reach = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n)
         return mean, max(mean - reach, 0.0), mean + reach
 

@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Int64
+from operators.base import OperatorError
 from operators.probe.rows import Rows
 
 Noise = Literal["own_group", "erm", "drop"]
@@ -206,24 +207,72 @@ def dataset_of_arrays(
         What becomes of rows with group -1, see ``TrainParams.noise``.
     n_shards
         Consecutive parts of nearly equal length.
+
+    Raises
+    ------
+    OperatorError
+        Arrays of different lengths or other shapes, or a value that is none of these, with its row.
     """
-    X, y = np.asarray(X, np.float32), np.asarray(y, np.int64)
-    n, n_classes = len(y), int(y.max()) + 1
+    n = len(np.asarray(y))
     numbers = np.zeros(n, np.int64) if groups is None else np.asarray(groups, np.int64)
-    names = group_names(np.unique(numbers).tolist(), n_classes, noise)
     split = np.full(n, "train") if split is None else np.asarray(split)
-    used = numbers >= 0 if noise == "drop" else np.ones(n, bool)
     rows = GroupedRows(
-        X,
-        y,
+        np.asarray(X, np.float32),
+        np.asarray(y),
         np.ones(n) if weight is None else np.asarray(weight, np.float64),
-        group_indices(numbers, y, names, noise),
+        numbers,
         np.arange(n, dtype=np.int64),
         None if target is None else np.asarray(target, np.float64),
     )
+    _check_shapes(rows, split)
+    rows = replace(rows, y=_class_indices(rows.y))
+    _check_weights_and_splits(rows.weight, split)
+    n_classes = int(rows.y.max()) + 1
+    names = group_names(np.unique(numbers).tolist(), n_classes, noise)
+    rows = replace(rows, group=group_indices(numbers, rows.y, names, noise))
+    used = numbers >= 0 if noise == "drop" else np.ones(n, bool)
     parts = np.array_split(np.arange(n), n_shards)
     splits = {
         name: [rows.take(part[(split[part] == name) & (used[part] | (name != "train"))]) for part in parts]
         for name in SPLITS
     }
-    return Dataset(splits, names, X.shape[1], n_classes)
+    return Dataset(splits, names, rows.X.shape[1], n_classes)
+
+
+def _check_shapes(rows: GroupedRows, split: npt.NDArray[Any]) -> None:
+    """Raise OperatorError unless X is a table, and the other arrays have a value for each of its rows."""
+    n = len(rows.y)
+    target = rows.y if rows.target is None else rows.target
+    columns = {"y": rows.y, "groups": rows.group, "weight": rows.weight, "split": split, "target": target}
+    for name, found in {"X": rows.X, **columns}.items():
+        wanted = "(n, d)" if name == "X" else "(n,)"
+        if found.ndim != (2 if name == "X" else 1):
+            raise OperatorError(f"{name} has the shape {found.shape}; give {wanted}.")
+        if len(found) != n:
+            raise OperatorError(f"{name} has {len(found)} rows, and y {n}. Give both for the same rows.")
+    if not n:
+        raise OperatorError("y has no rows, so there is nothing to train on.")
+
+
+def _check_weights_and_splits(weight: Float64, split: npt.NDArray[Any]) -> None:
+    usable = np.isfinite(weight) & (weight >= 0)
+    _check_values("weight", weight, usable, "no finite weight of at least 0")
+    names = (*SPLITS, "dropped")
+    _check_values("split", split, np.isin(split, names), f"none of {', '.join(names)}")
+
+
+def _class_indices(labels: npt.NDArray[Any]) -> Int64:
+    """Return class indices (n,). Raises OperatorError for other labels, such as texts and fractions."""
+    if labels.dtype.kind not in "iub":
+        numeric = labels.dtype.kind == "f"
+        whole = np.isfinite(labels) & (labels == np.round(labels)) if numeric else np.zeros(len(labels), bool)
+        _check_values("y", labels, whole, "no class index 0, 1, 2, ...")
+    found = labels.astype(np.int64)
+    _check_values("y", found, found >= 0, "no class index 0, 1, 2, ...")
+    return found
+
+
+def _check_values(name: str, values: npt.NDArray[Any], usable: npt.NDArray[np.bool_], what: str) -> None:
+    if not usable.all():
+        row = int(np.flatnonzero(~usable)[0])
+        raise OperatorError(f"{name}: row {row} has {what} ({values[row]!r}).")

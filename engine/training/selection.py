@@ -45,7 +45,7 @@ class Candidate:
     by_seed: tuple[float, ...] = ()
     """Score of each seed, whose mean ``score`` is."""
     pruned: bool = False
-    """Whether later seeds were spared because earlier ones scored in the lower half. It cannot win."""
+    """Whether later seeds were left out because earlier ones scored in the lower half. It cannot win."""
 
 
 @dataclass(frozen=True)
@@ -121,35 +121,53 @@ def select(
     InputError
         An unknown key or value, no validation rows, an oracle without truth, or no cell that trains.
     """
-    if criterion == "oracle_worst_true_group" and not spec.truth:
-        raise InputError("criterion oracle_worst_true_group: name a column with the true groups as truth.")
-    for key in ("objective", "target"):
-        if key in grid:
-            raise InputError(f"--grid {key}: losses of several {key}s cannot be compared. Train each alone.")
+    n_seeds = seeds or (1 if trials is None else SEEDS)
+    _check(spec, grid, criterion, n_seeds, prune)
     version = open_version(spec.dataset)
     # Workers may have another working directory.
     spec = replace(spec, dataset=version.folder, folder=None)
     cells = candidates_of(grid, trials, spec.seed)
     specs = [replace(spec, params=_with_values(spec.params, cell)) for cell in cells]
-    n_seeds = seeds or (1 if trials is None else SEEDS)
-    if prune and n_seeds < 2:
-        raise InputError("--prune leaves out later seeds of poor candidates: give --seeds 2 or more.")
     on_ray = trains_on_ray(version, spec.params, executor)
     by_cell = _try_all(specs, n_seeds, prune, partial(_try_each, criterion, executor, on_ray))
-    found = tuple(
-        replace(_average(own), values=cell, pruned=len(own) < n_seeds)
-        for own, cell in zip(by_cell, cells, strict=True)
-    )
-    good = [index for index, one in enumerate(found) if one.score is not None and not one.pruned]
-    if not good:
-        raise InputError(
-            f"None of the {len(found)} cells of the grid gives a score. The first: {found[0].fault}"
-        )
-    best = max(good, key=lambda i: (*_order(found[i]), -i))
+    found = tuple(_candidate(own, cell, n_seeds) for own, cell in zip(by_cell, cells, strict=True))
+    best = _best(found)
     selection = Selection(criterion, found, best, specs[best])
-    name = digest([[one.folder for own in by_cell for one in own], criterion])[:12]
+    name = digest([[one.folder for own in by_cell for one in own], cells, criterion])[:12]
     write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict(), root=version.output)
     return selection
+
+
+def _check(
+    spec: TrainSpec, grid: Mapping[str, Axis], criterion: Criterion, n_seeds: int, prune: bool
+) -> None:
+    """Raise InputError for a search whose candidates cannot be compared."""
+    if criterion == "oracle_worst_true_group" and not spec.truth:
+        raise InputError("criterion oracle_worst_true_group: name a column with the true groups as truth.")
+    for key in ("objective", "target"):
+        if key in grid:
+            raise InputError(f"--grid {key}: losses of several {key}s cannot be compared. Train each alone.")
+    if prune and n_seeds < 2:
+        raise InputError("--prune leaves out later seeds of poor candidates: give --seeds 2 or more.")
+
+
+def _candidate(tried: Sequence[Candidate], cell: Mapping[str, Any], n_seeds: int) -> Candidate:
+    """Return a cell with its mean score over the seeds that it was trained with."""
+    found = _average(tried)
+    return replace(found, values=dict(cell), pruned=found.score is not None and len(tried) < n_seeds)
+
+
+def _best(found: Sequence[Candidate]) -> int:
+    """Return the position of the winner. Raises InputError if no candidate has been trained to the end."""
+    good = [index for index, one in enumerate(found) if one.score is not None and not one.pruned]
+    if good:
+        return max(good, key=lambda i: (*_order(found[i]), -i))
+    fault = next((one.fault for one in found if one.fault), "")
+    n_pruned = sum(one.pruned for one in found)
+    others = f" {n_pruned} others were pruned before: search without --prune." if n_pruned else ""
+    raise InputError(
+        f"None of the {len(found)} cells of the grid gives a score. The first fault: {fault}{others}"
+    )
 
 
 def _try_all(

@@ -9,6 +9,7 @@ import pytest
 from engine.execution.local_executor import LocalExecutor
 from engine.execution.ray_executor import RayExecutor
 from engine.training.prediction import predict
+from engine.training.prediction_source import SourceRequest
 from tests.data import write_shards
 from tests.unit.engine.training.test_served_model import model, raw_table  # noqa: F401
 
@@ -17,7 +18,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 def test_workers_write_the_same_bytes(model: Path, tmp_path: Path) -> None:  # noqa: F811
     write_shards(tmp_path / "in", raw_table(seed=2), 4)
-    here = predict(str(model), str(tmp_path / "in"), str(tmp_path / "a"), LocalExecutor(), keep=["age"])
-    there = predict(str(model), str(tmp_path / "in"), str(tmp_path / "b"), RayExecutor(2), keep=["age"])
+    here = predict(
+        str(model), SourceRequest(str(tmp_path / "in"), keep=["age"]), str(tmp_path / "a"), LocalExecutor()
+    )
+    there = predict(
+        str(model), SourceRequest(str(tmp_path / "in"), keep=["age"]), str(tmp_path / "b"), RayExecutor(2)
+    )
     assert [part["sha256"] for part in there.parts] == [part["sha256"] for part in here.parts]
     assert (there.rows, there.failed) == (here.rows, here.failed) == (400, 0)

@@ -31,6 +31,7 @@ GRADIENT_KEYS = frozenset(
         "epochs",
         "batch_size",
         "slots",
+        "reproducible",
         "checkpoint_every",
         "max_failures",
         "first_epochs",
@@ -131,7 +132,8 @@ class TrainParams(OperatorParams):
     """Stochastic gradient descent with momentum, Adam (Kingma & Ba 2015), AdamW, which takes the weight decay
     out of the gradient (Loshchilov & Hutter 2019), or L-BFGS, which solves a ``logistic`` ERM to its optimum.
     ``auto``: ``lbfgs`` for a ``logistic`` trained by erm, erm_plain or erm_class_balanced with ``sampling``,
-    ``keep``, ``schedule`` and ``clip`` at their defaults, else ``sgd``."""
+    ``keep``, ``schedule``, ``warmup`` and ``clip`` at their defaults; the normal equations for a ``linear``
+    of ``squared`` under the same conditions, up to 2,048 features; else ``sgd``."""
     lr: float = Field(default=0.01, gt=0)
     """Step size."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,11 @@ from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.probe.communicator import Slots
 from operators.probe.scoring import logits, predict
+
+SAME = 16 * float(np.finfo(np.float64).eps)
+"""Deviation of a target, in parts of its mean, up to which all its values are equal but for rounding."""
+LEAST_DEVIATION = 1e-70
+"""Least deviation of a target; squares of squared errors are formed for intervals, and must be numbers."""
 
 
 class RowLosses(Protocol):
@@ -61,7 +67,7 @@ class ClassLosses:
 
     def of_step(self, outputs: Tensor, rows: GroupedRows) -> Tensor:
         """Implement the method of :class:`RowLosses`."""
-        return self.objective.losses(outputs, torch.from_numpy(rows.y).to(outputs.device))
+        return _losses(self.objective, outputs, torch.from_numpy(rows.y).to(outputs.device))
 
     def scores(self, model: nn.Module, rows: GroupedRows) -> Float64:
         """Implement the method of :class:`RowLosses`."""
@@ -90,7 +96,7 @@ class NumberLosses:
         # A GPU without float64 is not supported; the b numbers of a step cost nothing.
         predictions = self.scale.mean + self.scale.std * outputs[:, 0].double()
         target = torch.from_numpy(rows.numbers).to(outputs.device)
-        return self.objective.losses(predictions, target) / self.unit
+        return _losses(self.objective, predictions, target) / self.unit
 
     def scores(self, model: nn.Module, rows: GroupedRows) -> Float64:
         """Implement the method of :class:`RowLosses`."""
@@ -101,29 +107,39 @@ class NumberLosses:
 
 def losses_of(objective: Objective, predictions: Float64, target: Float64) -> Float64:
     """Return the losses (n,) of predictions (n,), in the objective's own unit."""
-    found = objective.losses(torch.from_numpy(np.asarray(predictions)), torch.from_numpy(np.asarray(target)))
+    found = _losses(
+        objective, torch.from_numpy(np.asarray(predictions)), torch.from_numpy(np.asarray(target))
+    )
     losses: Float64 = found.numpy().astype(np.float64)
     return losses
+
+
+def _losses(objective: Objective, outputs: Tensor, y: Tensor) -> Tensor:
+    """Return the losses (b,). Raises OperatorError for an objective that returns another shape."""
+    found = objective.losses(outputs, y)
+    if found.shape != y.shape:
+        raise OperatorError(
+            f"train.objective: {type(objective).__name__}.losses returned the shape {tuple(found.shape)} for "
+            f"{len(y)} rows. It returns one loss for each row; see engine.training.objectives.Objective."
+        )
+    return found
 
 
 def number_losses(objective: Objective, shards: Shards, slots: Slots) -> NumberLosses:
     """Return the losses of a regression, scaled by the target of the train rows; three passes over them.
 
-    Raises OperatorError where there is no train row, or the loss of a constant answer is no number.
+    Where all targets are equal, the deviation and the unit of losses are 1. Raises OperatorError where there
+    is no train row, the squares of the target are no numbers, or the loss of a constant answer is none.
     """
-
-    def sums(shard: int, power: int, mean: float) -> Tensor:
-        target = shards[shard].numbers
-        return torch.tensor(
-            [float(len(target)), float(((target - mean) ** power).sum())], dtype=torch.float64
+    n, mean, spread, deviation = _moments(shards, slots)
+    if math.isfinite(mean) and spread <= SAME * abs(mean):
+        return NumberLosses(objective, TargetScale(mean, 1.0), 1.0)
+    if not (spread >= LEAST_DEVIATION and deviation <= 1 / LEAST_DEVIATION):
+        raise OperatorError(
+            f"train.target: the train rows' numbers deviate by {spread:g} from their mean {mean:g} on "
+            f"average, so that squares of squared errors are no numbers. Give it in another unit, in which "
+            f"the deviation lies between {LEAST_DEVIATION:g} and {1 / LEAST_DEVIATION:g}."
         )
-
-    n, total = slots.total_over_shards(lambda shard: sums(shard, 1, 0.0)).tolist()
-    if not n:
-        raise OperatorError("There is nothing to train on: no rows of split train.")
-    mean = total / n
-    std = float(np.sqrt(slots.total_over_shards(lambda shard: sums(shard, 2, mean)).tolist()[1] / n))
-    scale = TargetScale(mean, std if std > np.finfo(np.float64).eps * abs(mean) else 1.0)
 
     def constant(shard: int) -> Tensor:
         target = shards[shard].numbers
@@ -136,4 +152,26 @@ def number_losses(objective: Objective, shards: Shards, slots: Slots) -> NumberL
             f"The mean loss of the constant answer {mean:g} is {unit:g}; an objective's losses are finite "
             f"and at least 0. Look at the target and at the objective."
         )
-    return NumberLosses(objective, scale, unit or 1.0)
+    return NumberLosses(objective, TargetScale(mean, deviation), unit or 1.0)
+
+
+def _moments(shards: Shards, slots: Slots) -> tuple[float, float, float, float]:
+    """Return the number of train rows, and mean, mean absolute and standard deviation of their target.
+
+    Two passes over the rows.
+    """
+
+    def sums(shard: int, mean: float) -> Tensor:
+        shifted = shards[shard].numbers - mean
+        found = (len(shifted), shifted.sum(), np.abs(shifted).sum(), (shifted**2).sum())
+        return torch.tensor([float(one) for one in found], dtype=torch.float64)
+
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what is not finite
+        n, total, _, _ = slots.total_over_shards(lambda shard: sums(shard, 0.0)).tolist()
+        if not n:
+            raise OperatorError("There is nothing to train on: no rows of split train.")
+        mean = total / n
+        _, rest, spread, squares = slots.total_over_shards(lambda shard: sums(shard, mean)).tolist()
+    # The mean of the deviations from the mean is its rounding error, and the spread of equal targets.
+    error = rest / n
+    return n, mean + error, spread / n, float(np.sqrt(max(squares / n - error * error, 0.0)))

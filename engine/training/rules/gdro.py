@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from engine.recipe.trainers import GdroParams
 from engine.training.rows import Counts
@@ -31,7 +32,8 @@ class GroupDro:
 
     Attributes
     ----------
-    state["q"] : (G,) weights of the groups, sum 1; equal at the start.
+    state["log_q"] : (G,) logarithms of the groups' weights, whose sum is 1; equal at the start. The update is
+        a product, so that a weight that one large loss of another group rounds to 0 would stay 0.
     """
 
     sees_all = True
@@ -43,7 +45,12 @@ class GroupDro:
         if not present.any():
             raise ValueError("gdro needs at least one group with train rows")
         self._bonus = np.where(present, adjustment / np.sqrt(np.maximum(self._sizes, 1)), 0.0)
-        self.state: RuleState = {"q": present / present.sum()}
+        self.state: RuleState = {"log_q": np.where(present, -np.log(present.sum()), -np.inf)}
+
+    @property
+    def q(self) -> Float64:
+        """Weights of the groups (G,), sum 1."""
+        return np.exp(self.state["log_q"])
 
     def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""
@@ -54,13 +61,13 @@ class GroupDro:
         share = weight / np.maximum(mass[place], 1e-300)
         loss = np.bincount(place, share * batch.loss, minlength=len(self._sizes))
         gain = self._step_size * (loss + self._bonus)
-        q = self.state["q"] * np.exp(gain - gain.max())  # the shift cancels, and exp cannot overflow
-        self.state["q"] = q / q.sum()
+        log_q = self.state["log_q"] + gain
+        self.state["log_q"] = log_q - logsumexp(log_q)
         outside = np.where(inside, 0.0, batch.weight)
         total = outside.sum()
         grouped = 1.0 - total / max(float(batch.weight.sum()), 1e-300)
         alone = (1.0 - grouped) * outside / max(float(total), 1e-300)
-        counts: Float64 = grouped * self.state["q"][place] * share + alone
+        counts: Float64 = grouped * self.q[place] * share + alone
         return counts
 
 

@@ -23,6 +23,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.prediction import ModelFiles, predict
+from engine.training.prediction_source import SourceRequest
 from engine.training.raw_rows import conform, table_of, with_points
 from engine.training.serving import ServedModel
 from tests.data import small_recipe, spurious_table, write_shards
@@ -90,11 +91,11 @@ def test_a_folder_and_a_csv_give_the_same_predictions(model: Path, tmp_path: Pat
     """Text of numbers, other integer types and column orders are read as the columns of training."""
     rows = spurious_table(60, seed=2)
     write_shards(tmp_path / "in", rows, 1)
-    predict(str(model), str(tmp_path / "in"), str(tmp_path / "a"), LocalExecutor())
+    predict(str(model), SourceRequest(str(tmp_path / "in")), str(tmp_path / "a"), LocalExecutor())
     texts = rows.set_column(0, "a", pa.array([repr(value) for value in rows["a"].to_pylist()]))
     texts = texts.append_column("extra", pa.array(["x"] * 60)).select(["extra", "vector", "b", "a"])
     write_shards(tmp_path / "texts", texts, 1)
-    predict(str(model), str(tmp_path / "texts"), str(tmp_path / "b"), LocalExecutor())
+    predict(str(model), SourceRequest(str(tmp_path / "texts")), str(tmp_path / "b"), LocalExecutor())
     assert read(tmp_path / "a").equals(read(tmp_path / "b"))
 
 
@@ -104,7 +105,7 @@ def test_a_bad_row_has_a_reason_and_the_others_their_predictions(model: Path, tm
     texts: list[Any] = [str(value) for value in rows["a"].to_pylist()]
     texts[3], texts[5], texts[7] = "abc", "?", "inf"
     write_shards(tmp_path / "in", rows.set_column(0, "a", pa.array(texts)), 2)
-    found = predict(str(model), str(tmp_path / "in"), str(tmp_path / "out"), LocalExecutor())
+    found = predict(str(model), SourceRequest(str(tmp_path / "in")), str(tmp_path / "out"), LocalExecutor())
     assert (found.rows, found.failed) == (40, 2)
     answers = read(tmp_path / "out").to_pandas()
     bad = [3, 7]
@@ -147,7 +148,7 @@ def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
     pv.write_csv(pa.Table.from_pandas(lines, preserve_index=False), tmp_path / "rows.csv")
     found = predict(
         "models:/m/1",
-        str(tmp_path / "rows.csv"),
+        SourceRequest(str(tmp_path / "rows.csv")),
         str(tmp_path / "out"),
         LocalExecutor(),
         tracking=str(folder / "out"),
@@ -204,7 +205,7 @@ def test_a_column_is_imputed_only_where_this_is_allowed(model: Path, tmp_path: P
     assert json.loads((tmp_path / "o" / "_predictions.json").read_text())["filled"] == ["a"]
     empty = rows.set_column(0, "a", pa.nulls(20, pa.float64()))
     write_shards(tmp_path / "empty", empty, 2)
-    same = predict(str(model), str(tmp_path / "empty"), str(tmp_path / "e"), LocalExecutor())
+    same = predict(str(model), SourceRequest(str(tmp_path / "empty")), str(tmp_path / "e"), LocalExecutor())
     assert same.filled == ()
     assert read(tmp_path / "e").equals(read(tmp_path / "o"))
 
@@ -217,7 +218,12 @@ def test_a_model_that_does_not_know_how_it_was_read_says_so(model: Path, tmp_pat
     (tmp_path / "old" / "serving.json").write_text(json.dumps(record))
     (tmp_path / "new.csv").write_text("a;b\n1;2\n")
     with pytest.raises(InputError, match=r"Register it again, or .* --option 'delimiter=;'"):
-        predict(str(tmp_path / "old"), str(tmp_path / "new.csv"), str(tmp_path / "o"), LocalExecutor())
+        predict(
+            str(tmp_path / "old"),
+            SourceRequest(str(tmp_path / "new.csv")),
+            str(tmp_path / "o"),
+            LocalExecutor(),
+        )
 
 
 def test_workers_open_a_model_once_for_equal_files(model: Path) -> None:
@@ -356,17 +362,17 @@ def test_an_interrupted_prediction_goes_on(model: Path, tmp_path: Path) -> None:
     write_shards(tmp_path / "in", spurious_table(90, seed=5), 3)
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        predict(str(model), str(tmp_path / "in"), str(out), Stopping())
+        predict(str(model), SourceRequest(str(tmp_path / "in")), str(out), Stopping())
     written = {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}
     assert len(written) == 2
     assert not (out / "_predictions.json").exists()
-    found = predict(str(model), str(tmp_path / "in"), str(out), LocalExecutor())
+    found = predict(str(model), SourceRequest(str(tmp_path / "in")), str(out), LocalExecutor())
     assert (found.rows, found.kept, len(found.parts)) == (90, 2, 3)
     assert written.items() <= {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}.items()
-    whole = predict(str(model), str(tmp_path / "in"), str(tmp_path / "whole"), LocalExecutor())
+    whole = predict(str(model), SourceRequest(str(tmp_path / "in")), str(tmp_path / "whole"), LocalExecutor())
     assert whole.parts == found.parts
     write_shards(tmp_path / "in", spurious_table(90, seed=6), 3)
     with pytest.raises(
         InputError, match="is not empty: it holds predictions of another model, of other rows"
     ):
-        predict(str(model), str(tmp_path / "in"), str(out), LocalExecutor())
+        predict(str(model), SourceRequest(str(tmp_path / "in")), str(out), LocalExecutor())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from engine.recipe.recipe import Recipe
 from engine.training import TrainResult, TrainSpec, parse_params, train
 from engine.training.champion import rows_for
 from engine.training.job import TrainingJob
-from engine.training.regression_scores import RegressionEvaluation
+from engine.training.regression_scores import LossSums, RegressionEvaluation
 from engine.training.selection import select
 from engine.training.serving import ServedModel, write_served_model
 from engine.training.version import open_version
@@ -141,6 +143,8 @@ def test_the_command_registers_and_promotes_by_the_loss_and_predict_answers(
     mlflow.set_tracking_uri(f"sqlite:///{out / 'mlflow.db'}")
     model = mlflow.pyfunc.load_model("models:/homes@champion")
     assert model.metadata.signature.outputs.input_names() == ["prediction", "reason"]
+    assert model.metadata.signature.inputs.input_names() == ["area", "rooms"]
+    assert model.metadata.signature.params is None
     new = homes(50, seed=3)
     new.drop(columns=["price", "label"]).to_csv(tmp_path / "new.csv", index=False)
     done = CliRunner().invoke(
@@ -158,6 +162,7 @@ def test_the_command_registers_and_promotes_by_the_loss_and_predict_answers(
     assert r2_score(new["price"], answers["prediction"]) > 0.5
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run(output: Path) -> None:
     page = (Path(__file__).parents[4] / "engine/training/README.md").read_text("utf-8")
     commands = re.findall(r"^    rowsieve (retrain --dataset homes/out .*)$", page, re.MULTILINE)
@@ -220,6 +225,33 @@ def test_a_target_that_cannot_be_used_is_named(output: Path, target: str | None,
         run(output, target=target)
 
 
+def test_whole_numbers_beyond_53_bits_are_rounded(tmp_path: Path) -> None:
+    frame = homes(300)
+    frame["price"] = 2**60 + frame["price"].astype("int64") * 10**10
+    assert (scored(run(published_homes(tmp_path, frame))).r2 or 0) > 0.5
+
+
+def test_a_champion_of_another_quantile_cannot_be_compared(output: Path, tmp_path: Path) -> None:
+    """A mean in place of the quantile .9 would win by the squared loss, and answer another question."""
+    values = {**NUMBERS, "trainer": "erm_plain"}
+    job = TrainingJob(open_version(output), parse_params(values), 0, run(output).folder)
+    for objective in ("squared", "pinball:0.9"):
+        result = run(output, objective=objective, optimizer="sgd", epochs=1)
+        served = tmp_path / objective
+        write_served_model(result.model, result.version, job.maker, served, "price")
+        if objective == "squared":
+            assert rows_for(served, job) is None
+            continue
+        with pytest.raises(CannotCompareError, match=r"pinball:0.9, and the challenger by squared"):
+            rows_for(served, job)
+
+
+def test_a_group_of_one_row_has_no_interval() -> None:
+    sums = LossSums()
+    sums.add(LossSums(Counter({0: 1}), Counter({0: 4.0}), Counter({0: 16.0})))
+    assert sums.mean((0,), 0.95) == (4.0, 0.0, math.inf)
+
+
 def test_a_row_without_a_number_is_named(tmp_path: Path) -> None:
     frame = homes(300)
     frame.loc[17, "price"] = np.nan
@@ -237,6 +269,15 @@ def test_a_recipe_is_checked_before_it_runs(tmp_path: Path) -> None:
             {"params": NUMBERS, "register_as": "m", "promote_if": "accuracy > champion"},
             "a regression has no accuracy",
         ),
+        (
+            {"params": NUMBERS, "register_as": "m", "promote_if": "worst_group_loss > champion"},
+            "is better the smaller",
+        ),
+        (
+            {"register_as": "m", "promote_if": "worst_group_loss < champion"},
+            "a classification has no worst_group_loss",
+        ),
+        ({"params": NUMBERS, "register_as": "m", "promote_if": "r2 < champion"}, "is better the larger"),
         ({"params": NUMBERS, "register_as": "m", "when": "worst_group_accuracy < 0.5"}, "worst_group_loss"),
     ):
         with pytest.raises(InputError, match=message):

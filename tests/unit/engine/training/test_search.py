@@ -25,7 +25,7 @@ from engine.training.learner import HEAD, Learner, step_size_factor
 from engine.training.objectives import ClassLosses, CrossEntropy
 from engine.training.retrain import parse_grid
 from engine.training.running import TrainSpec
-from engine.training.selection import Range, candidates_of, select
+from engine.training.selection import Candidate, Range, candidates_of, select
 from engine.training.version import open_version
 from tests.data import small_recipe
 from tests.unit.engine.training.test_training import data
@@ -55,23 +55,27 @@ def test_random_candidates_are_as_many_as_asked_different_and_repeatable() -> No
 
 
 def test_poor_candidates_are_pruned_after_each_seed(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of eight cells, four are trained with the second seed and two with the third; one diverges."""
-    true_try, tried = selection.try_one, []
+    """Of eight cells, four are trained with the second seed and two with the third; one fails."""
+    tried: list[tuple[float, int]] = []
 
-    def noted(spec: TrainSpec, *more: Any) -> Any:
-        tried.append((spec.params.lr, spec.seed))
-        return true_try(spec, *more)
+    def scored(spec: TrainSpec, *more: Any) -> Candidate:
+        lr, seed = spec.params.lr, spec.seed
+        tried.append((lr, seed))
+        if lr == 1e38:
+            return Candidate({}, "", None, None, "it diverged")
+        noise = float(np.random.default_rng([int(1e6 * lr), seed]).normal(0, 0.05))
+        return Candidate({}, f"{lr}-{seed}", 0.5 + lr + noise, 0.5)
 
-    monkeypatch.setattr(selection, "try_one", noted)
-    spec = TrainSpec(published, parse_params({"trainer": "gdro", "epochs": 2, "batch_size": 64}), seed=4)
+    monkeypatch.setattr(selection, "try_one", scored)
+    spec = TrainSpec(published, parse_params({"trainer": "gdro"}), seed=4)
     rates = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2, 1e-1, 1e38]
     pruned = select(spec, {"lr": rates}, LocalExecutor(), seeds=3, prune=True)
     assert [len({lr for lr, seed in tried if seed == spec.seed + more}) for more in range(3)] == [8, 4, 2]
     full = select(spec, {"lr": rates}, LocalExecutor(), seeds=3)
     by_lr = {one.values["lr"]: one for one in pruned.candidates}
     assert by_lr[1e38].fault
-    assert sum(one.pruned for one in pruned.candidates if one.score is not None) == 5
-    assert not pruned.candidates[pruned.best].pruned
+    assert not by_lr[1e38].pruned
+    assert sum(one.pruned for one in pruned.candidates) == 5
     for mine, whole in zip(pruned.candidates, full.candidates, strict=True):
         assert mine.by_seed == whole.by_seed[: len(mine.by_seed)]
     finished = [one for one in full.candidates if one.score and not by_lr[one.values["lr"]].pruned]
@@ -79,6 +83,34 @@ def test_poor_candidates_are_pruned_after_each_seed(published: Path, monkeypatch
     assert pruned.candidates[pruned.best].score == best
     with pytest.raises(InputError, match="give --seeds 2 or more"):
         select(spec, {"lr": rates}, LocalExecutor(), prune=True)
+
+
+def test_a_search_without_a_winner_names_a_fault(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The better of two candidates fails with its second seed, after the other was pruned."""
+
+    def tried(spec: TrainSpec, *more: Any) -> Candidate:
+        if spec.params.lr == 0.2 and spec.seed == 1:
+            return Candidate({}, "", None, None, "it diverged")
+        return Candidate({}, "folder", spec.params.lr, 0.5)
+
+    monkeypatch.setattr(selection, "try_one", tried)
+    spec = TrainSpec(published, parse_params({"trainer": "gdro"}))
+    with pytest.raises(InputError, match=r"it diverged.* 1 others were pruned.*without --prune"):
+        select(spec, {"lr": [0.1, 0.2]}, LocalExecutor(), seeds=2, prune=True)
+
+
+def test_tables_of_two_searches_with_a_faulty_cell_each_are_two_files(published: Path) -> None:
+    spec = TrainSpec(published, parse_params({"trainer": "gdro", "epochs": 1, "batch_size": 64}))
+
+    def tables() -> set[Path]:
+        return set((published / "models").glob("grid-*.json"))
+
+    before = tables()
+    for faulty in (1e37, 1e38):
+        select(spec, {"lr": [0.01, faulty]}, LocalExecutor())
+    assert len(tables() - before) == 2
+    select(spec, {"lr": [0.01, 1e38]}, LocalExecutor())
+    assert len(tables() - before) == 2
 
 
 def test_grids_and_ranges_are_read() -> None:

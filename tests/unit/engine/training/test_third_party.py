@@ -76,7 +76,14 @@ class Diary:
     on_step = on_epoch = on_phase_end = _write
 
 
+class Wide:
+    def losses(self, outputs, y):
+        return torch.ones(len(y), 2)
+
+
 RULE = RulePlugin(TiltedParams, Tilted)
+WIDE = ObjectivePlugin("regression", lambda number: Wide())
+FRAGILE = ObjectivePlugin("regression", lambda number: number.is_integer())
 HUBER = ObjectivePlugin("regression", Huber)
 SMOOTHED = ObjectivePlugin("classification", lambda number: Smoothed())
 HOLLOW = ObjectivePlugin("regression", lambda number: object())
@@ -90,6 +97,8 @@ tilted = stranger_losses:RULE
 huber = stranger_losses:HUBER
 smoothed = stranger_losses:SMOOTHED
 hollow = stranger_losses:HOLLOW
+wide = stranger_losses:WIDE
+fragile = stranger_losses:FRAGILE
 clusters = stranger_losses:CLUSTERS
 squared = stranger_losses:HUBER
 
@@ -146,6 +155,10 @@ def test_what_a_package_says_wrongly_is_named(installed: Path) -> None:
     X, y = np.ones((20, 2), np.float32), np.arange(20.0)
     with pytest.raises(InputError, match="huber: give the residual"):
         parse_params({"objective": "huber"})
+    with pytest.raises(InputError, match=r"fragile.*AttributeError"):
+        parse_params({"objective": "fragile"})
+    with pytest.raises(OperatorError, match=r"Wide.losses .* shape \(20, 2\)"):
+        fit_arrays(X, y, parse_params({"objective": "wide"}))
     with pytest.raises(InputError, match=r"'hubr'.*Did you mean 'huber'"):
         parse_params({"objective": "hubr:3"})
     with pytest.raises(InputError, match="says the task 'clustering'"):

@@ -152,9 +152,18 @@ def test_gdro_takes_rows_of_no_group_by_their_share() -> None:
     batch = Batch(np.ones(8), np.ones(8), np.array([0, 0, 0, 0, 2, 2, -1, -1]), 8)
     expected = np.array([0.75 / 2 / 4] * 4 + [0.75 / 2 / 2] * 2 + [0.25 / 2] * 2)
     np.testing.assert_allclose(rule.weigh(batch), expected, rtol=1e-8)
-    assert rule.state["q"][1] == 0
+    assert rule.q[1] == 0
     with pytest.raises(ValueError, match="at least one group"):
         GroupDro([0, 0], 0.1)
+
+
+def test_gdro_forgets_no_group_after_a_loss_without_bound() -> None:
+    """A squared error of 1e6 once left the other group a weight of exactly 0, and the next one NaN."""
+    rule, group = GroupDro([2, 2, 0], step_size=0.01), np.array([0, 0, 1, 1])
+    for first, second, expected in ((1e6, 0, [1, 0, 0]), (0, 2e6, [0, 1, 0]), (1e6, 0, [0.5, 0.5, 0])):
+        losses = np.array([first, first, second, second], float)
+        rule.weigh(Batch(losses, np.ones(4), group, 4))
+        np.testing.assert_allclose(rule.q, expected, rtol=1e-9)
 
 
 losses = st.lists(st.floats(0, 8), min_size=3, max_size=40)

@@ -112,3 +112,8 @@ def accepts(trainer: str, model: str) -> bool:
     except InputError:
         return False
     return True
+
+
+def test_steps_that_are_fixed_or_not_are_no_key_of_estimators() -> None:
+    with pytest.raises(InputError, match="reproducible is read by models that are trained by gradients"):
+        parse_params({"model": "sklearn:RandomForestClassifier", "reproducible": "statistical"})

@@ -198,6 +198,9 @@ def test_a_model_of_numbers_is_stored(tmp_path: Path) -> None:
         ({"objective": "squard"}, "Did you mean 'squared'"),
         ({"objective": "pinball"}, "give the quantile"),
         ({"objective": "pinball:1"}, "give the quantile"),
+        ({"objective": "pinball:0"}, "give the quantile"),
+        ({"objective": "pinball:-0.5"}, "give the quantile"),
+        ({"objective": "pinball:nan"}, "'nan' is no number"),
         ({"objective": "pinball:high"}, "'high' is no number"),
         ({"objective": "squared:2"}, "squared takes no number"),
         ({"target": "price"}, "target is read by a regression"),
@@ -221,14 +224,102 @@ def test_targets_that_are_no_numbers_are_refused() -> None:
     found["y"][7] = np.nan
     with pytest.raises(OperatorError, match="row 7 has no finite number"):
         fit_arrays(found["X"], found["y"], parse_params(EXACT))
+    with pytest.raises(OperatorError, match=r"row 0 has no finite number .*low"):
+        fit_arrays(found["X"], np.full(50, "low"), parse_params(EXACT))
     with pytest.raises(OperatorError, match="the rows have one class"):
         fit_arrays(found["X"], np.zeros(50, int), parse_params({}))
+    with pytest.raises(OperatorError, match=r"erm_class_balanced.*classes"):
+        fit_arrays(found["X"], np.ones(50), parse_params({**EXACT, "trainer": "erm_class_balanced"}))
 
 
-def test_a_constant_target_is_predicted() -> None:
+def test_arrays_that_do_not_fit_together_are_refused() -> None:
+    X, y = np.ones((50, 3)), np.arange(50) % 2
+    plain = parse_params({})
+    for arrays, message in (
+        ({"X": X[:40]}, r"X has 40 rows, and y 50"),
+        ({"X": X[:, 0]}, r"X has the shape \(50,\)"),
+        ({"y": y[:, None]}, r"y has the shape \(50, 1\)"),
+        ({"y": y + 0.5}, "y: row 0 has no class index .*0.5"),
+        ({"y": y - 1}, "y: row 0 has no class index .*-1"),
+        ({"weight": np.ones(49)}, "weight has 49 rows, and y 50"),
+        ({"groups": np.ones((50, 2))}, r"groups has the shape \(50, 2\)"),
+        ({"split": ["train"] * 3}, "split has 3 rows, and y 50"),
+        ({"split": ["training"] * 50}, "split: row 0 .*'training'"),
+        ({"weight": -np.ones(50)}, "weight: row 0 .*-1"),
+    ):
+        with pytest.raises(OperatorError, match=message):
+            fit_arrays(**{"X": X, "y": y, "params": plain, **arrays})
+    with pytest.raises(OperatorError, match=r"y has the shape \(50, 1\)"):
+        fit_arrays(X, np.ones((50, 1)), parse_params(EXACT))
+
+
+@pytest.mark.parametrize("value", [0.1, -1e9 / 3])
+@pytest.mark.parametrize(
+    "values", [{}, {"trainer": "gdro"}, {"objective": "pinball:0.9"}, {"trainer": "cvar_doro"}], ids=str
+)
+def test_a_constant_target_is_predicted(values: dict[str, Any], value: float) -> None:
+    """The rounding of its mean, 1e-17 for .1, is no deviation and no unit of losses."""
+    X = rows(300)["X"]
+    params = parse_params({**EXACT, "epochs": 60, "lr": 0.05, "schedule": "linear", **values})
+    trained = fit_arrays(X, np.full(300, value), params)
+    assert trained.target is not None
+    assert trained.target.mean == pytest.approx(value, rel=1e-15)
+    np.testing.assert_allclose(trained.predict_numbers(X), value, atol=0.5)
+
+
+@pytest.mark.parametrize("trainer", ["erm", "gdro", "cvar_doro"])
+@pytest.mark.parametrize("factor", [1e-60, 1.0, 1e60])
+def test_any_usual_unit_of_the_target_gives_the_same_answers(trainer: str, factor: float) -> None:
+    found = rows(200)
+    X, y = found["X"].astype(np.float32), -found["y"] / 50_000
+    params = parse_params({"trainer": trainer, "objective": "squared", "epochs": 2})
+    one, other = fit_arrays(X, y, params), fit_arrays(X, y * factor, params)
+    np.testing.assert_allclose(one.predict_numbers(X), other.predict_numbers(X) / factor, rtol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-310, 1e200, 1e306])
+def test_a_target_whose_squares_are_no_numbers_is_refused(factor: float) -> None:
+    """1e-200 was once answered by .3, and 1e200 said that training had diverged."""
+    found = rows(100)
+    y = (found["y"] - found["y"].mean()) / found["y"].std() * factor
+    for objective in ("squared", "pinball:0.9"):
+        with pytest.raises(OperatorError, match=r"from their mean .* Give it in another unit"):
+            fit_arrays(found["X"], y, parse_params({"objective": objective}))
+
+
+def test_one_group_is_trained_as_erm_is() -> None:
+    found = rows(200)
+    X, y = found["X"].astype(np.float32), found["y"]
+    values = {"objective": "squared", "epochs": 5, "sampling": "shuffle", "lr": 0.05}
+    gdro = fit_arrays(X, y, parse_params({**values, "trainer": "gdro"}))
+    erm = fit_arrays(X, y, parse_params({**values, "optimizer": "sgd"}))
+    np.testing.assert_allclose(gdro.predict_numbers(X), erm.predict_numbers(X), rtol=1e-5)
+
+
+def test_the_best_epoch_has_the_least_loss_of_the_worst_group() -> None:
+    """And ``patience`` counts epochs without a smaller one."""
+    values = {"trainer": "gdro", "objective": "squared", "model": "mlp", "hidden": [6], "batch_size": 32}
+    values |= {"keep": "best", "lr": 0.4, "epochs": 30}
+    whole = fit(dataset(), parse_params(values), seed=3)
+    scores = [(note["worst_group_loss"], note["mean_loss"]) for note in whole.curve]
+    assert whole.best_epoch == 1 + scores.index(min(scores))
+    stopped = fit(dataset(), parse_params({**values, "patience": 4}), seed=3)
+    since = [epoch - scores.index(min(scores[: epoch + 1])) for epoch in range(30)]
+    assert 4 in since
+    assert len(stopped.curve) == since.index(4) + 1
+    assert stopped.curve == whole.curve[: len(stopped.curve)]
+
+
+def test_a_model_of_numbers_draws_no_answer_and_has_no_errors() -> None:
     found = rows(50)
-    trained = fit_arrays(found["X"], np.full(50, 7.5), parse_params(EXACT))
-    np.testing.assert_allclose(trained.predict_numbers(found["X"]), 7.5)
+    trained = fit_arrays(found["X"], found["y"], parse_params(EXACT))
+    for call in (
+        lambda: trained.sample(found["X"], range(50)),
+        lambda: trained.losses(found["X"], found["y"]),
+        lambda: trained.reweight(0.1),
+    ):
+        with pytest.raises(ValueError, match="predicts numbers"):
+            call()
 
 
 def test_the_objective_is_no_part_of_the_fingerprint_of_a_classification() -> None:
