@@ -145,10 +145,10 @@ class View:
 def pushed(
     predicate: Predicate | None, rename: Mapping[str, str], *, texts: bool = True, mapped: str = ""
 ) -> Predicate | None:
-    """Return the part of a filter in new names that a source can be asked in its own.
+    """Return the part of a filter that a source can evaluate itself, under its own names of columns.
 
-    Without ``texts``, only what asks for numbers, as stored texts are not those that the filter sees; never
-    what asks for the column ``mapped``.
+    Conditions on the column ``mapped`` are left out. Without ``texts`` those on texts are, because the stored
+    texts are not yet those that the filter compares.
     """
     if predicate is None:
         return None
@@ -168,9 +168,7 @@ def _asks_numbers(predicate: Predicate, name: str) -> bool:
 
 
 def _origin(rename: Mapping[str, str], stored: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Map each new name to its stored column, and to the path inside it where the old name is a
-    struct's field.
-    """
+    """Map each new name to its stored column, followed by the path inside it if it was a struct's field."""
     found = {}
     for old, new in rename.items():
         head, *rest = old.split(".")

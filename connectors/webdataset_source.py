@@ -29,6 +29,15 @@ from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep
 from connectors.schema import pick
 
 Shards = list["SampleShard"]
+KEY = "__key__"
+"""Column with the key of a sample."""
+TEXTS = ("txt", "text", "transcript")
+NUMBERS = ("cls", "cls2", "index", "inx", "id")
+"""Endings of texts and of whole numbers, as the library ``webdataset`` decodes them."""
+PICKLES = ("pyd", "pkl", "pickle", "pth", "pt", "joblib")
+"""Endings of pickles, which are refused."""
+BLOCK = 512
+"""Bytes of a block of a tar: members are padded to whole blocks."""
 
 
 class WebDataset(Connector[SourceOptions]):
@@ -45,7 +54,7 @@ class WebDataset(Connector[SourceOptions]):
 
 @dataclass(frozen=True)
 class SampleShard(SourceShard):
-    """A byte range of a tar; ``fields`` are the endings in it."""
+    """A byte range of a tar; ``fields`` are the endings of the files in it."""
 
     fields: frozenset[str] = field(default_factory=frozenset)
 
@@ -55,7 +64,7 @@ class WebDatasetSource(FileSource):
     """Tars of samples. A shard is a byte range of a tar, up to ``spec.shard_bytes``, that ends with a sample.
 
     Columns by ending: text for txt, text, transcript; whole numbers for cls, cls2, index, inx, id; values for
-    json; flat vectors for npy; bytes for all others. Pickles are refused. What a sample has not is null.
+    json; flat vectors for npy; bytes for all others. A missing field is null. Pickles are refused.
     """
 
     def list(self) -> Listing:
@@ -128,12 +137,6 @@ def _cut(path: str, samples: Sequence[Sample], shard_bytes: int) -> Shards:
     return shards
 
 
-KEY = "__key__"
-TEXTS = ("txt", "text", "transcript")
-NUMBERS = ("cls", "cls2", "index", "inx", "id")
-PICKLES = ("pyd", "pkl", "pickle", "pth", "pt", "joblib")
-
-
 @dataclass(frozen=True)
 class Sample:
     """One row: its key, the tar's bytes it lies in, and its fields' content by ending."""
@@ -147,8 +150,8 @@ class Sample:
 def split_samples(path: str, members: Iterable[Member]) -> list[Sample]:
     """Group neighbouring members by key: the name up to the first dot after the last slash.
 
-    Members without an ending and hidden ones are passed over. Raises ConnectorError for a pickle and for a
-    field that a sample has twice.
+    Members without an ending and hidden ones are passed over. Raises ConnectorError for a pickle, for a field
+    that a sample has twice, and for one with the name of the key's column.
     """
     samples: list[Sample] = []
     for member in members:
@@ -161,6 +164,11 @@ def split_samples(path: str, members: Iterable[Member]) -> list[Sample]:
             raise ConnectorError(
                 f"{path}: {member.name} is pickled Python, and to read it is to run what its writer put in. "
                 f"Write plain files instead (.json, .npy, .txt, images)."
+            )
+        if ending == KEY:
+            raise CorruptError(
+                f"{path}: the sample {key} has a file .{KEY}, which is the column of the samples' keys. "
+                f"Give it another ending, or leave it out."
             )
         if not samples or samples[-1].key != key:
             samples.append(Sample(key, member.start, member.stop))
@@ -235,19 +243,21 @@ def _value(path: str, name: str, sample: Sample) -> Any:
                 raise ValueError(f"lists and objects are nested more than {max_depth()} deep")
             return json.loads(data)
         if kind in NUMBERS:
-            return int(data)
+            return _whole_number(data)
         return data.decode() if kind in TEXTS else data
     except (ValueError, EOFError) as error:
-        what = (
-            "a whole number"
-            if kind in NUMBERS
-            else "UTF-8 text"
-            if kind in TEXTS
-            else f"a plain .{kind} file"
-        )
+        plain = "UTF-8 text" if kind in TEXTS else f"a plain .{kind} file"
+        what = "a whole number of 64 bits" if kind in NUMBERS else plain
         raise CorruptError(
             f"{path}, sample {sample.key}: .{name} is not {what}: {error}. Correct it, or leave it out."
         ) from error
+
+
+def _whole_number(data: bytes) -> int:
+    found = int(data)
+    if not -(2**63) <= found < 2**63:
+        raise ValueError(f"it has {len(data.strip())} characters")
+    return found
 
 
 def _vector(data: bytes) -> npt.NDArray[Any]:
@@ -256,9 +266,6 @@ def _vector(data: bytes) -> npt.NDArray[Any]:
     except Exception as error:  # a broken header may raise anything, MemoryError for a huge shape too
         raise ValueError(f"{type(error).__name__}: {error}") from error
     return found
-
-
-BLOCK = 512
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,17 @@ def inline_yaml(value: Any) -> str:
     return "".join(sign if sign.isprintable() else _escaped(sign) for sign in line)
 
 
+def inline_entry(key: str, value: Any) -> str:
+    """Return an entry of a mapping as YAML on one line.
+
+    Examples
+    --------
+    >>> inline_entry("hired: on", {"format": "%d %b %Y"})
+    "'hired: on': {format: '%d %b %Y'}"
+    """
+    return inline_yaml({key: value})[1:-1]
+
+
 def _escaped(sign: str) -> str:
     """Return the escape of a character in double quotes, which surround every text that has such a
     character.

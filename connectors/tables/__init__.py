@@ -1,1 +1,1 @@
-"""Tables of others: as sources, pinned to one version, and as places where a version is written to."""
+"""Table formats: sources that are pinned to one version, and exports of published versions."""

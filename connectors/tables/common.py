@@ -1,4 +1,4 @@
-"""Shared by all table formats: importing their library, plain types, and joining the batches of a shard."""
+"""Functions of all table formats: importing their library, plain types, joining the batches of a shard."""
 
 from __future__ import annotations
 

@@ -62,19 +62,22 @@ class Delta(Connector[DeltaOptions]):
 
 @dataclass(frozen=True)
 class DataFile:
-    """One data file of a version, and what the table's log says of it."""
+    """One data file of a version, as the table's log describes it."""
 
     path: str
     """Absolute path or URI."""
     name: str
+    """Path below the table."""
     size: int
+    """Bytes."""
     partition: dict[str, Any]
+    """Value of each partition column."""
     deleted: NDArray[np.int64]
     """Rows that its deletion vector marks, ascending."""
 
     @property
     def identity(self) -> str:
-        """Data files are never written again; their deletion vectors are."""
+        """Text that changes with the file's rows: data files never change, but their deletion vectors do."""
         return fingerprint([self.name, self.size, self.deleted.tobytes().hex()])
 
     def n_deleted(self, first: int, last: int) -> int:
@@ -135,9 +138,7 @@ class DeltaSource(FileSource):
         return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)
 
     def _cut(self, name: str, file: DataFile, schema: pa.Schema) -> Iterator[SourceShard]:
-        """Return the runs of row groups, as of any Parquet file; those that statistics rule out are
-        left out.
-        """
+        """Yield the runs of row groups of a file, without those that statistics rule out."""
         fragment = self._fragment(file, schema)
         rows = [group.num_rows for group in fragment.row_groups]
         sizes = [group.total_byte_size for group in fragment.row_groups]
@@ -157,7 +158,7 @@ class DeltaSource(FileSource):
 
 
 def _runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Return the neighbouring row groups, together up to so many bytes."""
+    """Yield runs of neighbouring row groups with at most so many bytes together, or with one group."""
     start, stop = 0, 0
     for group in groups:
         if stop > start and (group != stop or sum(sizes[start : group + 1]) > most):
@@ -181,8 +182,9 @@ def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iter
 
 @lru_cache(maxsize=4)
 def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
-    """Return the schema and data files of a version, in the order in which they were added; a
-    process reads it once.
+    """Return the schema and the data files of a version, in the order in which they were added.
+
+    A process reads the log of a version once.
     """
     check_log_links(uri)
     table = library("deltalake", "delta").DeltaTable(uri, version=version)

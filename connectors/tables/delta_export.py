@@ -98,7 +98,7 @@ class DeltaExport(Export):
         return CommitResult(f"version {deltalake.DeltaTable(self.path).version()}", written=True)
 
     def _check_plain(self, table: Any) -> None:
-        """Raise ConnectorError for a table whose files are more than its columns, as they stand."""
+        """Raise ConnectorError for a table with partitions, renamed columns or constraints."""
         settings = table.metadata().configuration
         mapped = settings.get("delta.columnMapping.mode", "none") != "none"
         bound = any(key.startswith("delta.constraints.") for key in settings)

@@ -27,7 +27,7 @@ ENCODED_UUID = 20
 """Characters of a vector's file name, by Z85, at the end of a relative path; what is before is a folder."""
 _VERSION = re.compile(r"\d{20}")
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\\]")
-"""Signs that readers of URLs leave out, or take for a slash."""
+"""Characters that readers of URLs leave out, or take for a slash."""
 
 
 def check_log_links(uri: str) -> None:
@@ -41,8 +41,9 @@ def check_log_links(uri: str) -> None:
 
 
 def check_vectors(uri: str, version: int) -> None:
-    """Raise ConnectorError where the log of a version names a deletion vector or a part of a checkpoint
-    outside of the table.
+    """Raise ConnectorError where the log of a version names files outside of the table.
+
+    These are deletion vectors and parts of checkpoints.
 
     Parameters
     ----------

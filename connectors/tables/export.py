@@ -57,6 +57,7 @@ class VersionTag:
 
 
 MAX_RECORD_BYTES = 4096
+"""Largest record that is read."""
 
 
 def read_record(folder: Place, name: str) -> dict[str, Any] | None:
@@ -79,7 +80,7 @@ def read_record(folder: Place, name: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class VersionContent:
-    """Facts on a version that a folder holds for readers without its manifest."""
+    """Facts about a version that a folder holds for readers who do not have its manifest."""
 
     split: str | None
     """The column with the split of each row."""
@@ -119,7 +120,7 @@ class PendingExport:
                 last = error
             time.sleep(random.uniform(0, 0.1 * 2 ** min(tried, 5)))
         raise ConnectorError(
-            f"{last}. {TRIES} commits were beaten by others; run again when fewer are writing."
+            f"{last}. {TRIES} commits failed, as other writers were faster. Run again when fewer are writing."
         ) from last
 
 
@@ -221,9 +222,7 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def storable(schema: pa.Schema, small_integers: bool = True) -> pa.Schema:
-    """Return the schema in types that lakehouse tables have: no dictionaries, fixed lengths or
-    unsigned numbers.
-    """
+    """Return the schema in types of lakehouse tables: no dictionaries, fixed lengths or unsigned numbers."""
     return pa.schema([pa.field(field.name, _storable(field.type, small_integers)) for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""A dataset folder of the Hugging Face hub to write to: one file for each part and split, and the card."""
+"""A dataset folder of the Hugging Face hub to write to: a file for each part and split, and the card."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 CONFIGURATION = ".pyiceberg.yaml"
 MAX_HINT_BYTES = 1024
+"""Bytes of ``version-hint.text`` that are read."""
 OWN_MODULES = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
 OWN_KEYS = {
     "s3": ("s3.access-key-id", "client.access-key-id", "s3.anonymous"),
@@ -231,10 +232,11 @@ def check_properties(properties: Mapping[str, str], key: str) -> None:
 
 
 def check_hosts(properties: Mapping[str, str], key: str) -> None:
-    """Raise ConnectorError for properties that name a metadata service, or a host for ambient credentials,
-    or a profile or role of the operator that the policy does not list.
+    """Raise ConnectorError for properties that name what the policy does not list.
 
-    Properties come from the recipe, from a catalog's answer and from a table's metadata file.
+    That is a metadata service, a host to which credentials of the environment would be sent, and a profile or
+    role of the operator. Properties come from the recipe, from a catalog's answer and from a table's
+    metadata file.
     """
     policy = current_policy()
     for name, value in properties.items():
@@ -261,9 +263,7 @@ def _check_url(policy: SourcePolicy, value: str, key: str) -> None:
 
 
 def _check_metadata_files(where: str) -> None:
-    """Raise ConnectorError where the metadata files of a table lie elsewhere: by links, or by the hint that
-    names the current one.
-    """
+    """Raise ConnectorError where a link, or the hint, leads to metadata files outside of the table."""
     folder = _bare(_folder_of_table(where))
     if "://" not in folder and not current_policy().outside_links and os.path.isdir(folder):
         metadata = os.path.join(folder, "metadata")
@@ -313,9 +313,7 @@ def _folder_of_table(where: str) -> str:
 
 
 def _bare(location: str) -> str:
-    """Return a location without ``file://`` and a slash at its end, with the links of a local path
-    followed.
-    """
+    """Return a location without ``file://`` and a final slash; links of a local path are followed."""
     bare = location.removeprefix("file://").removeprefix("file:").rstrip("/")
     return (
         bare
@@ -363,9 +361,7 @@ def guard_imports() -> None:
 
 @contextmanager
 def reading_iceberg(path: str) -> Iterator[None]:
-    """Turn what pyiceberg and the clients of its catalogs raise while they read ``path`` into a
-    ConnectorError.
-    """
+    """Turn errors of pyiceberg and of its catalogs' clients while they read ``path`` into a CorruptError."""
     try:
         with reading_table(path, "Iceberg", ValueError):
             yield
@@ -427,9 +423,7 @@ class IcebergSource(FileSource):
 def _planned(
     metadata: str, snapshot: int, properties: Properties, wanted: Predicate | None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the table and its tasks by path: a data file, and the files of its deleted rows.
-    Planned once.
-    """
+    """Return the table and its tasks by path, planned once: a data file and the files of its deleted rows."""
     guard_imports()
     table = library("pyiceberg.table", "iceberg").StaticTable.from_metadata(metadata, dict(properties))
     chosen = table.snapshot_by_id(snapshot)
@@ -445,13 +439,13 @@ def _planned(
     tasks = {task.file.file_path: task for task in sorted(found, key=lambda task: task.file.file_path)}
     if len(tasks) < len(found):
         raise ConnectorError(
-            f"{metadata} lists a data file twice, so rows count twice. Mend the table first."
+            f"{metadata} lists a data file twice, so that its rows count twice. Repair the table."
         )
     return table, tasks
 
 
 def _identity(task: Any) -> str:
-    """Return the identity: data files are never written again; files of deleted rows are added."""
+    """Return the identity of a data file, which never changes, with the files of its deleted rows."""
     places = [[file.file_path, getattr(file, "content_offset", None)] for file in task.delete_files]
     return fingerprint([task.file.file_path, task.file.file_size_in_bytes, sorted(places, key=str)])
 

@@ -55,7 +55,7 @@ class Lance(Connector[LanceOptions]):
 
 @lru_cache(maxsize=4)
 def _opened(uri: str, version: int) -> Any:
-    """Open a version, once for each process, since it never changes."""
+    """Open a version, which never changes, once for each process."""
     check_dataset_links(uri)
     return library("lance", "lance").dataset(uri, version=version)
 

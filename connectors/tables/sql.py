@@ -1,5 +1,6 @@
-"""SQL databases as a source: shards are ranges of a key column. SQLite is read by the standard library,
-others through ADBC.
+"""SQL databases as a source: shards are ranges of a key column.
+
+SQLite is read by the standard library, other databases through ADBC.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ DRIVERS = {
 DUCKDB_SETTINGS = {"enable_external_access": "false", "lock_configuration": "true"}
 """A SELECT could otherwise read any file and URL by ``read_text`` and the like."""
 STATEMENT_SECONDS = 3600
+"""Longest time of a statement."""
 POSTGRESQL_SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
     "SET TRANSACTION READ ONLY",
@@ -179,7 +181,7 @@ class SqlSource:
 
     @property
     def _name(self) -> str:
-        """The database without user and password, and what is read of it."""
+        """URL of the database without user and password, followed by the table."""
         parts = urlsplit(self.url)
         host = parts.netloc.rpartition("@")[2]
         return f"{parts.scheme}://{host}{parts.path}#{self.options.table or 'query'}"
@@ -191,8 +193,10 @@ class SqlSource:
         return ".".join(quoted(part) for part in str(self.options.table).split("."))
 
     def _ranges(self, schema: pa.Schema) -> str:
-        """Return, of every ``rows_per_shard`` rows in the key's order, the first and last key, how
-        many, and what changes.
+        """Return the query for the ranges of ``rows_per_shard`` rows in the order of the key.
+
+        Of each range it gives the first and last key, the number of rows, and the largest value and the count
+        of the column ``changed_by``.
         """
         key, n = quoted(self.options.key), self.options.rows_per_shard
         changed = quoted(self.options.changed_by) if self.options.changed_by else "NULL"

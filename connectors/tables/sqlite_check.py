@@ -1,4 +1,4 @@
-"""Checks a SQLite database of a stranger before a library opens it for writing.
+"""Checks of a SQLite database of a stranger, before a library opens it for writing.
 
 MLflow and pyiceberg open a database for reading and writing. SQLite then first rolls back what an interrupted
 writer has left in the journal beside it. A journal may name a super-journal, which coordinates several
@@ -22,9 +22,9 @@ from connectors.base import ConnectorError
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """The first eight bytes of a journal; a journal that names a super-journal also ends with them."""
 MAX_BYTES = 2**20
-"""Limit of a statement in the schema."""
+"""Largest statement of the schema that is read."""
 SECONDS = 20
-"""How long to wait for a writer."""
+"""Longest wait for a writer."""
 FOREIGN = (
     "SELECT type, name FROM sqlite_master WHERE type = 'view' OR sql LIKE 'CREATE VIRTUAL%' "
     "UNION ALL SELECT type, name FROM sqlite_master WHERE type = 'trigger' AND tbl_name NOT IN ({}) LIMIT 1"

@@ -471,7 +471,7 @@ class CuesRecord(BaseModel):
 
 
 class RowRecord(Record):
-    """What each operator found about one row."""
+    """Result of ``rowsieve explain``: the findings of each operator about one row."""
 
     version: str
     """Version."""
@@ -620,7 +620,7 @@ class FormatRecord(Record):
 
 
 class OperatorRecord(Record):
-    """An operator."""
+    """One operator, as ``rowsieve operators`` lists it."""
 
     name: str
     """Key under `operators`."""

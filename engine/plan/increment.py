@@ -194,7 +194,7 @@ def actions_of(
 
 @dataclass(frozen=True)
 class _Base:
-    """What of the base version decides whether its states can be kept."""
+    """Facts about the base version that decide whether its states can be kept."""
 
     store: RunStore
     replays: Mapping[str, int]

@@ -44,8 +44,7 @@ WEIGHT_COLUMN = NAME + FACTOR
 
 
 class DuplicatesOperator(Operator[DuplicatesParams]):
-    """Adds ``duplicate_of``, the row id of the oldest near duplicate among older rows, and the similarity
-    (0 without one).
+    """Adds ``duplicate_of``, the oldest near duplicate among older rows, and the similarity (0 without one).
 
     A row whose texts are empty, or that ``ingest`` rejects, is no duplicate and has none. Memory: a worker
     holds one shard, or 32 bytes for each row of a slice of a band and a bounded number of signatures; the
@@ -61,23 +60,23 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The vectors; where texts are compared, only which rows are valid."""
+        """Return the required column: vectors, or for texts the label, which only valid rows have."""
         return (LABEL,) if self.params.columns else (FEATURES,)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The texts that are compared."""
+        """Return the columns with the texts that are compared."""
         return self.params.columns
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The older row, the similarity, and a factor of the weight unless rows are only marked."""
+        """Return the added columns: older row, similarity, and a weight factor unless it is 1."""
         found = (pa.field(DUPLICATE_OF, pa.int64()), pa.field(SIMILARITY, pa.float32()))
         return found if self.params.weight == 1 else (*found, pa.field(WEIGHT_COLUMN, pa.float32()))
 
     @property
     def publishes(self) -> tuple[pa.Field, ...]:
-        """Publish ``duplicate_of``."""
+        """Return the published column ``duplicate_of``."""
         return (pa.field(DUPLICATE_OF, pa.int64()),)
 
     @property
@@ -107,7 +106,7 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         return self._find(context, executor, delta.new_shards, delta.metrics)
 
     def open(self, context: Context) -> Apply:
-        """Open what ``fit`` has found."""
+        """Open the pairs or the index of ``fit``, and return the function that looks rows up in them."""
         find = _open(context.state, self.params)
 
         def apply(table: pa.Table) -> pa.Table:

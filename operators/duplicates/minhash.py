@@ -24,9 +24,9 @@ from operators.hashing import Hashes, row_hashes
 
 N_HASHES = 128
 RECALL = 0.99
-"""Probability that two texts at the threshold share a band, at least."""
+"""Least probability that two texts at the threshold share a band."""
 COMPARED = 256
-"""A row is compared with so many of the oldest rows of each of its bands."""
+"""Most rows of each of its bands, the oldest ones, with which a row is compared."""
 SHINGLES_AT_ONCE = 2**14
 """Shingles in memory: a text may be as large as a shard, and each of its shingles takes sixty bytes."""
 ROWS_AT_ONCE = 2**16
@@ -40,7 +40,7 @@ Signatures = npt.NDArray[np.uint32]
 
 
 class StoredRows(Protocol):
-    """Signatures, in memory or elsewhere."""
+    """Signatures of rows, in memory or on disk."""
 
     def __getitem__(self, rows: Ids, /) -> Signatures:
         """Return the signatures (p, N_HASHES) at positions (p,)."""
@@ -53,11 +53,8 @@ class Duplicates:
 
     Attributes
     ----------
-    of
-        (n,) row id of the oldest row that was found near; -1: none.
-    similarity
-        (n,) estimated similarity with that row; 0: none.
-
+    of : (n,) row id of the oldest row that was found near; -1: none.
+    similarity : (n,) estimated similarity with that row; 0: none.
     """
 
     of: Ids
@@ -94,10 +91,8 @@ def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
 
     Parameters
     ----------
-    texts
-        n texts.
-    size
-        Characters of a shingle.
+    texts : n texts.
+    size : characters of a shingle.
 
     Returns
     -------
@@ -107,7 +102,6 @@ def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
     ------
     ImportError
         The package ``rensa`` is missing; the text names the extra that brings it.
-
     """
     try:
         from rensa import RMinHash
@@ -129,7 +123,9 @@ def signatures(texts: Sequence[str], size: int) -> tuple[Mask, Signatures]:
 
 
 def choose_bands(threshold: float) -> tuple[int, int]:
-    """Return how many bands of how many hashes: the longest bands that two texts at the threshold share.
+    """Return the number of bands and their length in hashes.
+
+    The bands are the longest of which two texts at the threshold share one with probability ``RECALL``.
 
     >>> choose_bands(0.8)
     (21, 6)
@@ -162,17 +158,14 @@ def older_in_band(
 
     Parameters
     ----------
-    keys, ids, wanted
-        (m,) key of the band, row id (older rows have smaller ones), and whether the row is asked for.
-    found
-        (m, N_HASHES) signatures, of which at most ``ROWS_AT_ONCE`` are asked for at a time.
-    threshold
-        Least similarity.
+    keys, ids, wanted : (m,) key of the band, row id (older rows have smaller ones), and whether the row is
+        asked for.
+    found : (m, N_HASHES) signatures, of which at most ``ROWS_AT_ONCE`` are asked for at a time.
+    threshold : least similarity.
 
     Returns
     -------
     (p,) positions of the rows, positions of the older ones, and their similarity.
-
     """
     order = np.lexsort((ids, keys))
     change = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]])) if len(order) else order
@@ -202,11 +195,9 @@ def oldest(ids: Ids, pairs: Sequence[tuple[Ids, Ids, Float32]]) -> Duplicates:
 
     Parameters
     ----------
-    ids
-        (n,) ascending row ids.
-    pairs
-        For each band: (p,) row ids, row ids of the older rows, similarities. Other rows may be among them.
-
+    ids : (n,) ascending row ids.
+    pairs : for each band (p,) row ids, row ids of the older rows, and similarities. Other rows may be among
+        them.
     """
     of, similarity = np.full(len(ids), NONE, np.int64), np.zeros(len(ids), np.float32)
     for rows, others, similar in pairs:

@@ -1,4 +1,4 @@
-"""Signatures of all texts on disk, and what the bands find in them.
+"""Signatures of all texts on disk, and the search for pairs in their bands.
 
 One folder for each shard holds the row ids of its texts, ascending (``ids.npy``), their signatures
 (``signatures.npy``) and the keys of their bands (``keys.npy``). One task searches one band among the rows
@@ -30,10 +30,10 @@ from operators.duplicates.minhash import (
 from operators.duplicates.params import DuplicatesParams
 
 ROWS_OF_A_TASK = 250_000
-"""Rows that one task compares, about, unless many have the same key."""
+"""About so many rows are compared by one task, unless many have the same key."""
 PAIR = np.dtype([("row", np.int64), ("of", np.int64), ("similarity", np.float32)])
 BETWEEN = "\n\x1f\n"
-"""What stands between the columns of a row."""
+"""Separator of the columns of a row."""
 
 Pairs = npt.NDArray[Any]
 """Structured array of ``PAIR``."""

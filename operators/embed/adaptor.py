@@ -53,17 +53,17 @@ class Embed(Operator[EmbedParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Nothing: it reads the source."""
+        """Return no column: the operator reads the source."""
         return ()
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """The column with texts or images."""
+        """Return the column with texts or images."""
         return (self.params.column,)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The vector, null where the row cannot be used, and then why."""
+        """Return the added columns: the vector, null if the row cannot be used, and the reason for that."""
         return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -73,7 +73,7 @@ class Embed(Operator[EmbedParams]):
 
     @property
     def can_predict(self) -> bool:
-        """The encoder is learnt elsewhere."""
+        """Return True: the encoder was trained elsewhere."""
         return True
 
     def report_section(self, context: ReportContext) -> ReportSection | None:

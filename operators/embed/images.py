@@ -1,4 +1,4 @@
-"""Image bytes or files to pixels; what cannot be decoded is a ValueError that says why."""
+"""Decoding of images from bytes or files. A ValueError says why an image cannot be decoded."""
 
 from __future__ import annotations
 

@@ -72,5 +72,5 @@ class EmbedParams(OperatorParams):
 
     @classmethod
     def recorded(cls, params: Mapping[str, Any]) -> Self:
-        """Validate parameters as a manifest records them; without a precision they are of float32's time."""
+        """Validate parameters as a manifest records them. Old records lack a precision: it was float32."""
         return super().recorded({"precision": "float32", **params})

@@ -43,22 +43,22 @@ class Encode(Operator[EncodeParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Nothing: it reads the source."""
+        """Return no column: the operator reads the source."""
         return ()
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """The columns that may become features."""
+        """Return the columns that may become features."""
         return self.params.features or ()
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The features, null where the row cannot be used, and then why."""
+        """Return the added columns: the features, null if the row cannot be used, and the reason for that."""
         return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
 
     @property
     def resources(self) -> Resources:
-        """Resources of one actor."""
+        """Return the resources of one actor."""
         return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

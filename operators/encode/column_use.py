@@ -15,6 +15,7 @@ import pyarrow as pa
 from operators.encode.column_forms import Form, form_of
 from operators.encode.images import FORMATS
 from operators.encode.summary import ColumnSummary
+from operators.yaml_text import inline_entry
 
 
 class Kind(StrEnum):
@@ -114,7 +115,7 @@ def unused_identifier(summary: ColumnSummary) -> ColumnUse:
     return unused(
         Unused.IDENTIFIER,
         f"{about}{distinct:,} distinct values in {summary.present:,} rows; used if "
-        f"operators.encode.columns says `{summary.name}: {kind}`",
+        f"operators.encode.columns says `{inline_entry(summary.name, str(kind))}`",
     )
 
 
@@ -136,7 +137,7 @@ def unused_large_integers(summary: ColumnSummary) -> ColumnUse:
     return unused(
         Unused.IDENTIFIER,
         f"{about}{summary.distinct:,} distinct whole numbers beyond 2^53, which as features are one number; "
-        f"used if operators.encode.columns says `{summary.name}: categorical`",
+        f"used if operators.encode.columns says `{inline_entry(summary.name, 'categorical')}`",
     )
 
 

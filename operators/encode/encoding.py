@@ -34,7 +34,7 @@ class TableEncoding:
     Attributes
     ----------
     columns : encodings of the columns that are used.
-    about : what else the state records: the use of every column, counts for drift, seed, classes.
+    about : further values of the state: the use and summary of every column, the seed and the rows.
     """
 
     columns: tuple[Encoding, ...]
@@ -51,7 +51,7 @@ class TableEncoding:
         return [column.source for column in self.columns]
 
     def words(self, missing: Collection[str] = ()) -> dict[int, Words]:
-        """Return how cuts of the features are told in words of the columns, by position.
+        """Return the words for cuts of the features, by position; features without words are left out.
 
         Parameters
         ----------

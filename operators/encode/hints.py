@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from operators.arrays import Float64
 from operators.encode.texts import dates
+from operators.yaml_text import inline_entry
 
 FORMATS = (
     "%d-%b-%Y",
@@ -59,7 +60,7 @@ def hint(name: str, examples: Sequence[str]) -> str:
     also = f" or {fits[1]!r}" if len(fits) > 1 else ""
     return (
         f"dates such as {examples[0]!r}: used as dates if operators.encode.columns says "
-        f"`{name}: {{format: {fits[0]!r}}}`{also}"
+        f"`{inline_entry(name, {'format': fits[0]})}`{also}"
     )
 
 

@@ -52,8 +52,7 @@ class TextEncoding:
     ----------
     source : the column.
     width : length of the network's vectors.
-    params : parameters of ``operators.embed``, as JSON values. Without a precision they are of a time when
-        there was float32 alone.
+    params : parameters of ``operators.embed``, as JSON values. Old records lack a precision: it was float32.
     words : components of the words, which follow on the network's vectors; None without them.
     """
 

@@ -1,4 +1,4 @@
-"""Components of the words of free text: what a sentence encoder of a few hundred numbers leaves out.
+"""Components of the words of free text, which a sentence encoder of a few hundred numbers may lose.
 
 Latent semantic analysis: the frequent words of a text as tf-idf of length 1, projected on the directions in
 which a sample of texts varies most. Source: Deerwester et al., "Indexing by latent semantic analysis" (1990).
@@ -25,7 +25,7 @@ from operators.hashing import row_hashes, uniform
 PURPOSE = "encode/words"
 SAMPLE_ROWS = 10_000
 MAX_LENGTH = 4_000
-"""Characters of a text that are looked at."""
+"""Characters of a text that are read."""
 MAX_WORDS = 5_000
 MIN_TEXTS = 3
 """Texts of the sample that a word must occur in."""

@@ -275,7 +275,7 @@ Words: TypeAlias = NumberWords | ElapsedWords | PartWords | YearWords | LevelWor
 
 
 def words_of(encoding: Encoding, *, has_missing: bool) -> list[Words | None]:
-    """Return the words of every feature of a column; None for entries of vectors, which have none.
+    """Return the words for cuts of every feature of a column; None for an entry of a vector.
 
     Parameters
     ----------

@@ -2,7 +2,8 @@
 
 ``W x + b`` equals ``[W, b/s] [x, s]`` for every s, but the gradient in ``b/s`` is s times the error. With s =
 1 its norm is 1/sqrt(d) of that of the gradient in W for d standardised features, so the cosine of two
-gradients is almost that of the features. With s the length of x, rows of small and of large error are apart.
+gradients is almost that of the features. With s the length of x, the bias has about half of the squared norm,
+and rows of small and of large error are told apart.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ LOOK = 256
 
 
 class Rows:
-    """X (n, ...) and y (n,), in chunks."""
+    """Rows X (n, ...) and labels y (n,), which are read in chunks."""
 
     def __init__(self, X: Matrix, y: Labels, like: Tensor) -> None:
-        """Take both as they are; ``like`` says in which precision, and on which device, chunks come."""
+        """Check the labels; chunks have the precision and lie on the device of ``like``."""
         labels = _as_labels(y)
         if len(X) != len(labels):
             raise ValueError(f"X has {len(X)} rows and y has {len(labels)}; they must be the same rows")
@@ -58,8 +58,7 @@ class Rows:
         return x.clone() if self._copies else x, self._y[rows].to(self._like.device)
 
     def try_on(self, model: nn.Module) -> Tensor:
-        """Return two rows to try the model on, (2, ...), different ones if there are any, after checks with
-        them.
+        """Check the model on two rows, different ones if there are any, and return these rows (2, ...).
 
         Raises ValueError where a label is none of the model's classes, or the model mixes rows.
         """

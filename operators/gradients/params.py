@@ -70,13 +70,13 @@ class GradientsParams(OperatorParams):
     ``groups: {method: grasp}`` can read them, and does so by itself."""
     route: Literal["auto", "layers", "func"] = "auto"
     """``layers``: activation x error of every layer, from one pass forward and one back. ``func``:
-    ``vmap(grad)`` of the whole model. ``auto``: ``layers`` where two trial rows come out right."""
+    ``vmap(grad)`` of the whole model. ``auto``: ``layers`` where it is right on two trial rows."""
     projection: Annotated[ProjectionParams | None, BeforeValidator(_read_projection)] = None
     """Project every gradient to ``dim`` numbers; ``projection: 256`` is ``{dim: 256}``. ``fit`` then measures
     the error of cosines on a sample. Default: gradients as they are."""
     stored: StoredParams | None = None
-    """Read gradients from disk and compute none: then the chain needs no probe, and of the other parameters
-    none is given. Default: compute them."""
+    """Read gradients from disk instead of computing them: the chain then needs no probe, and no other
+    parameter may be given. Default: compute them."""
     resources: Resources = Resources()
     """Resources of one actor. ``cpus`` is also torch's number of threads. A GPU is used if there is one,
     unless ``gpus`` is 0."""

@@ -36,7 +36,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The rows of one or more files of one width, in the order of the files."""
+    """Rows of one or more files, all of one width, in the order of the files."""
 
     files: tuple[StoredFile, ...]
 
@@ -79,13 +79,13 @@ def _floats(stored: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArra
 def open_stored(
     path: Path, layout: Layout | Literal["auto"], dtype: Number | None, shape: tuple[int, int] | None
 ) -> StoredRows:
-    """Look what is stored, without reading a row.
+    """Find the files and their shapes, without reading a row.
 
     Parameters
     ----------
     path : a file, or a folder for ``bergson``.
     layout : ``auto`` takes a folder for ``bergson``, ``.npy`` for ``npy`` and all else for ``memmap``.
-    dtype, shape : of a ``memmap``, which does not say: (rows, numbers a row), little-endian.
+    dtype, shape : of a ``memmap``, which states neither: (rows, numbers in a row), little-endian.
 
     Raises
     ------
@@ -115,7 +115,9 @@ def _npy(path: Path) -> StoredFile:
         raise ValueError(f"{path} is no NumPy file of numbers: {error}") from error
     if not isinstance(array, np.memmap) or array.ndim != 2 or array.dtype.kind != "f":
         kind = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
-        raise ValueError(f"{path} holds {kind}. Gradients are a matrix of floats, one row a row.")
+        raise ValueError(
+            f"{path} holds {kind}. Gradients are a matrix of floats with a row for each row of the source."
+        )
     if not array.flags.c_contiguous:
         raise ValueError(f"{path} is stored column after column. Save np.ascontiguousarray(gradients).")
     n_rows, width = array.shape
@@ -147,7 +149,9 @@ def _bergson_file(folder: Path) -> StoredFile:
     try:
         info = read_json(path)
         if info.get("attribute_tokens") or info.get("token_attributions"):
-            raise ValueError("it holds one gradient a token; build one a sequence (attribute_tokens: false)")
+            raise ValueError(
+                "it holds a gradient for each token; build one for each sequence (attribute_tokens: false)"
+            )
         width, dtype = _bergson_type(info)
         return _sized(StoredFile(folder / "gradients.bin", dtype, int(info["num_grads"]), width))
     except (KeyError, TypeError, AttributeError) as error:
@@ -157,8 +161,9 @@ def _bergson_file(folder: Path) -> StoredFile:
 
 
 def _bergson_type(info: dict[str, Any]) -> tuple[int, str]:
-    """Return the count of numbers a row, and their type; older files name a structured type, one field a
-    module.
+    """Return how many numbers a row has, and their type.
+
+    Older files name a structured type with one field for each module.
     """
     if "grad_sizes" in info and "base_dtype" in info:
         name = str(info["base_dtype"])

@@ -43,17 +43,17 @@ class StoredGradients(Operator[GradientsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Labels, so that rows which were set aside get no gradient; their values play no part."""
+        """Return the required column: labels. Rows that were set aside have none, and get no gradient."""
         return (LABEL,)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """A vector for each row, as long as the stored ones."""
+        """Return the added column of vectors, as long as the stored ones."""
         return (pa.field(GRADIENT, VECTOR),)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files with the numbers: what is in them is part of the fingerprint. Raises OperatorError."""
+        """Return the stored files, whose content is part of the fingerprint. Raises OperatorError."""
         return tuple(str(file.path) for file in self._open().files)
 
     def _open(self) -> StoredRows:
@@ -88,7 +88,7 @@ class StoredGradients(Operator[GradientsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Every row of the plan has a stored one, whatever the other operators learn from."""
+        """Return True: every row of the plan has a stored one, whatever the other operators learn from."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:

@@ -74,12 +74,12 @@ class Ingest(Operator[IngestParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Nothing: it reads the source; the faults of the features where another operator adds them."""
+        """Return no column, or the faults of the features where another operator adds these."""
         return () if self.params.features else (FEATURE_FAULT,)
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """The label and the features."""
+        """Return the label and the features."""
         return (self.params.label, *(self.params.features or ()))
 
     @property
@@ -118,7 +118,7 @@ class Ingest(Operator[IngestParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Classes and widths are known."""
+        """Return True: classes and widths are known."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:

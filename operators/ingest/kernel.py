@@ -77,7 +77,7 @@ def check_features(table: pa.Table, features: Sequence[str]) -> None:
 
 
 def _first_word(column: pa.ChunkedArray) -> str:
-    """In a text column, the first value that is no number: it may be the only one."""
+    """Return a note on the first text that is no number, since it may be the only one; else empty."""
     kind = column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return ""
@@ -154,7 +154,7 @@ def _fill_vectors(column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
 
 
 def _check_values(column: pa.ChunkedArray) -> tuple[Float32, Codes]:
-    """Values as float32, 0 where a code says why not."""
+    """Return values as float32, and the reason of each that cannot be used, which is 0."""
     nulls = column.is_null().to_numpy()
     numbers = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
     codes = np.zeros(len(numbers), np.uint8)

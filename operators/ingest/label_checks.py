@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 
 from operators.class_shares import class_shares
 from operators.ingest.kernel import shorten
 from operators.values import is_number
+from operators.yaml_text import inline_yaml
 
 FEW_ROWS = 50
 """Rows of a class below which it is named: a fifth of them validates, and each weighs much."""
@@ -24,18 +24,20 @@ MANY_CLASSES = 20
 ROWS_PER_CLASS = 20.0
 """Mean rows of a value below which many distinct values are no classes."""
 TRAILING = re.compile(r"[\s.;,]+$")
+"""Marks at the end of a value that do not make it another one."""
+STRIP = "source.strip: true"
 
 
 @dataclass(frozen=True)
 class LabelFinding:
-    """One thing to know of the label before a run.
+    """A fault or a doubt about the label, with its remedy.
 
     Attributes
     ----------
     kind : ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare``, ``missing`` or
         ``unmapped``.
-    text : the finding, with its remedy as it is written in a recipe.
-    fatal : whether the label cannot be used so.
+    text : sentences for people, with the remedy as it is written in a recipe.
+    fatal : whether the label cannot be used as it is.
     """
 
     kind: Literal["one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing", "unmapped"]
@@ -85,7 +87,8 @@ def check_labels(
     Parameters
     ----------
     label : the counts.
-    classes : values that the recipe allows; it has then looked at them, and many of them are meant.
+    classes : values that the recipe allows. A recipe that lists them has examined them, so that many are
+        no fault.
     tolerated : share of faulty rows that the recipe allows; 0 where a faulty row ends the run.
     balanced : whether the weights give every class the same sum.
     """
@@ -146,7 +149,7 @@ def _too_few(label: LabelCounts) -> list[LabelFinding]:
 
 
 def _quantity(label: LabelCounts) -> list[LabelFinding]:
-    """Many numbers with few rows each are a quantity, and many such texts name rows."""
+    """Report many distinct values with few rows each: numbers are a quantity, and texts name rows."""
     n, rows = len(label.counts), sum(label.counts.values())
     fractions = any(isinstance(value, float) and value % 1 for value in label.counts)
     crowded = rows / max(n, 1) >= ROWS_PER_CLASS
@@ -185,7 +188,7 @@ def _alike(label: LabelCounts) -> list[LabelFinding]:
     )
     joined = merging_map(label, strip=spaces)
     steps = [STRIP] if spaces else []
-    steps += [f"source.label_map: {_as_yaml(joined)}"] if joined else []
+    steps += [f"source.label_map: {inline_yaml(dict(sorted(joined.items())))}"] if joined else []
     text = (
         f"Values of the label {label.name!r} look like one class: {listed}. If they are, set "
         f"{' and '.join(steps)}."
@@ -193,11 +196,8 @@ def _alike(label: LabelCounts) -> list[LabelFinding]:
     return [LabelFinding("alike", text)]
 
 
-STRIP = "source.strip: true"
-
-
 def _mixed(label: LabelCounts) -> list[LabelFinding]:
-    """Numbers among words: usually two ways of writing one label, or a value that stands for missing."""
+    """Report numbers among words: mostly two spellings of a class, or a code for a missing label."""
     texts = [value for value in label.counts if isinstance(value, str)]
     numbers = [value for value in texts if is_number(value)]
     if not texts or not numbers or len(numbers) == len(label.counts):
@@ -231,7 +231,7 @@ def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
     text = (
         f"The class {shorten(value)} of the label {label.name!r} has {count:,} of {rows:,} {label.counted} "
         f"(fewer than {FEW_ROWS}{others}).{weight} Join it with another by source.label_map, leave it out "
-        f"with source.filter: [[{label.name}, '!=', {_as_yaml(value)}]], or keep it knowingly."
+        f"with source.filter: {inline_yaml([[label.name, '!=', value]])}, or keep it knowingly."
     )
     return [LabelFinding("rare", text)]
 
@@ -243,7 +243,7 @@ def _missing(label: LabelCounts, tolerated: float) -> list[LabelFinding]:
     text = (
         f"{label.missing:,} of {label.rows:,} rows{'' if label.is_exact else ' of the sample'} ({share:.2%}) "
         f"have no label {label.name!r}: the run would stop at the first. Leave them out with source.filter: "
-        f"[[{label.name}, '!=', null]], or set them aside with source.on_error: quarantine and "
+        f"{inline_yaml([[label.name, '!=', None]])}, or set them aside with source.on_error: quarantine and "
         f"source.max_error_rate: {_above(share)}."
     )
     return [LabelFinding("missing", text)]
@@ -256,9 +256,3 @@ def _where(label: LabelCounts) -> str:
 def _above(share: float) -> float:
     """Return a round share above this one."""
     return min(1.0, round(share * 1.1 + 0.005, 2))
-
-
-def _as_yaml(value: Any) -> str:
-    """Return a value on one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
-    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,4 +1,4 @@
-"""Label columns to class indices."""
+"""Class indices of a label column, and the rows of each label."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from operators.ingest.kernel import Codes, Reason, shorten
 
 
 def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.NDArray[np.int32], Codes]:
-    """Position of each label in ``classes``, -1 where it is null or not among them, and which it is.
+    """Return the class index of each label, and for labels that are missing the reason.
 
-    Returns (n,) int32 and (n,) uint8: :attr:`Reason.NULL` or NAN for a missing label, else 0.
+    Returns
+    -------
+    indices : (n,) int32 positions in ``classes``; -1 for a label that is missing or not among them.
+    codes : (n,) uint8, :attr:`Reason.NULL` or :attr:`Reason.NAN` for a missing label, else 0.
 
     Raises
     ------
@@ -48,7 +51,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
 
 
 def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
-    """Label -> number of rows, null and NaN left out. Raises OperatorError for types that name no class."""
+    """Return the rows of each label but null and NaN. Raises OperatorError for types that name no class."""
     labels = decode(column).drop_null()
     if not _kind(labels.type):
         raise OperatorError(

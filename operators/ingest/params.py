@@ -23,4 +23,4 @@ class IngestParams(OperatorParams):
     on_error: Literal["fail", "quarantine"] = "fail"
     """What to do with a faulty row."""
     max_error_rate: float = Field(default=0.01, ge=0, le=1)
-    """Share of rows that may be quarantined; kept by the engine."""
+    """Share of rows that may be quarantined; the engine checks it."""

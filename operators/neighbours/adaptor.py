@@ -25,7 +25,7 @@ from operators.base import (
     ReportContext,
 )
 from operators.bounded_json import read_json
-from operators.neighbours.params import EVERY_CLASS, NeighboursParams
+from operators.neighbours.params import EVERY_CLASS, GRAPH, NeighboursParams
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 NEIGHBOUR_IDS = "neighbour_ids"
 NEIGHBOUR_DISTANCES = "neighbour_distances"
-GRAPH = "graph.json"
-MAX_EDGES = 2**31 - 1  # Arrow lists count their values with 32-bit offsets
+MAX_EDGES = 2**31 - 1
+"""Values of an Arrow list column, whose offsets have 32 bits."""
 
 _log = logging.getLogger("rowsieve")
 
@@ -54,12 +54,12 @@ class Neighbours(Operator[NeighboursParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The vectors, and the label where classes are kept apart."""
+        """Return the required columns: vectors, and labels where classes are kept apart."""
         return (self.params.space, LABEL) if self.params.per_class else (self.params.space,)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """Neighbours and how far they are."""
+        """Return the added columns: row ids of the neighbours, and their distances."""
         return (
             pa.field(NEIGHBOUR_IDS, pa.list_(pa.int64())),
             pa.field(NEIGHBOUR_DISTANCES, pa.list_(pa.float32())),
@@ -87,7 +87,7 @@ class Neighbours(Operator[NeighboursParams]):
         if not records:
             raise OperatorError(
                 "operators.neighbours: no class has a row with a vector. Look at the rejected rows "
-                "(`rowsieve quarantine`) and mend the source."
+                "(`rowsieve quarantine`) and correct the source."
             )
         for record in records:
             if record["advice"]:

@@ -23,8 +23,11 @@ from operators.neighbours.faiss_index import threads
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph, density
 from operators.neighbours.kernel import Reach, RowIndex
-from operators.neighbours.params import EVERY_CLASS, NeighboursParams
+from operators.neighbours.params import EVERY_CLASS, GRAPH, NeighboursParams
 from operators.neighbours.recall import advice, check_size, true_edges
+
+CANDIDATES = 8
+"""Rows whose density is looked up for each landmark."""
 
 
 def part_folder(state: Path, part: int) -> Path:
@@ -39,7 +42,7 @@ def write_rows(shards: ShardReader, column: str, part: int, folder: Path) -> int
 
     Returns
     -------
-    How many rows there are; without any nothing is written.
+    Number of rows; if it is 0, nothing is written.
 
     Raises
     ------
@@ -116,7 +119,7 @@ class Edges(NamedTuple):
 def build_part(
     shards: ShardReader, state: Path, params: NeighboursParams, seed: int, named: tuple[int, str]
 ) -> PartRecord | None:
-    """Store one part's rows and index; small values only come back, None where it has no rows."""
+    """Store the rows and the index of one part. Returns its record, or None if it has no rows."""
     part, name = named
     folder = part_folder(state, part)
     size = write_rows(shards, params.space, part, folder)
@@ -142,7 +145,7 @@ def build_part(
 
 
 class PartIndex:
-    """A part's index, opened: it answers in row ids."""
+    """The index of one part, opened; its results are in row ids."""
 
     def __init__(self, state: Path, part: int, params: NeighboursParams) -> None:
         self._folder, self._params = part_folder(state, part), params
@@ -184,10 +187,6 @@ class PartIndex:
 def reach_of(params: NeighboursParams) -> Reach:
     """Return the definition of a neighbour by the parameters."""
     return Reach(params.eps, params.n_neighbors)
-
-
-GRAPH = "graph.json"
-CANDIDATES = 8  # rows whose density is looked up, per landmark
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,10 @@ from operators.neighbours.kernel import Found, Reach, RowIndex, smallest
 from operators.neighbours.recall import SAMPLE, Truth, advice, check_size, draw, true_edges
 
 MAX_EDGES = 2**28
-N_NEIGHBORS = 5  # if neither eps nor n_neighbors is given, as in sklearn.neighbors.NearestNeighbors
+N_NEIGHBORS = 5
+"""Neighbours where neither ``eps`` nor ``n_neighbors`` is given, as in ``NearestNeighbors``."""
+PAIRS = 1 << 21
+"""Pairs of factored rows measured at once: some 16 MB for each of a few arrays."""
 
 
 class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
@@ -31,8 +34,8 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
 
     With ``index="flat"`` the graph is exact: every pair is decided in float64, as
     ``sum (x - y)^2 <= eps^2`` or ``1 - cos <= eps`` with unit rows. "ivf" and "hnsw" are faster and miss
-    edges, but add no false ones: ``recall_`` says how many they find, and a warning names the knob
-    when these are few.
+    edges, but add no false ones: ``recall_`` says how many they find, and a warning names the
+    parameter to raise when these are few.
 
     Sources: Johnson, Douze, Jegou, Billion-scale similarity search with GPUs, 2017 (flat, IVF); Malkov,
     Yashunin, Efficient and robust approximate nearest neighbor search using HNSW graphs, 2016.
@@ -183,9 +186,6 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
             return Reach(self.eps, N_NEIGHBORS if neither else self.n_neighbors)
         except ValueError as error:
             raise ValueError(f"NeighbourGraph: {error}") from None
-
-
-PAIRS = 1 << 21  # pairs measured at once: some 16 MB each for a few arrays
 
 
 class FactoredRows:

@@ -1,4 +1,4 @@
-"""FAISS behind one interface: which rows may be near a query, smaller gaps first.
+"""One interface to the indexes of FAISS: the rows that may be near a query, smaller gaps first.
 
 FAISS is imported only where an index is asked for. Its number of threads is always set and restored.
 """
@@ -57,19 +57,26 @@ Kind: TypeAlias = Literal["flat", "ivf", "hnsw"]
 Pairs: TypeAlias = tuple[Ids, Ids]
 
 KINDS: tuple[Kind, ...] = ("flat", "ivf", "hnsw")
-KNOBS = {"ivf": "nprobe", "hnsw": "ef_search"}
+RECALL_PARAMETERS = {"ivf": "nprobe", "hnsw": "ef_search"}
 
-LISTS_PER_ROOT = (
-    1  # IVF lists per square root of n: FAISS advises 4 for few neighbours, a radius may hold many
-)
-ROWS_PER_LIST = 39  # fewer rows than that do not train a centroid
-TRAINING_PER_LIST = 256  # more than that do not train it better
-LINKS = 32  # HNSW: links of a row on the upper layers, half of those on the lowest
+"""Parameter of each approximate index that raises its recall."""
+LISTS_PER_ROOT = 1
+"""IVF lists per square root of n. FAISS advises 4 for few neighbours; a radius may hold many."""
+ROWS_PER_LIST = 39
+"""Fewest rows that train a centroid."""
+TRAINING_PER_LIST = 256
+"""Rows of a list beyond which its centroid is not trained better."""
+LINKS = 32
+"""HNSW: links of a row on the upper layers, half of those on the lowest."""
 EF_CONSTRUCTION = 200
-PER_CANDIDATE = 2 * LINKS  # rows that HNSW compares per candidate
-FIRST_REACH = 64  # rows asked of HNSW before it is known whether the radius holds more
-MAX_GPU_NEIGHBOURS = 2048  # nearest rows that FAISS finds on a GPU
-BLOCK = 65_536  # rows added at once
+PER_CANDIDATE = 2 * LINKS
+"""Rows that HNSW compares for each candidate."""
+FIRST_REACH = 64
+"""Rows asked of HNSW before it is known whether the radius holds more."""
+MAX_GPU_NEIGHBOURS = 2048
+"""Nearest rows that FAISS finds on a GPU."""
+BLOCK = 65_536
+"""Rows added at once."""
 
 
 class Index:

@@ -10,9 +10,12 @@ import numpy as np
 from operators.arrays import Float32, Float64, Matrix
 from operators.dbscan.points import METRICS, Metric, blocks, mean_row, unit_rows
 
-FAR = 1e6  # entries of a query beyond this many units are moved to it, so that no square overflows
-LARGEST = 1e18  # radii in units beyond it would overflow too
-SQUARABLE = 1e154  # in float64
+FAR = 1e6
+"""Largest entry of a query in units; larger ones are moved to it, so that no square overflows."""
+LARGEST = 1e18
+"""Largest radius in units whose square float32 holds."""
+SQUARABLE = 1e154
+"""Largest distance whose square float64 holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +83,13 @@ class Geometry:
         return np.minimum(np.sqrt(measures) / self.unit, LARGEST) ** 2
 
     def error(self, queries: Float32) -> float:
-        """Bound on the rounding error of every gap between prepared ``queries`` and fitted rows.
+        """Return a bound on the rounding error of every gap between prepared ``queries`` q and fitted rows.
 
-        A float32 sum of p products errs by at most p unit roundoffs of the sum of their sizes, in
-        whatever order a library takes them; casts, norms and the last additions need fewer than 16. An
-        epsilon is two unit roundoffs, so the bound holds twice over.
+        A float32 sum of p products errs by at most p unit roundoffs of the sum of their sizes, in whatever
+        order a library takes them (Higham, Accuracy and stability of numerical algorithms, section 3.1).
+        Casts, norms and the last additions need fewer than 16. The sizes of the products of a squared
+        distance from a row no longer than 1 sum to at most 2 (1 + |q|^2), those of an inner product to less;
+        an epsilon is two unit roundoffs.
         """
         info, p = np.finfo(np.float32), queries.shape[1]
         # Fitted rows are no longer than 1, neither are queries under cosine.

@@ -21,11 +21,23 @@ from operators.arrays import NOISE, Ids, Labels, Mask, Matrix
 from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.kernel import cluster
 from operators.dbscan.points import Metric, Points
-from operators.neighbours.faiss_index import KNOBS, Kind, load_faiss, threads
+from operators.neighbours.faiss_index import RECALL_PARAMETERS, Kind, load_faiss, threads
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph
 from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.recall import LOW, Truth, draw, nearest_distances
+
+FEWEST_NEIGHBOURS = 64
+"""Least number of neighbours of a row in a grid's graph. An index finds so many as fast as fewer."""
+JOINING_ROWS = 2048
+"""Sampled rows of which all pairs are compared, to connect clusters."""
+CHECKED_ROWS = 1024
+"""Sampled rows whose core flags are compared with the true ones."""
+EXACT_ROWS = 50_000
+"""Largest number of rows for which labels are compared with those of exact DBSCAN on all rows."""
+LOW_ARI = 0.98
+MAX_WRONG_CORES = 0.01
+"""Limits of ``Quality.ari`` and ``Quality.wrong_cores`` beyond which a user is advised."""
 
 
 def approximate_dbscan(graph: Graph, min_samples: int) -> Labels:
@@ -142,15 +154,6 @@ def _check(graph: Graph, min_samples: int) -> None:
         )
 
 
-FEWEST_NEIGHBOURS = 64  # per row: clusters hold together by fewer, but an index finds these as fast
-JOINING_ROWS = 2048
-CHECKED_ROWS = 1024
-EXACT_ROWS = 50_000
-"""Up to so many rows the labels are compared with those of exact DBSCAN on all rows."""
-LOW_ARI = 0.98
-MAX_WRONG_CORES = 0.01
-
-
 @dataclass(frozen=True)
 class Quality:
     """Agreement of approximate labels with those of exact DBSCAN.
@@ -166,7 +169,7 @@ class Quality:
     wrong_cores : share of sampled rows (at most 1,024, each compared with all rows) that are core samples
         in only one of the two; the largest over the grid.
     ari : adjusted Rand index between approximate and exact labels, noise as one cluster.
-    low : what is low and which knob to turn; empty where nothing is.
+    low : advice on the figures that are low and the parameter to raise; empty if none is low.
     ari_rows : rows clustered for ``ari``: all of them up to 50,000. Beyond that it is an estimate, from
         a seeded sample of 50,000 rows that is clustered in both ways as a problem of its own, with
         ``min_samples`` and the square of ``nprobe`` scaled by the share of rows sampled, so that the same
@@ -278,7 +281,7 @@ def _advice(found: Quality) -> str:
         f"clusters found through the {found.index} graph differ from DBSCAN's: recall of edges "
         f"{found.recall:.3f}, core samples wrong for {found.wrong_cores:.1%} of a sample of rows, ARI "
         f"against exact DBSCAN {found.ari:.3f} (on {found.ari_rows:,} rows). Small clusters may be lost. "
-        f"Raise {KNOBS[found.index]}, or set neighbours to 'exact', which is faster on most data."
+        f"Raise {RECALL_PARAMETERS[found.index]}, or set neighbours to 'exact', which is faster on most data."
     )
 
 

@@ -18,11 +18,16 @@ from operators.neighbours.faiss_index import Index, Kind
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph, gather
 
-QUERIES = 1024  # rows asked about at once
-FEWEST = 32  # below some 20 FAISS leaves matrix products
-PAIRS = 1 << 24  # candidates at once, should all rows be near: about 1 GiB
-VALUES = 1 << 17  # float64 entries gathered at once: they stay in the cache of a core
-SPARE = 8  # rows asked for beyond the k nearest: the row itself, and some to see where equal ones end
+QUERIES = 1024
+"""Rows that are looked up at once."""
+FEWEST = 32
+"""The same where all rows may be near. With fewer than about 20, FAISS does not use matrix products."""
+PAIRS = 1 << 24
+"""Candidates at once, if all rows are near: about 1 GiB."""
+VALUES = 1 << 17
+"""float64 entries gathered at once: they stay in the cache of a core."""
+SPARE = 8
+"""Rows asked for beyond the k nearest: the row itself, and some to see where equally far ones end."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
 
+GRAPH = "graph.json"
+"""File of the state with the parameters and a record of each index."""
 EVERY_CLASS = -1
 """Class index that stands for all classes together."""
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.arrays import Float32, Ids, Matrix
-from operators.neighbours.faiss_index import BLOCK, KNOBS
+from operators.neighbours.faiss_index import BLOCK, RECALL_PARAMETERS
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph
 from operators.neighbours.kernel import Reach, RowIndex
 
 SAMPLE = 256
+"""Rows whose true neighbours are found."""
 LOW = 0.95
+"""Recall below which a user is advised to raise a parameter."""
 BYTES_PER_EDGE = 12
 
 
@@ -130,7 +132,7 @@ def advice(kind: str, share: float) -> str:
         return ""
     return (
         f"the {kind} index finds only {share:.1%} of the true neighbours of a sample of rows, so small "
-        f"clusters may be lost. Raise {KNOBS[kind]}, or use index: flat, which finds all."
+        f"clusters may be lost. Raise {RECALL_PARAMETERS[kind]}, or use index: flat, which finds all."
     )
 
 

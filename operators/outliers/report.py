@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from operators.base import IS_OUTLIER, LOSS, MARKED_BY, ROW_ID, ReportContext, ShardReader
 from operators.bounded_json import read_json
-from operators.outliers.votes import ALL, ANY
+from operators.outliers.votes import ALL, ANY, BETWEEN
 from operators.report import (
     Cell,
     Content,
@@ -23,7 +23,6 @@ from operators.report import (
 )
 from operators.report.text import count, interval, percent
 
-BETWEEN = "+"
 SHOWN = 24
 NOT_COVERED = (
     "Not covered: labels that are wrong in the direction of a shortcut, and damage that leaves a row near "

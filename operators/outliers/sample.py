@@ -51,10 +51,11 @@ def _drawn_rows(shards: ShardReader, n_rows: int, max_rows: int, seed: int, shar
 
 
 def _limit(size: int, n_rows: int) -> np.uint64:
-    """Return a hash below which at least ``size`` of ``n_rows`` rows are, with odds of 1 to 1e9.
+    """Return a hash below which at least ``size`` of ``n_rows`` rows are, but for a probability of 1e-9.
 
-    Otherwise the sample is smaller, and still the same for other shards. Rows that are not valid make it
-    smaller in proportion.
+    The margin is six standard deviations of the number of rows below a hash. Where it does not suffice the
+    sample is smaller, and still the same for other shards. Rows that are not valid make it smaller in
+    proportion.
     """
     return np.uint64(min(END, int(END * (size + 6 * size**0.5) / max(n_rows, 1))) - 1)
 

@@ -1,4 +1,4 @@
-"""Which rows need their neighbours: the search costs several times as much as all other evidence on labels.
+"""Selection of the rows whose neighbours are looked up, which costs several times as much as other evidence.
 
 The votes of neighbours are bounded, and the log ratio of flips is linear in them. A row that would not be
 marked whatever its neighbours said can do without: what it lacks is estimated from its other evidence, so

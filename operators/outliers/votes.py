@@ -12,6 +12,8 @@ from operators.arrays import Mask
 Text = npt.NDArray[np.object_]
 
 ALL, ANY = "all", "any"
+BETWEEN = "+"
+"""Mark between the reasons in ``marked_by``."""
 
 
 def decide(marks: Mapping[str, Mask], rule: str = ALL) -> Mask:
@@ -46,4 +48,6 @@ def join_reasons(reasons: Mapping[str, Text]) -> Text:
     ----------
     reasons : voter -> (n,) its reason, empty where it does not mark the row.
     """
-    return np.array(["+".join(filter(None, row)) for row in zip(*reasons.values(), strict=True)], np.object_)
+    return np.array(
+        [BETWEEN.join(filter(None, row)) for row in zip(*reasons.values(), strict=True)], np.object_
+    )

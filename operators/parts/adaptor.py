@@ -31,7 +31,7 @@ NAMES = ("train", "validation", "test")
 MIN_ROWS = 20
 """A class with fewer rows is not drawn from: all its rows are training rows."""
 MAX_CLASSES = 10_000
-"""Beyond as many labels `ingest` refuses the label column, and no class is looked after here."""
+"""Beyond as many labels `ingest` refuses the label column, and no class is looked for here."""
 
 Counts = Counter[tuple[int, int]]
 """Hash of a label and part -> number of rows."""
@@ -48,12 +48,12 @@ class RowParts(Operator[PartsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Nothing: it reads the source."""
+        """Return no column: the operator reads the source."""
         return ()
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """Label, keys and the columns that identify a row."""
+        """Return the label, keys and the columns that identify a row."""
         params = self.params
         keys = [draw.key for draw in (params.holdout, params.draw) if draw is not None and draw.key]
         by_content = params.features if params.draw is not None else ()
@@ -66,7 +66,7 @@ class RowParts(Operator[PartsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """New rows are drawn as the others were."""
+        """Return True: new rows are drawn as the others were."""
         return True
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

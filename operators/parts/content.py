@@ -1,8 +1,9 @@
 """Hashes of source rows by what they hold, before any of it has become a feature.
 
-A value has the same hash in every file, whatever its Arrow type: 3 and 3.0 are equal, and so are a text and
-the same text as a category. A missing value adds nothing, so that a column that old rows lack does not change
-them.
+A value has the same hash in every file and in every type of integers and floats, or of texts: 3 and 3.0 are
+equal, and so are a text and the same text as a category. Whole numbers beyond 2^53 are rounded to float64,
+decimals count as texts, and dates and times as counts of their unit, so that another unit gives other hashes.
+A missing value adds nothing, so that a column that old rows lack does not change them.
 """
 
 from __future__ import annotations

@@ -11,16 +11,22 @@ class HoldoutParams(OperatorParams):
     """Rows held out by ``source.holdout``."""
 
     share: float
+    """Share of the rows that become test rows."""
     validation: float = 0.0
+    """Share of the rows that become validation rows."""
     key: str | None = None
+    """Column that identifies a row; None: the bytes of its file and its position there."""
 
 
 class DrawParams(OperatorParams):
     """Validation and test rows of ``split: {method: random}``."""
 
     validation: float
+    """Share of the rows that become validation rows."""
     test: float
+    """Share of the rows that become test rows."""
     key: str | None = None
+    """Column that identifies a row; None: the values of the features."""
 
 
 class PartsParams(OperatorParams):

@@ -54,10 +54,7 @@ def _next_share(learner: _Learner, streams: dict[int, Iterator[tuple[Rows, int]]
 def _stream(
     shards: Shards, slots: Slots, census: Census, slot: int, steps: int, place: tuple[int, int]
 ) -> Iterator[tuple[Rows, int]]:
-    """Yield a slot's pieces of one epoch with a seed for each;
-
-    ``place`` is the training's seed and the epoch.
-    """
+    """Yield a slot's pieces of an epoch, each with a seed; ``place``: the training's seed and the epoch."""
     generator = np.random.default_rng([*place, slot])
     windows = _shuffled_windows(shards, slots.shards(slot), generator)
     for rows in cut(windows, census.slot_rows[slot], steps):

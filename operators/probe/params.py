@@ -14,7 +14,7 @@ SMALL_ROWS = {True: 2_000_000, False: 200_000}
 
 
 class ProbeParams(OperatorParams):
-    """The classifier, how strongly it is held back, and where it is trained."""
+    """Parameters of ``probe``: the classifier, its regularisation, and where it is trained."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"trainer", "workers", "small_rows", "resources"})
     solves_logistic: ClassVar[bool] = True

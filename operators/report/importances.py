@@ -27,7 +27,7 @@ MAX_CHARACTERS = 200
 
 
 def clear_columns(record: Mapping[str, Any], score: str, sign: int = 1) -> list[tuple[str, float]]:
-    """Return the columns whose shuffling clearly costs (``sign`` 1) or raises (-1) a score, largest first."""
+    """Return the columns whose shuffling clearly lowers (``sign`` 1) or raises (-1) a score, most first."""
     found = [(entry["column"], entry[score]) for entry in record["columns"]]
     clear = [
         (name, sign * value["mean"])
@@ -145,14 +145,14 @@ def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
     """Draw the losses of balanced accuracy and of the worst group as bars, one pair for each column."""
     from matplotlib.figure import Figure
 
-    from operators.report.figures import disable_math
+    from operators.report.figures import COLOURS, disable_math
 
     entries = shown_columns(record)[::-1]
     figure = Figure(figsize=(7.2, 0.9 + 0.32 * len(entries)), layout="constrained")
     axes = figure.add_subplot()
     for score, label, color, shift in (
-        (MEAN, "balanced accuracy", "#0072B2", 0.19),
-        (WORST, f"worst {word}", "#E69F00", -0.19),
+        (MEAN, "balanced accuracy", COLOURS[0], 0.19),
+        (WORST, f"worst {word}", COLOURS[1], -0.19),
     ):
         axes.barh(
             [place + shift for place in range(len(entries))],
@@ -187,6 +187,6 @@ def _named(columns: Sequence[tuple[str, float]], what: str) -> str:
 
 
 def _cut(name: str, length: int = 40) -> str:
-    """Return a name on one line, and its begin where it is long."""
+    """Return a name on one line, and its beginning if it is long."""
     name = " ".join(name.split()) or repr(name)
     return name if len(name) <= length else name[: length - 1] + "…"

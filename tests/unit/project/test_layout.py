@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +46,68 @@ def test_imports_run_one_way(package: str) -> None:
 def test_kernels_know_neither_ray_nor_mlflow(name: str) -> None:
     for path in (ROOT / "operators").rglob(f"{name}.py"):
         assert not imported(path) & {"ray", "mlflow"}, path
+
+
+LONG_MODULES = {
+    "connectors/files.py": "every access to a file checks links, policy and the kind of file",
+    "connectors/tables/iceberg.py": "the source and the checks of what metadata and catalogs may name",
+    "engine/cli/json_records.py": "plain records, one for each result that a command prints",
+    "operators/base.py": "the contract of operators",
+}
+"""Modules of more than 400 lines, with the idea that holds each together."""
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+
+
+def body_lines(function: ast.FunctionDef) -> int:
+    """Lines of the body without its docstring."""
+    statements = function.body[1:] if ast.get_docstring(function) else function.body
+    return (function.end_lineno or 0) - statements[0].lineno + 1 if statements else 0
+
+
+def nesting(node: ast.AST, depth: int = 0) -> int:
+    """Most blocks within one another; ``elif`` is on the level of its ``if``."""
+    deepest = depth
+    for name, value in ast.iter_fields(node):
+        children = value if isinstance(value, list) else [value]
+        for child in children:
+            if not isinstance(child, ast.AST) or isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                continue
+            is_elif = isinstance(node, ast.If) and name == "orelse" and len(children) == 1
+            blocks = isinstance(child, (ast.For, ast.While, ast.With, ast.Try))
+            blocks |= isinstance(child, ast.If) and not is_elif
+            deepest = max(deepest, nesting(child, depth + blocks))
+    return deepest
+
+
+def test_functions_are_short_and_shallow_and_modules_hold_one_idea() -> None:
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    faults = [
+        f"{path.relative_to(ROOT)}: {one.name} has {body_lines(one)} lines, nested {nesting(one)} deep"
+        for path in paths
+        for one in functions(path)
+        if body_lines(one) > 60 or nesting(one) > 3
+    ]
+    assert faults == []
+    long = {str(path.relative_to(ROOT)) for path in paths if path.read_text().count("\n") > 400}
+    assert long == set(LONG_MODULES)
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "depth"),
+    [
+        ("def f():\n    'Text.'", 0, 0),
+        ("def f():\n    'Text.'\n    if a:\n        b\n    elif c:\n        d", 4, 1),
+        ("def f():\n    for a in b:\n        if a:\n            with c:\n                d", 4, 3),
+        ("def f():\n    if a:\n        b\n    else:\n        if c:\n            d\n        e", 6, 2),
+    ],
+)
+def test_length_and_nesting_are_counted(code: str, lines: int, depth: int) -> None:
+    (function,) = ast.parse(code).body
+    assert isinstance(function, ast.FunctionDef)
+    assert (body_lines(function), nesting(function)) == (lines, depth)
 
 
 def test_every_package_is_listed() -> None:

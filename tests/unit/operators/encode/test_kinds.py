@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 from operators.base import OperatorError
 from operators.encode.column_forms import Form, form_of
@@ -252,6 +253,21 @@ def test_form_of_types():
     assert form_of(pa.time32("s")) == Form.NUMBER
     assert form_of(pa.list_(pa.string())) == Form.TAGS
     assert form_of(pa.list_(pa.float32(), 3)) == Form.VECTOR
+
+
+@pytest.mark.parametrize("name", ["c", "id: of whom", "[id]"])
+def test_remedies_are_yaml_whatever_the_name_of_the_column(name):
+    """What a note offers between backticks is an entry of ``operators.encode.columns``."""
+    numbering = list(range(100))
+    large = [2**60 + k for k in range(100)]
+    columns = [
+        (numbering, "numeric"),
+        (large, "categorical"),
+        (["01-Mar-2000", "15-Apr-2001"] * 3, {"format": "%d-%b-%Y"}),
+    ]
+    for values, wanted in columns:
+        note = decide_kind(summarise(pa.table({name: values}))[name]).note
+        assert yaml.safe_load(note.split("`")[1]) == {name: wanted}
 
 
 @pytest.mark.parametrize(

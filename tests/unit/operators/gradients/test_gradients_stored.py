@@ -113,7 +113,7 @@ def unsaid(path: Path) -> dict[str, Any]:
         (lambda path: save_npy(path, np.array([[{}]], object)), "no NumPy file of numbers"),
         (lambda path: save_npy(path, np.asfortranarray(np.ones((3, 2), np.float32))), "column after column"),
         (missing_shard, r"missing: \['00001-of-00003'\]"),
-        (tokens, "one gradient a token"),
+        (tokens, "a gradient for each token"),
         (cut_off, "72 bytes; 10 rows of 2 numbers .* take 80"),
         (unsaid, "stored.dtype and stored.shape"),
     ],

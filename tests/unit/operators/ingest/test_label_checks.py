@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from operators.ingest.adaptor import Ingest
 from operators.ingest.label_checks import LabelCounts, check_labels, look_alike, merging_map
@@ -62,6 +63,14 @@ def test_a_class_of_six_rows_is_named_with_its_weight() -> None:
     assert kinds({"a": 9, "b": 8}) == []  # a small table, not a rare class
     sampled = LabelCounts("y", counts, 0, is_exact=False)
     assert check_labels(sampled) == []  # six rows of a sample are many of all
+
+
+@pytest.mark.parametrize("name", ["y: 1", "a, b", "{x}", "yes", "#1"])
+def test_filters_of_remedies_are_yaml_whatever_the_name_of_the_label(name: str) -> None:
+    rare = check_labels(LabelCounts(name, {"a": 2000, "no": 6}, 0))[0].text
+    missing = check_labels(LabelCounts(name, {"a": 100, "b": 100}, 7))[0].text
+    filters = [text.partition("source.filter: ")[2].partition("]]")[0] + "]]" for text in (rare, missing)]
+    assert [yaml.safe_load(one) for one in filters] == [[[name, "!=", "no"]], [[name, "!=", None]]]
 
 
 def test_missing_labels_need_a_decision() -> None:
