@@ -2,6 +2,7 @@
 
 from engine.runs.plugins.base import Publication, RunContext, RunPlugin
 from engine.runs.plugins.cleanup import Cleanup
+from engine.runs.plugins.dagster_pipes import DagsterPipes
 from engine.runs.plugins.descriptions import Descriptions
 from engine.runs.plugins.exports import Exports
 from engine.runs.plugins.journal import Journal
@@ -23,13 +24,15 @@ PLUGINS: tuple[type[RunPlugin], ...] = (
     Exports,
     Training,
     Tracking,
+    DagsterPipes,
 )
-"""The plugins of every run, in the order in which the runner calls them. Tracking is last, since it records
-the results of the others."""
+"""The plugins of every run, in the order in which the runner calls them. Tracking comes after those whose
+results it records, and the report to Dagster names the run that Tracking made."""
 
 __all__ = [
     "PLUGINS",
     "Cleanup",
+    "DagsterPipes",
     "Descriptions",
     "Exports",
     "Journal",
