@@ -126,4 +126,4 @@ gpu:  ## Check and time the kernels on a GPU with the installed Python and torch
 	$(PYTHON) -m tests.benchmarks.gpu
 
 clean:  ## Remove everything that these targets create
-	rm -rf $(VENV) $(PEERS) $(RELEASE) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(RELEASE) .venv-orchestrators demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

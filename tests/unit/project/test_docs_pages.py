@@ -48,6 +48,7 @@ ELSEWHERE = {
         "needs a registered model",
     ),
     "rowsieve deploy render": ("tests/unit/project/test_deploy_files.py", "run there, with its files"),
+    "pip wheel ": ("tests/unit/project/test_distribution.py", "built there"),
     "ray up": ("tests/unit/project/test_deploy_files.py", "needs machines; Ray checks the file"),
     "ray start": ("tests/unit/project/test_deploy_files.py", "Ray parses the options"),
     "kubectl ": ("deploy/README.md", "needs a Kubernetes"),
