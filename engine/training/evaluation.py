@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from engine.training.ensemble import Ensemble
 from engine.training.metric_sums import (
+    NAT_STEPS,
     GroupSums,
     MetricSums,
     average_precision,
@@ -93,7 +94,7 @@ class GroupTable:
 
 @dataclass(frozen=True)
 class CvarPoint:
-    """Mean 0/1 loss of the worst alpha of the rows."""
+    """Mean losses of the worst alpha of the rows."""
 
     alpha: float
     value: float
@@ -105,6 +106,8 @@ class CvarPoint:
     """min(1, error/alpha): the value of any single model of the same error."""
     coin: float
     """1 - 1/C: the value at every alpha of guessing by a fair draw over the classes."""
+    log_loss: float
+    """Mean of -log of the served probability of the true class over the worst alpha of the rows, in nats."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class Evaluation:
             found[f"{start}worst_group_accuracy_low"] = table.worst_group_low
             found[f"{start}average_accuracy"] = table.average
         found |= {f"cvar_{point.alpha:g}": point.value for point in self.cvar}
+        found |= {f"log_loss_cvar_{point.alpha:g}": point.log_loss for point in self.cvar}
         return {prefix + key: value for key, value in found.items() if value is not None}
 
     def ranking(self, grouping: str) -> tuple[float | None, float | None]:
@@ -293,8 +297,8 @@ def _curve(sums: MetricSums, n_classes: int, alphas: Sequence[float]) -> tuple[C
     points = []
     for index, alpha in enumerate(alphas):
         reweighted = cvar_of_steps(sums.losses[index + 1], alpha) if len(sums.losses) > 1 else None
-        value = cvar_of_steps(sums.losses[0], alpha)
-        points.append(CvarPoint(alpha, value, reweighted, min(1.0, error / alpha), 1 - 1 / n_classes))
+        value, nats = cvar_of_steps(sums.losses[0], alpha), cvar_of_steps(sums.nats, alpha, NAT_STEPS)
+        points.append(CvarPoint(alpha, value, reweighted, min(1.0, error / alpha), 1 - 1 / n_classes, nats))
     return tuple(points)
 
 

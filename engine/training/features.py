@@ -89,6 +89,15 @@ class FeatureMaker:
         return found
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Lengths of the vectors among the features, 1 for each other one; empty for one vector of all."""
+        if any(operator.name == "encode" for operator in self.operators):
+            from operators.encode.outputs import blocks
+
+            return tuple(blocks(self.state))
+        return tuple(read_key(self.state / STATE, "widths", list))
+
+    @property
     def n_features(self) -> int:
         """Width of ``x``, as found in the first part with rows."""
         for shard in range(len(self.reader.shards)):
@@ -239,4 +248,5 @@ def dataset_of_version(
         name: CachedShards(SplitRows(maker, version.prefix, name, names, noise, reweigh, target), budget)
         for name in SPLITS
     }
-    return Dataset(splits, names, maker.n_features, n_classes)
+    n_features = maker.n_features
+    return Dataset(splits, names, n_features, n_classes, maker.widths or (n_features,))

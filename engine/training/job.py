@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from operators.probe.communicator import Communicator
 
 RECORD = "training.json"
+BLOCKS = "entries of a vector share a standard deviation"
+"""Part of a training's fingerprint: earlier releases scaled each entry by itself."""
 FEATURES = "features"
 
 
@@ -69,7 +71,18 @@ def training_fingerprint(version: Version, params: TrainParams, seed: int) -> st
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
     unset = [key for key, usual in LATER_KEYS.items() if values.get(key) == usual]
     values = {key: value for key, value in values.items() if key not in unset}
-    return digest([version.manifest["content"], values, seed, *fingerprint_parts(version, params)])
+    blocks = [BLOCKS] if params.standardize and not params.is_estimator and _has_vectors(version) else []
+    return digest([version.manifest["content"], values, seed, *blocks, *fingerprint_parts(version, params)])
+
+
+def _has_vectors(version: Version) -> bool:
+    """Return whether features may come from vectors, whose entries share a standard deviation.
+
+    These are lists, and what operators make of texts and images.
+    """
+    kinds = {str(field["name"]): str(field["type"]) for field in version.manifest["schema"]}
+    used = [kinds.get(name, "") for name in version.manifest["source"]["features"]]
+    return any(word in kind for kind in used for word in ("list<", "string", "binary"))
 
 
 def run_job(

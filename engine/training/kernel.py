@@ -74,6 +74,7 @@ def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:
         model="logistic" if params.model == LINEAR else params.model,  # either is one linear layer
         hidden=params.hidden,
         standardize=params.standardize,
+        blocks=data.widths if params.standardize and max(data.widths, default=1) > 1 else (),
         n_features=data.n_features,
         n_classes=1 if is_regression else data.n_classes,
     )

@@ -16,6 +16,8 @@ from operators.metrics.calibration import Calibration, calibration
 
 LOSS_STEPS = 10**6
 """Expected losses are counted in steps of 1 / LOSS_STEPS, so that those of a dataset need little memory."""
+NAT_STEPS = 10**4
+"""Log-losses are counted in steps of 1 / NAT_STEPS nats."""
 CONFIDENCE_BINS = 15
 """Bins of the confidence, in which calibration is measured."""
 PROBABILITY_BINS = 1000
@@ -60,6 +62,8 @@ class MetricSums:
     """Rows of each class, and those classified correctly."""
     log_loss: float
     """Sum of -log of the probability of the true class."""
+    nats: Counter[int]
+    """-log of the probability of the true class in steps of 1e-4 -> rows."""
     ranks: npt.NDArray[np.int64]
     """(2, C, PROBABILITY_BINS): rows, and rows of the class, by bins of the probability of each class."""
 
@@ -69,6 +73,7 @@ class MetricSums:
         self.correct += other.correct
         self.labels.add(other.labels)
         self.log_loss += other.log_loss
+        self.nats.update(other.nats)
         self.ranks = self.ranks + other.ranks
         for name, found in other.groupings.items():
             self.groupings.setdefault(name, GroupSums(Counter(), Counter())).add(found)
@@ -101,6 +106,7 @@ def sum_over_rows(
     known = y >= 0  # a class that the model does not know has probability 0
     p = np.zeros(len(y))
     p[known] = probabilities[known, y[known]]
+    nats = -np.log(p.clip(MIN_PROBABILITY))
     return MetricSums(
         len(y),
         found,
@@ -108,7 +114,8 @@ def sum_over_rows(
         shape,
         int(correct.sum()),
         _by_group(y, correct),
-        float(-np.log(p.clip(MIN_PROBABILITY)).sum()),
+        float(nats.sum()),
+        _steps(nats, NAT_STEPS),
         _ranks(probabilities, y),
     )
 
@@ -149,17 +156,20 @@ def _ranks(probabilities: Float64, y: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     return found
 
 
-def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
-    """Return the mean loss of the worst alpha of the counted rows; see ``operators.metrics.cvar``."""
-    values = np.array(sorted(losses, reverse=True), np.float64) / LOSS_STEPS
+def cvar_of_steps(losses: Counter[int], alpha: float, steps: int = LOSS_STEPS) -> float:
+    """Return the mean loss of the worst alpha of the counted rows; see ``operators.metrics.cvar``.
+
+    ``losses`` counts rows by their loss in steps of 1 / ``steps``.
+    """
+    values = np.array(sorted(losses, reverse=True), np.float64) / steps
     rows = np.array([losses[step] for step in sorted(losses, reverse=True)], np.float64)
     tail = min(rows.sum(), max(1.0, alpha * rows.sum()))
     before = np.cumsum(rows) - rows
     return float(values @ (tail - before).clip(0, rows) / tail)
 
 
-def _steps(losses: Float64) -> Counter[int]:
-    values, counts = np.unique(np.rint(losses * LOSS_STEPS).astype(np.int64), return_counts=True)
+def _steps(losses: Float64, steps: int = LOSS_STEPS) -> Counter[int]:
+    values, counts = np.unique(np.rint(losses * steps).astype(np.int64), return_counts=True)
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 

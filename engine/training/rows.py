@@ -81,6 +81,8 @@ class Dataset:
     "group."""
     n_features: int
     n_classes: int
+    widths: tuple[int, ...] = ()
+    """Widths of consecutive features that come from one vector column, or 1; default: all are 1."""
 
     @property
     def n_groups(self) -> int:

@@ -1,6 +1,8 @@
 """Training beside plain torch loops: seconds a step, a boosting round, an ensemble; one worker against two.
 
-python -m tests.benchmarks.training [--ray] [--write-readme]    (--ray: 1 against 2 workers, and nothing else)
+python -m tests.benchmarks.training [--ray | --large] [--write-readme]
+
+``--ray``: 1 against 2 workers, and nothing else; ``--large``: 130,000 rows, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from engine.recipe.trainers import parse_params
 from engine.training.kernel import fit
 from engine.training.rows import Dataset, dataset_of_arrays
 from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, table, write_section
+from tests.benchmarks.training_large import compare
 
 README = Path(__file__).with_name("README.md")
 MLP: dict[str, Any] = {"model": "mlp", "hidden": [100, 100], "lr": 0.01, "batch_size": 128, "slots": 1}
@@ -190,11 +193,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--epochs", type=int, default=50, help="of one ERM fit")
     parser.add_argument("--rounds", type=int, nargs="+", default=[30, 100])
     parser.add_argument("--ray", action="store_true", help="1 against 2 workers, and nothing else")
+    parser.add_argument("--large", action="store_true", help="130,000 rows to one loss, and nothing else")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of --large")
     parser.add_argument("--write-readme", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if options.ray:
         name, parts = "training-ray", [table(on_ray(options.epochs))]
+    elif options.large:
+        bars, rows_of_methods = compare(options.repeats)
+        name, parts = "training-large", [table(bars), table(rows_of_methods)]
     else:
         data = dataset()
         each = steps(data, max(1, options.epochs // 10))
@@ -202,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, parts = "training", [table(bars), table(each), table(whole)]
     print(text := "\n\n".join(parts))
     if options.write_readme:
-        write_section(README, name, f"{machine(('numpy', 'torch', 'ray'))}.\n\n{text}")
+        write_section(README, name, f"{machine(('numpy', 'torch', 'scikit-learn', 'ray'))}.\n\n{text}")
     return 0
 
 

@@ -127,7 +127,8 @@ class TrainParams(OperatorParams):
     hidden: Widths = (50, 50)
     """Widths of the ReLU layers of ``mlp``."""
     standardize: bool = True
-    """Centre and scale every feature first, by the train rows."""
+    """Centre and scale every feature first, by the train rows; the entries of one vector column share a
+    deviation, as in ``probe``, so that rare entries are not blown up."""
     optimizer: Literal["auto", "lbfgs", "sgd", "adam", "adamw"] = "auto"
     """Stochastic gradient descent with momentum, Adam (Kingma & Ba 2015), AdamW, which takes the weight decay
     out of the gradient (Loshchilov & Hutter 2019), or L-BFGS, which solves a ``logistic`` ERM to its optimum.

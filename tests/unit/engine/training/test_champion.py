@@ -23,15 +23,16 @@ from engine.training.job import FEATURES, TrainingJob
 from engine.training.running import TrainResult, TrainSpec, score, train
 from engine.training.serving import write_served_model
 from engine.training.version import open_version
-from tests.data import recipe_for, spurious_table
+from tests.data import recipe_for, spurious_table, write_shards
 
 ERM = parse_params({"trainer": "erm"})
 
 
-def trained(folder: Path, table: pa.Table, **source: Any) -> tuple[TrainResult, TrainingJob, Path]:
+def trained(
+    folder: Path, table: pa.Table, shards: int = 1, **source: Any
+) -> tuple[TrainResult, TrainingJob, Path]:
     """Publish and train; returns the result, its job, and what its registered model would hold."""
-    (folder / "data").mkdir(parents=True)
-    pq.write_table(table, folder / "data" / "m.parquet")
+    write_shards(folder / "data", table, shards)
     value = recipe_for(folder / "data", folder / "out", source=source)
     value["operators"] = {
         "encode": {"numeric": {"missing": "fail"}},
@@ -137,6 +138,22 @@ def test_rows_that_the_champion_cannot_read_are_wrong_answers(tmp_path: Path) ->
     missing = rows.loc[rows["split"] == "test", "a"].isna().mean()
     assert missing > 0
     assert found["test"].accuracy == pytest.approx(1 - missing, abs=0.02)
+
+
+def test_new_shards_alone_score_the_champion(tmp_path: Path) -> None:
+    """Rows of old shards, on which it was trained, hide what is new: here every new label is flipped."""
+    table = pure(600, 0)
+    labels = table["label"].to_pylist()
+    swapped = [{"yes": "no", "no": "yes"}[v] if n >= 300 else v for n, v in enumerate(labels)]
+    changed = table.set_column(table.column_names.index("label"), "label", pa.array(swapped))
+    _, _, served = trained(tmp_path / "old", table, features=["a", "b"])
+    _, job, _ = trained(tmp_path / "new", changed, 2, features=["a", "b"])
+    champion = Ensemble.load(served)
+    assert len(job.version.manifest["parts"]) == 2
+    for first, splits, expected in ((0, "validation", 0.5), (1, "train+validation", 0.0)):
+        found = score(job, champion, LocalExecutor(), folder=served, splits=[splits], first_shard=first)
+        assert found[splits].accuracy == pytest.approx(expected, abs=0.12)
+    assert found["train+validation"].rows > 200
 
 
 @pytest.mark.parametrize(

@@ -255,16 +255,23 @@ def test_a_schedule_or_clipping_takes_steps() -> None:
 
 
 def test_models_that_were_trained_before_these_keys_are_found_again(published: Path) -> None:
-    """The fingerprint of a training that sets none of them is what it was without them."""
-    version, params = open_version(published), parse_params({"trainer": "gdro", "lr": 0.05})
+    """The fingerprint of a training that sets none of them is what it was without them.
+
+    Where features are standardised, a version with vectors, such as this one, is trained anew.
+    """
+    base = {"trainer": "gdro", "lr": 0.05, "standardize": False}
+    version, params = open_version(published), parse_params(base)
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
     from engine.core.digests import digest
 
     before = {key: value for key, value in values.items() if key not in LATER_KEYS}
     assert training_fingerprint(version, params, 3) == digest([version.manifest["content"], before, 3])
-    assert training_fingerprint(
-        version, parse_params({"trainer": "gdro", "lr": 0.05, "clip": 1}), 3
-    ) != digest([version.manifest["content"], before, 3])
+    for changed in ({"clip": 1}, {"standardize": True}):
+        other = training_fingerprint(version, parse_params({**base, **changed}), 3)
+        assert other != digest([version.manifest["content"], before, 3])
+    scaled = {**before, "standardize": True}
+    found = training_fingerprint(version, parse_params({**base, "standardize": True}), 3)
+    assert found != digest([version.manifest["content"], scaled, 3])
 
 
 def test_schedules_train(tmp_path: Path) -> None:

@@ -260,6 +260,22 @@ def test_average_precision_is_scikit_learn_s_and_adds_up_over_shards() -> None:
     assert [group.ece for group in ours] == pytest.approx([group.ece for group in theirs])
 
 
+def test_the_tail_of_the_cross_entropy_is_that_of_its_rows() -> None:
+    X, y, groups, _ = arrays(600)
+    model = ensemble()
+    nats = -np.log(model.predict_proba(X)[np.arange(600), y])
+    found = evaluate(model, X, y, groups, alphas=(0.1, 0.5, 1.0))
+    for point in found.cvar:
+        assert point.log_loss == pytest.approx(cvar(nats, point.alpha), abs=1e-4)
+    assert found.cvar[-1].log_loss == pytest.approx(log_loss(y, model.predict_proba(X)), abs=1e-4)
+    assert found.metrics()["log_loss_cvar_0.1"] == found.cvar[0].log_loss
+    parts = [sum_over_rows(model, X[s], y[s], {}) for s in (slice(0, 200), slice(200, None))]
+    parts[0].add(parts[1])
+    assert [p.log_loss for p in summarise(parts[0], model, (0.1, 0.5, 1.0)).cvar] == [
+        p.log_loss for p in found.cvar
+    ]
+
+
 def test_calibration_of_a_group_is_that_of_its_rows_alone() -> None:
     rng = np.random.default_rng(1)
     y = rng.integers(0, 2, 600)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
@@ -23,6 +24,7 @@ from engine.training.selection import select
 from engine.training.version import open_version
 from operators.metrics.group_scores import MIN_ROWS
 from tests.data import recipe_for, spurious_table, write_shards
+from tests.unit.engine.training.publishing import publish as publish_frame
 from tests.unit.operators.embed.test_embed_run import text_recipe
 
 SMALL = {"trainer": "gdro", "epochs": 4, "batch_size": 32, "checkpoint_every": 1}
@@ -242,3 +244,27 @@ def test_the_grid_is_resumed_and_the_worst_inferred_group_decides(published: Pat
         select(spec, {"stepsize": [1]}, LocalExecutor())
     with pytest.raises(InputError, match=r"None of the 1 cells .* diverged"):
         select(spec, {"lr": [1e38]}, LocalExecutor())
+
+
+@pytest.mark.parametrize("encoded", [False, True], ids=["columns", "encode"])
+def test_entries_of_a_vector_share_a_deviation(tmp_path: Path, encoded: bool) -> None:
+    """As in the probe: an entry that one row of 300 has is not blown up to 17 standard deviations."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 2, 300)
+    kinds = np.zeros((300, 3), np.float32)
+    kinds[np.arange(300), rng.integers(0, 2, 300)] = 1
+    kinds[0] = [0, 0, 1]
+    frame = pd.DataFrame({"size": 1000 * (label + rng.normal(size=300)), "age": rng.normal(size=300)})
+    frame["kind"], frame["label"] = list(kinds), np.where(label, "yes", "no")
+    operators: dict[str, Any] = {
+        "groups": {"method": "none"},
+        "weights": {"method": "uniform", "trust": "all"},
+    }
+    operators |= {"encode": {}} if encoded else {}
+    out = publish_frame(frame, tmp_path, {**operators, "split": {"validation": 0.0}}, 2)
+    for name in ("erm_plain", "gdro"):
+        found = train(TrainSpec(out, parse_params({"trainer": name, "epochs": 1})), LocalExecutor())
+        std = found.model.models[0].get_submodule("standardize").std.numpy()
+        columns = [frame["size"], frame["age"]]
+        expected = [np.std(column) for column in columns] + [np.sqrt((kinds.std(axis=0) ** 2).mean())] * 3
+        np.testing.assert_allclose(np.sort(std), np.sort(expected), rtol=1e-4)
