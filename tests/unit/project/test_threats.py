@@ -1,4 +1,4 @@
-"""The tests that SECURITY.md and the tests' README name for each threat exist."""
+"""The tests that SECURITY.md, the tests' README and the README of training name exist."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ def names_in(path: Path) -> set[str]:
 
 
 THREATS = rows(SECURITY, "Threats")
+GUARANTEES = rows(
+    (ROOT / "engine" / "training" / "README.md").read_text("utf-8"), "Guarantees and their tests"
+)
 ATTACKS = [row for row in rows(README, "Attacks and their tests") if len(row) == 2]
 
 
@@ -49,6 +52,15 @@ def test_every_attack_has_its_tests(row: list[str]) -> None:
         assert name in names_in(ROOT / "tests" / path), f"{path}::{name}"
 
 
+@pytest.mark.parametrize("row", GUARANTEES, ids=lambda row: row[0][:60])
+def test_every_guarantee_of_training_has_its_tests(row: list[str]) -> None:
+    assert len(row) == 3
+    for path, name in re.findall(r"`([^`]+)::([^`]+)`", row[1]):
+        assert name in names_in(ROOT / "tests" / path), f"{path}::{name}"
+    assert "`" in row[1]
+
+
 def test_the_tables_are_read_whole() -> None:
+    assert len(GUARANTEES) > 20
     assert len(THREATS) > 45
     assert len(ATTACKS) > 35
