@@ -134,6 +134,7 @@ def test_one_column_of_38_that_moves_by_one_standard_deviation_is_found() -> Non
     found = [column_shift(table(1000, 2 * seed), table(100, 2 * seed + 1, moved=7)) for seed in range(20)]
     assert all(shift.beyond(0.1, LEVEL) for shift in found)
     assert all(shift.columns[0] == 7 for shift in found)
+    assert all((shift.noise, shift.excess) == (0, shift.value) for shift in found)  # p alone is of chance
     X = np.concatenate([table(300, 0), table(100, 1, moved=7)])
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     assert not mmd_shift(scaled, np.arange(400) >= 300).beyond(0.15, LEVEL)  # too little of the whole

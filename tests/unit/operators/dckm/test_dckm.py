@@ -451,6 +451,11 @@ def test_the_pick_has_the_least_correlation_among_those_with_enough_rows(
         assert picked.share == max(setting.share for setting in tried)
 
 
+def test_half_of_the_rows_are_kept_unless_asked_otherwise() -> None:
+    tried = [TriedPair(1.0, k, share, 1 - k) for k, share in ((0.1, 0.6), (0.2, 0.5), (0.3, 0.49))]
+    assert select_pair(tried) == tried[1]
+
+
 def test_lambdas_are_chosen_by_fits_without_labels() -> None:
     X = problem(0, 60, 4).Z
     model = DecorrelatedKMeans(2, random_state=3, max_iter=5)

@@ -88,6 +88,15 @@ def test_parts_merge_to_the_whole(found: list[float], cuts: list[int], alpha: fl
         np.testing.assert_allclose(getattr(total, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_part_of_smaller_losses_rescales_those_before_it(order: tuple[int, ...]) -> None:
+    parts = [np.array([2.0, 3.0]), np.array([0.5, 4.0]), np.array([1.0, 1.5])]
+    total = merged(statistics_of_losses(parts[k], np.ones(2), 0.7) for k in order)
+    w = softmax(-np.concatenate(parts) / 0.7)
+    assert total.effective_sample_size == pytest.approx(1 / (w @ w))
+    assert total.objective == pytest.approx(-0.7 * logsumexp(-np.concatenate(parts) / 0.7))
+
+
 def test_far_losses_do_not_overflow() -> None:
     w = closed_form_weights(np.array([-1e8, 0.0, 1e8]), 1e-3)
     assert w.tolist() == pytest.approx([1, 0, 0])

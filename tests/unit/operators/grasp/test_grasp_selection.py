@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from operators.grasp import GroupInference
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
-from operators.grasp.selection import _at_edge, group_counts, min_samples_values
+from operators.grasp.selection import FIT_ROWS, _at_edge, group_counts, min_samples_values
 from operators.grasp.state import class_record
 from tests.on_arrays import noise_shares, pick_cell, second_group_shares
 
@@ -102,6 +102,11 @@ def test_first_cell_of_equal_scores_and_where_none_is_scored(rule: Any) -> None:
     assert pick_cell(labels, np.array([[0.1, 0.3], [0.3, 0.3]]), rule).cell == (0, 1)
     failed = pick_cell(labels, np.full((2, 2), -1.0), rule)
     assert (failed.cell, failed.within_limits) == ((0, 0), False)
+
+
+def test_the_number_of_drawn_rows_is_the_documented_one() -> None:
+    text = str(GroupsParams.model_json_schema()["properties"]["fit_rows"]["description"])
+    assert f"`auto`: {FIT_ROWS:,} with exact neighbours" in text.replace("``", "`")
 
 
 def test_figures_of_cells() -> None:

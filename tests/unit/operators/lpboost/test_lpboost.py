@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from operators import lpboost
-from operators.lpboost import duality_gap, solve, solve_model_weights, solve_sample_weights
+from operators.lpboost import duality_gap, regularised, solve, solve_model_weights, solve_sample_weights
 from operators.metrics import cvar
 
 ALPHAS = [1e-6, 0.1, 1 / 3, 0.5, 1.0]
@@ -118,6 +118,13 @@ def test_game_that_newton_leaves_open_goes_to_the_interior_point(monkeypatch):
     assert (whole.method, found.method) == ("newton", "interior")
     assert found.value == pytest.approx(whole.value, abs=1e-7)
     np.testing.assert_allclose(found.sample_weights, whole.sample_weights, atol=1e-5)
+
+
+def test_passes_of_newton_count_its_directions(monkeypatch):
+    directions, original = [], regularised._direction
+    monkeypatch.setattr(regularised, "_direction", lambda *given: directions.append(1) or original(*given))
+    found = solve(np.random.default_rng(8).random((200, 5)), 0.1, 60.0)
+    assert (found.method, found.passes) == ("newton", len(directions))
 
 
 def test_clarabel_can_be_forced_on_the_linear_program():

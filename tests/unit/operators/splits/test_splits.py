@@ -16,7 +16,7 @@ from sklearn.kernel_approximation import Nystroem
 
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
-from operators.splits.features import blocks, check_gamma, make_map
+from operators.splits.features import BLOCK, blocks, check_gamma, make_map
 from operators.splits.folds import assign_rows
 from operators.splits.in_memory import FeatureRows, GramRows
 from operators.splits.kernel import Centroids, iterate, random_mmd
@@ -288,6 +288,13 @@ def test_blocks_cover_rows_once() -> None:
     seen = np.concatenate([ids[rows] for rows, _ in blocks(ids)])
     np.testing.assert_array_equal(seen, ids)
     assert list(blocks(np.empty(0, np.int64))) == []
+
+
+@pytest.mark.parametrize("ids", [[5, 11], [5, 6, 12], [0, 2], [1, 2, 3], [511, 512]])
+def test_places_of_a_block_are_those_of_the_row_ids(ids: list[int]) -> None:
+    every = np.arange(BLOCK)
+    found = [every[place] + BLOCK * (ids[rows][0] // BLOCK) for rows, place in blocks(np.array(ids))]
+    np.testing.assert_array_equal(np.concatenate(found), ids)
 
 
 def test_a_map_survives_its_file(tmp_path: Any) -> None:
