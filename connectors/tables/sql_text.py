@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date, time
 from decimal import Decimal
 from typing import Any
@@ -23,10 +24,10 @@ def quoted(name: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a whole number, decimal, text, date or time as SQL. Raises ConnectorError for anything else."""
+    """Return a finite number, text, date or time as SQL. Raises ConnectorError for anything else."""
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         return str(value)
-    if isinstance(value, float):
+    if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if isinstance(value, (date, time)):  # a datetime is a date
         return f"'{value.isoformat()}'"
@@ -41,8 +42,9 @@ def literal(value: Any) -> str:
 def where(wanted: Predicate | None, schema: pa.Schema) -> str:
     """Return a condition that lets through at least the rows that a filter takes.
 
-    Texts are compared for equality alone: databases sort them by rules of their own. Raises ConnectorError
-    for an unknown column or a value of another type.
+    Texts are compared for equality alone: databases sort them by rules of their own. Floats are not compared:
+    DuckDB casts a number to the type of the column, Arrow the column to float64. Raises ConnectorError for
+    an unknown column or a value of another type.
     """
     if wanted is None:
         return EVERYTHING
@@ -58,7 +60,8 @@ def _condition(clause: Clause, schema: pa.Schema) -> str:
     column, kind = quoted(name), schema.field(name).type
     if value is None:
         return f"{column} IS {'NOT ' if operation == '!=' else ''}NULL"
-    if pa.types.is_boolean(kind) or not (operation in EQUALITY or pa.types.is_integer(kind)):
+    is_exact = not (pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+    if not is_exact or not (operation in EQUALITY or pa.types.is_integer(kind)):
         return EVERYTHING
     if operation in ("in", "not in"):
         values = ", ".join(literal(one) for one in value)

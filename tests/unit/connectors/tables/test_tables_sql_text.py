@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from datetime import date, datetime
 from decimal import Decimal
@@ -76,10 +77,35 @@ def test_values_by_kind(value: Any, text: str) -> None:
     assert literal(value) == text
 
 
-@pytest.mark.parametrize("value", [True, b"x", [1], "a\0b"])
+@pytest.mark.parametrize("value", [True, b"x", [1], "a\0b", math.inf, math.nan])
 def test_what_has_no_text_is_refused(value: Any) -> None:
     with pytest.raises(ConnectorError, match="cannot be written as SQL"):
         literal(value)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize(
+    "clause",
+    [
+        ["x", "=", 0.1],
+        ["x", "in", [0.1, math.inf]],
+        ["x", "not in", [1.5]],
+        ["x", "!=", math.inf],
+        ["x", "!=", 0.1],
+    ],
+)
+def test_no_row_is_lost_by_rounding_or_infinity(kind: pa.DataType, clause: list[Any]) -> None:
+    """DuckDB compares a float32 column with 0.1 as float32, Arrow as float64."""
+    duckdb = pytest.importorskip("duckdb")
+    schema, values = pa.schema([("x", kind)]), [0.1, 1.5, math.inf]
+    table = pa.table([pa.array(values, kind)], schema=schema)
+    connection = duckdb.connect()
+    connection.register("t", table)
+    predicate = parse(clause)
+    passed = [
+        x for (x,) in connection.execute(f"SELECT x FROM t WHERE {where(predicate, schema)}").fetchall()
+    ]
+    assert set(table.filter(predicate.mask(table))["x"].to_pylist()) <= set(passed)
 
 
 def test_an_unknown_column_is_named() -> None:
