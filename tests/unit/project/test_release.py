@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.release import images, ready
+from tests.release import build_images, images, ready
 from tests.release.audit import audit
 from tests.release.hashes import CONSTRAINTS, IMAGES, OTHERWISE, closure, hashed, pins
 from tests.release.licences import LICENCES
@@ -201,3 +201,25 @@ def test_the_audit_says_what_it_checked(
 def test_an_audit_without_its_tool_checks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert audit("/nowhere/pip-audit", CONSTRAINTS) == 1
     assert "NOT CHECKED" in capsys.readouterr().out
+
+
+def test_every_image_is_built_on_the_base_that_is_made() -> None:
+    """`make image` builds them where it can; here only what it would build is compared."""
+    files = {
+        str(path.relative_to(build_images.ROOT)) for path in build_images.ROOT.glob("deploy/**/Dockerfile")
+    }
+    assert {*build_images.DOCKERFILES.values()} == files
+    for file in files:
+        bases = set(re.findall(r"^FROM (\S+)", (build_images.ROOT / file).read_text(), re.MULTILINE))
+        assert bases == {build_images.BASE.removeprefix("docker.io/library/")}
+    assert build_images.CHECKS.keys() == build_images.DOCKERFILES.keys()
+
+
+def test_what_no_image_can_be_built_without_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["build_images", "--place", str(tmp_path / "place")])
+    assert build_images.main() == 2
+    assert "apt-get install --no-install-recommends buildah debootstrap" in capsys.readouterr().out
+    assert not (tmp_path / "place").exists()

@@ -1,4 +1,7 @@
-"""Checks events of OpenLineage against the client's classes, which are generated from the JSON schemas."""
+"""Checks events of OpenLineage against the client's classes, which are generated from the JSON schemas.
+
+The schemas themselves are in no package of PyPI or npm: the client's wheel has the generated classes alone.
+"""
 
 from __future__ import annotations
 
