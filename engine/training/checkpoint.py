@@ -137,9 +137,7 @@ class Checkpoints:
         """Remember ``LATEST`` of the prefix; it must still have the name that was downloaded."""
         content, tag = (remote / LATEST).read_tagged(MAX_NAME_BYTES)
         if content != name.encode():
-            raise OSError(
-                f"{remote / LATEST} has changed meanwhile: another worker goes on with this training."
-            )
+            raise OSError(f"{remote / LATEST} has changed meanwhile: another worker continues this training.")
         self._latest = name, tag
 
     def load(self) -> Progress | None:

@@ -216,20 +216,12 @@ def dataset_of_arrays(
         Arrays of different lengths or other shapes, or a value that is none of these, with its row.
     """
     n = len(np.asarray(y))
-    numbers = np.zeros(n, np.int64) if groups is None else np.asarray(groups, np.int64)
     split = np.full(n, "train") if split is None else np.asarray(split)
-    rows = GroupedRows(
-        np.asarray(X, np.float32),
-        np.asarray(y),
-        np.ones(n) if weight is None else np.asarray(weight, np.float64),
-        numbers,
-        np.arange(n, dtype=np.int64),
-        None if target is None else np.asarray(target, np.float64),
-    )
+    rows = _rows_of_arrays(X, y, groups, weight, target)
     _check_shapes(rows, split)
     rows = replace(rows, y=_class_indices(rows.y))
     _check_weights_and_splits(rows.weight, split)
-    n_classes = int(rows.y.max()) + 1
+    n_classes, numbers = int(rows.y.max()) + 1, rows.group
     names = group_names(np.unique(numbers).tolist(), n_classes, noise)
     rows = replace(rows, group=group_indices(numbers, rows.y, names, noise))
     used = numbers >= 0 if noise == "drop" else np.ones(n, bool)
@@ -239,6 +231,25 @@ def dataset_of_arrays(
         for name in SPLITS
     }
     return Dataset(splits, names, rows.X.shape[1], n_classes)
+
+
+def _rows_of_arrays(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    groups: npt.ArrayLike | None,
+    weight: npt.ArrayLike | None,
+    target: npt.ArrayLike | None,
+) -> GroupedRows:
+    """Return arrays as rows, unchecked, with the numbers of their groups in place of indices."""
+    n = len(np.asarray(y))
+    return GroupedRows(
+        np.asarray(X, np.float32),
+        np.asarray(y),
+        np.ones(n) if weight is None else np.asarray(weight, np.float64),
+        np.zeros(n, np.int64) if groups is None else np.asarray(groups, np.int64),
+        np.arange(n, dtype=np.int64),
+        None if target is None else np.asarray(target, np.float64),
+    )
 
 
 def _check_shapes(rows: GroupedRows, split: npt.NDArray[Any]) -> None:
