@@ -45,6 +45,22 @@ SPREAD_RAMPS = {
     "share_support": (0.0, 1.0),
 }
 """Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
+SINGLE_RAMPS = {
+    "lead_strength": (0.4, 0.5),
+    "lead_minority": (0.22, 0.18),
+    "lead_told": (0.08, 0.15),
+    "lead_dependence": (0.58, 0.54),
+    "lead_ratio": (-0.35, -0.2),
+    "lead_unevenness": (1.45, 1.28),
+    "gain": (0.03, 0.06),
+    "exchange": (0.03, 0.05),
+    "share_support": (0.0, 1.0),
+}
+"""Ramps of a shortcut in one column that is independent of the others, given the label, which tell the label
+as well. How dear balancing is does not count here: it is dear where the other columns tell little."""
+SUPPORT = ("lead_dependence", "lead_ratio", "lead_unevenness")
+LEADS = (0.65, 0.75)
+"""Strength of one column from which the others have to support that it carries a shortcut."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 SLICE_PART = (0.5, 0.9, 0.5)
@@ -92,6 +108,8 @@ class Evidence:
     share_support
         How far the other columns support that class shares carry a shortcut, where models lean on some
         (``share_columns.share_support``).
+    lead_strength, lead_minority, lead_told, lead_ratio, lead_dependence, lead_unevenness
+        What the other columns say of the one that models lean on most (``leading_column.Leading``).
 
     """
 
@@ -107,13 +125,29 @@ class Evidence:
     classes: int = 2
     exchange: float = 1.0
     share_support: float = 1.0
+    lead_strength: float = 0.0
+    lead_minority: float = 0.0
+    lead_told: float = 0.0
+    lead_ratio: float = 0.0
+    lead_dependence: float = 0.0
+    lead_unevenness: float = 0.0
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the product of the ramps.
 
-        The larger one of a shortcut in single features and of one that is spread over many.
+        The largest one of a shortcut in single features, of one that is spread over many, and of one in a
+        column that the others support.
         """
-        return float(max(np.prod(list(self.ramps(ramps).values())) for ramps in (RAMPS, SPREAD_RAMPS)))
+        found, spread, single = (
+            float(np.prod(list(self.ramps(ramps).values()))) for ramps in (RAMPS, SPREAD_RAMPS, SINGLE_RAMPS)
+        )
+        return max(self.lead_support() * max(found, spread), single)
+
+    def lead_support(self) -> float:
+        """Return how far the other columns support a shortcut in the one that leads, in [0, 1]; 1 if none
+        does."""
+        supported = np.prod([ramp(getattr(self, name), *SINGLE_RAMPS[name]) for name in SUPPORT])
+        return float(max(supported, 1.0 - ramp(self.lead_strength, *LEADS)))
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
@@ -126,13 +160,13 @@ class Evidence:
         """
         values = asdict(self)
         found = {name: ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
-        if self.classes > 2 and "gain" in limits:
+        if self.classes > 2 and {"recovery", "gain"} <= limits.keys():
             found["recovery"] = max(found["recovery"], ramp(self.gain, *MANY_CLASSES_GAIN))
         return found
 
     def weakest(self) -> str:
         """Return the name of the measurement that lowers the gate most."""
-        ramps = self.ramps(RAMPS)
+        ramps = self.ramps(RAMPS) | {"lead_support": self.lead_support()}
         return min(ramps, key=lambda name: ramps[name])
 
 

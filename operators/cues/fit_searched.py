@@ -10,6 +10,7 @@ from operators.arrays import Floats, Integers
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import class_correlation, measure, slice_part
+from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.row_weights import combine, mask_columns
@@ -45,6 +46,7 @@ def fit_searched(
     evidence = replace(
         measure(y, agreement, before, plain, after, halved, tried, sides),
         share_support=share_support(slices, Z, y, ids, s, C),
+        **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s, C)).items()},
     )
     return CueState(
         scaler=scaler,

@@ -167,7 +167,7 @@ def settings_of(params: CuesParams, columns: FeatureColumns, max_rows: int, seed
         setting=params.robustness,
         spurious=tuple(columns.named(reference) for reference in params.spurious),
         legitimate=Answers.of(params, columns).legitimate,
-        share_columns=columns.share_columns(),
+        columns=columns.source_columns(),
         max_named_cost=params.max_named_cost,
         cap=params.cap,
         min_effective=params.min_effective_share,

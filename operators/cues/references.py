@@ -17,7 +17,7 @@ from itertools import product
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
-from operators.cues.slices import ShareColumn
+from operators.cues.slices import SourceColumn
 from operators.encode.outputs import Output
 from operators.encode.words import LevelWords, NumberWords, Words, condition_of
 from operators.suggestions import nearest
@@ -130,16 +130,17 @@ class FeatureColumns:
         places = enumerate(self.outputs)
         return frozenset(place for place, one in places if one.source in texts and one.role == "entry")
 
-    def share_columns(self) -> tuple[ShareColumn, ...]:
-        """Return the columns that ``encode`` gives class shares, with the positions of their features."""
+    def source_columns(self) -> tuple[SourceColumn, ...]:
+        """Return the columns that ``encode`` turns into several features; the entries of vectors are none."""
         places = dict[str, list[int]]()
         for place, output in enumerate(self.outputs):
-            places.setdefault(output.source, []).append(place)
-        found = (
-            ShareColumn(tuple(p for p in own if self.outputs[p].role == "target"), tuple(own))
+            if output.role != "entry":
+                places.setdefault(output.source, []).append(place)
+        return tuple(
+            SourceColumn(tuple(own), tuple(p for p in own if self.outputs[p].role == "target"))
             for own in places.values()
+            if len(own) > 1 or self.outputs[own[0]].role == "target"
         )
-        return tuple(column for column in found if column.shares)
 
     def name(self, position: int) -> str:
         """Return the name of a feature: its column, with the entry where the column is a vector."""

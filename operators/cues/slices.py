@@ -31,20 +31,20 @@ MIN_STRENGTH = 0.02
 
 
 @dataclass(frozen=True)
-class ShareColumn:
-    """A source column with class shares among its features.
+class SourceColumn:
+    """A source column as positions of features.
 
     Attributes
     ----------
-    shares
-        Positions of the features that hold shares of classes, which ``encode`` counts from labels.
     features
         Positions of all features of the column.
+    shares
+        Positions of those that hold shares of classes, which ``encode`` counts from labels.
 
     """
 
-    shares: tuple[int, ...]
     features: tuple[int, ...]
+    shares: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

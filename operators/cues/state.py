@@ -18,7 +18,7 @@ from operators.cues.evidence import Evidence
 from operators.cues.limits import Limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Named, Sides
-from operators.cues.slices import ShareColumn, Slices
+from operators.cues.slices import Slices, SourceColumn
 from operators.cues.strength import TradeOffPoint
 
 Setting = Literal["safe", "bold"]
@@ -36,9 +36,9 @@ class CueSettings:
         Shortcuts that the user names.
     legitimate
         Columns that are honest signal.
-    share_columns
-        Columns with class shares among their features: the gate needs the support of the other columns for
-        what models lean on there.
+    columns
+        Source columns of the features, whose other columns have to support a shortcut in one of them; a
+        feature of none is a column of its own.
     cap
         Largest weight relative to class balance.
     min_effective
@@ -64,7 +64,7 @@ class CueSettings:
     setting: Setting = "safe"
     spurious: Sequence[Named] = ()
     legitimate: frozenset[int] = frozenset()
-    share_columns: Sequence[ShareColumn] = ()
+    columns: Sequence[SourceColumn] = ()
     cap: float = 20.0
     min_effective: float = 0.2
     named_share: float = 0.85

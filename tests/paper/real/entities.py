@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import TargetEncoder
 
-from operators.cues.slices import ShareColumn
+from operators.cues.slices import SourceColumn
 from tests.paper.real.design import Maker, above, is_true
 from tests.paper.real.fresh import table
 from tests.paper.real.generated import Problem
@@ -25,7 +25,9 @@ Array = npt.NDArray[Any]
 TRAIN_SHARE, ROWS, LEVELS, MIN_LEVEL_SHARE = 0.7, 25_000, 30, 0.01
 
 
-def encode(train: pd.DataFrame, test: pd.DataFrame, y: Array) -> tuple[Array, Array, tuple[ShareColumn, ...]]:
+def encode(
+    train: pd.DataFrame, test: pd.DataFrame, y: Array
+) -> tuple[Array, Array, tuple[SourceColumn, ...]]:
     """Return features of both tables: numbers, frequent values as 0/1 columns, class shares where some are
     infrequent."""
     found: list[tuple[Array, ...]] = []
@@ -40,12 +42,13 @@ def encode(train: pd.DataFrame, test: pd.DataFrame, y: Array) -> tuple[Array, Ar
         counts = a.value_counts()
         frequent = counts[counts >= MIN_LEVEL_SHARE * len(a)].index[:LEVELS]
         found += [((a == level).to_numpy(float), (b == level).to_numpy(float)) for level in frequent]
+        places = range(0)
         if len(counts) > len(frequent):
             encoder = TargetEncoder(cv=StratifiedKFold(5, shuffle=True, random_state=0))
             shares = encoder.fit_transform(a.to_frame(), y), encoder.transform(b.to_frame())
             places = range(len(found), len(found) + shares[0].shape[1])
             found += [(shares[0][:, k], shares[1][:, k]) for k in range(shares[0].shape[1])]
-            columns.append(ShareColumn(tuple(places), tuple(range(first, len(found)))))
+        columns.append(SourceColumn(tuple(range(first, len(found))), tuple(places)))
     X, X_test = (np.column_stack(part).astype(np.float32) for part in zip(*found, strict=True))
     return X, X_test, tuple(columns)
 

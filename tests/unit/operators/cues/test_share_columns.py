@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, fit
+from operators.cues.independence import independence
 from operators.cues.references import FeatureColumns
-from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, independence
-from operators.cues.slices import ShareColumn
+from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, support
+from operators.cues.slices import SourceColumn
 from operators.encode.outputs import Output
 
 N, CATEGORIES = 6000, 120
-COLUMN = ShareColumn(shares=(0,), features=(0,))
+COLUMN = SourceColumn(shares=(0,), features=(0,))
 
 
 def shares_of(category, y):
@@ -44,7 +45,7 @@ def entity(seed):
 
 def judged(X, y, side):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    return independence(side, Z, y, np.arange(N), COLUMN, seed=0, l2=1e-3, n_classes=2)
+    return independence(side, Z, y, np.arange(N), COLUMN.features, seed=0, l2=1e-3, n_classes=2)
 
 
 @pytest.mark.parametrize("flips", [0.0, 0.02])
@@ -54,7 +55,7 @@ def test_the_other_columns_judge_rows_against_a_shortcut_as_well_but_for_wrong_l
     found = judged(X, y, side)
     assert found.ratio == pytest.approx(1 - 2 * wrong, abs=0.15)
     assert found.evenness == pytest.approx(1, abs=0.2)
-    assert found.support() == 1.0
+    assert support(found) == 1.0
 
 
 def test_rows_that_contradict_an_entity_are_hard_for_a_column_that_follows_it_too():
@@ -70,7 +71,7 @@ def test_rows_that_contradict_an_entity_are_easy_where_the_label_is_a_sum():
 
 def test_without_rows_on_both_sides_nothing_is_supported():
     X, y, _ = shortcut(3)
-    assert judged(X, y, np.zeros(N, bool)).support() == 0.0
+    assert support(judged(X, y, np.zeros(N, bool))) == 0.0
 
 
 def test_rows_that_contradict_an_entity_lie_near_the_border_of_the_classes():
@@ -88,10 +89,11 @@ def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made,
     X, y, _ = made
     plain = CueSettings(seed=0)
     free, found = (
-        fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, share_columns=(COLUMN,)))
+        fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, columns=(COLUMN,)))
     )
     assert free.evidence.share_support == 1.0
-    assert free.blend > 0.5, "this table would open the gate if the column were an ordinary number"
+    ordinary = replace(free.evidence, lead_strength=0.0)
+    assert ordinary.gate() > 0.5, "this table would open the gate but for the judgement of the other columns"
     assert found.evidence.share_support == supported
     assert found.blend == (free.blend if supported else 0.0)
 
@@ -107,5 +109,5 @@ def test_columns_with_class_shares_are_known_by_the_roles_of_their_features():
         )
     )
     columns = FeatureColumns(("age", "shop", "town"), (1, 2, 1), outputs)
-    assert columns.share_columns() == (ShareColumn(shares=(2,), features=(1, 2)),)
-    assert FeatureColumns(("x",), (3,)).share_columns() == ()
+    assert columns.source_columns() == (SourceColumn(shares=(2,), features=(1, 2)),)
+    assert FeatureColumns(("x",), (3,)).source_columns() == ()
