@@ -3,7 +3,8 @@
 Map of the modules, from the bottom. The kernel: ``draws`` (halves, flips and samples from row ids),
 ``linear`` (the probe), ``environments`` (XRM twins), ``slices`` (cuts and balance weights), ``limits`` (cap
 and effective sample size), ``cross_fitting`` (models judged on rows that they have not seen), ``gain`` and
-``evidence`` (whether independent kinds of evidence agree), ``named`` (sides of shortcuts that the user
+``independence``, ``share_columns`` and ``leading_column`` (what the other columns say of one), ``evidence``
+(whether independent kinds of evidence agree), ``named`` (sides of shortcuts that the user
 names), ``strength`` (weights of any strength, the trade-off over it and the baseline), ``decision`` (how far
 the weights go), ``state`` (settings and the fitted state), ``row_weights`` (the weight of each row),
 ``fit_searched`` and ``fit_named`` (the two fits), ``robust_weights`` (``fit``, which chooses between them),

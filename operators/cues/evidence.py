@@ -5,15 +5,17 @@ that is missing shuts it. Each is high on tables with a strong shortcut; honest 
 of them several (tests/paper/REAL.md has the figures). One of them is the gain that the weights are measured
 to have on held-out rows: without any the gate is shut. Where a shortcut is spread over many features, as in
 embeddings or principal components, no single feature agrees with the twins: then the others open the gate if
-they are strong, and the gain is that confident mistakes are put right. What cannot be told from data: whether
-an honest feature that looks like a shortcut is one. The settings ``spurious`` and ``legitimate`` exist for
-that.
+they are strong, and the gain is that confident mistakes are put right. Where one column leads, the other
+columns are asked whether it is independent of them, given the label: if so, it opens the gate whatever
+balancing costs, and if not, it shuts it. What cannot be told from data: whether an honest feature that looks
+like a shortcut is one. The settings ``spurious`` and ``legitimate`` exist for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +54,7 @@ SINGLE_RAMPS = {
     "lead_dependence": (0.58, 0.54),
     "lead_ratio": (-0.35, -0.2),
     "lead_unevenness": (1.45, 1.28),
+    "error": (0.25, 0.20),
     "gain": (0.03, 0.06),
     "exchange": (0.03, 0.05),
     "share_support": (0.0, 1.0),
@@ -146,8 +149,8 @@ class Evidence:
     def lead_support(self) -> float:
         """Return how far the other columns support a shortcut in the one that leads, in [0, 1]; 1 if none
         does."""
-        supported = np.prod([ramp(getattr(self, name), *SINGLE_RAMPS[name]) for name in SUPPORT])
-        return float(max(supported, 1.0 - ramp(self.lead_strength, *LEADS)))
+        supported = prod(ramp(getattr(self, name), *SINGLE_RAMPS[name]) for name in SUPPORT)
+        return max(supported, 1.0 - ramp(self.lead_strength, *LEADS))
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
