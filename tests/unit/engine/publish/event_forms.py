@@ -1,6 +1,7 @@
 """Checks events of OpenLineage against the client's classes, which are generated from the JSON schemas.
 
-The schemas themselves are in no package of PyPI or npm: the client's wheel has the generated classes alone.
+They are of the client's release, and installed with it. `published_schemas.py` checks against the schemas
+themselves, where a checkout of OpenLineage's repository is at hand.
 """
 
 from __future__ import annotations

@@ -38,13 +38,14 @@ from engine.training.retrain import RetrainOptions, retrain
 from engine.training.running import TrainSpec
 from tests.data import free_port, small_recipe, spurious_table, write_shards
 from tests.unit.engine.publish.event_forms import build_event
+from tests.unit.engine.publish.published_schemas import check_received
 
 pytest.importorskip("openlineage.client", reason="needs openlineage-python, of rowsieve[openlineage]")
 FINAL = {"COMPLETE", "FAIL", "ABORT"}
 
 
 class Endpoint(ThreadingHTTPServer):
-    """An endpoint that keeps what it receives."""
+    """An endpoint that keeps what it receives, for :func:`check_received` at the end of the test."""
 
     events: ClassVar[list[dict[str, Any]]]
     headers: ClassVar[list[dict[str, str]]]
@@ -80,6 +81,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         _configure(monkeypatch, server.server_address[1])
         yield server
         server.shutdown()
+    check_received(server.events)
 
 
 def _configure(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
@@ -89,11 +91,13 @@ def _configure(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
 
 
 def _check_form(event: dict[str, Any]) -> None:
-    """Check an event by the published schemas, and that every facet names Rowsieve as its producer."""
+    """Check an event by the client's classes, and that every facet names Rowsieve as its producer."""
     build_event(event)
-    event["run"]["facets"].pop("tags", None)  # the client's own, with its version
+    facets = {
+        key: facet for key, facet in event["run"]["facets"].items() if key != "tags"
+    }  # the client's own
     datasets = [*event["inputs"], *event["outputs"]]
-    holders = [event["run"]["facets"], event["job"]["facets"]]
+    holders = [facets, event["job"]["facets"]]
     holders += [one.get(key) or {} for one in datasets for key in ("facets", "inputFacets", "outputFacets")]
     assert {facet["_producer"] for holder in holders for facet in holder.values()} == {PRODUCER}
 
@@ -205,6 +209,7 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
         assert sync_records(None, tmp_path).endswith("2 of 2 events delivered to OpenLineage.")
         server.shutdown()
         assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]  # type: ignore[attr-defined]
+        check_received(server.events)  # type: ignore[attr-defined]
     assert not waiting(tmp_path)
 
 
