@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +49,7 @@ SPREAD_RAMPS = {
 SINGLE_RAMPS = {
     "lead_strength": (0.4, 0.5),
     "lead_minority": (0.22, 0.18),
-    "lead_told": (0.08, 0.15),
+    "lead_label_accuracy": (0.08, 0.15),
     "lead_dependence": (0.58, 0.54),
     "lead_ratio": (-0.35, -0.2),
     "lead_unevenness": (1.45, 1.28),
@@ -60,10 +59,7 @@ SINGLE_RAMPS = {
     "share_support": (0.0, 1.0),
 }
 """Ramps of a shortcut in one column that is independent of the others, given the label, which tell the label
-as well. How dear balancing is does not count here: it is dear where the other columns tell little."""
-SUPPORT = ("lead_dependence", "lead_ratio", "lead_unevenness")
-LEADS = (0.65, 0.75)
-"""Strength of one column from which the others have to support that it carries a shortcut."""
+as well. ``cost`` has no part: balancing costs much wherever the other columns tell little."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 SLICE_PART = (0.5, 0.9, 0.5)
@@ -111,7 +107,8 @@ class Evidence:
     share_support
         How far the other columns support that class shares carry a shortcut, where models lean on some
         (``share_columns.share_support``).
-    lead_strength, lead_minority, lead_told, lead_ratio, lead_dependence, lead_unevenness
+    lead_strength, lead_minority, lead_label_accuracy, lead_ratio, lead_dependence, lead_unevenness, \
+    lead_support
         What the other columns say of the one that models lean on most (``leading_column.Leading``).
 
     """
@@ -130,10 +127,11 @@ class Evidence:
     share_support: float = 1.0
     lead_strength: float = 0.0
     lead_minority: float = 0.0
-    lead_told: float = 0.0
+    lead_label_accuracy: float = 0.0
     lead_ratio: float = 0.0
     lead_dependence: float = 0.0
     lead_unevenness: float = 0.0
+    lead_support: float = 1.0
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the product of the ramps.
@@ -144,13 +142,7 @@ class Evidence:
         found, spread, single = (
             float(np.prod(list(self.ramps(ramps).values()))) for ramps in (RAMPS, SPREAD_RAMPS, SINGLE_RAMPS)
         )
-        return max(self.lead_support() * max(found, spread), single)
-
-    def lead_support(self) -> float:
-        """Return how far the other columns support a shortcut in the one that leads, in [0, 1]; 1 if none
-        does."""
-        supported = prod(ramp(getattr(self, name), *SINGLE_RAMPS[name]) for name in SUPPORT)
-        return max(supported, 1.0 - ramp(self.lead_strength, *LEADS))
+        return max(self.lead_support * max(found, spread), single)
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
@@ -169,7 +161,7 @@ class Evidence:
 
     def weakest(self) -> str:
         """Return the name of the measurement that lowers the gate most."""
-        ramps = self.ramps(RAMPS) | {"lead_support": self.lead_support()}
+        ramps = self.ramps(RAMPS) | {"lead_support": self.lead_support}
         return min(ramps, key=lambda name: ramps[name])
 
 

@@ -45,8 +45,8 @@ def fit_searched(
     sides = slices.sides(strongest(slices), Z)
     evidence = replace(
         measure(y, agreement, before, plain, after, halved, tried, sides),
-        share_support=share_support(slices, Z, y, ids, s, C),
-        **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s, C)).items()},
+        share_support=share_support(slices, Z, y, ids, s),
+        **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s)).items()},
     )
     return CueState(
         scaler=scaler,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +24,17 @@ from operators.cues.draws import halves
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.linear import class_balance
 
-SURER = (0.3, 0.7)
+CERTAINTY = (0.3, 0.7)
 """Quantiles of the probability of the label at which evenness compares the rows."""
-MIN_TOLD = 0.02
-"""Accuracy above chance below which the other columns tell nothing of the label, and so nothing of it."""
-SURE_LABEL = 0.4
+MIN_ACCURACY = 0.02
+"""Accuracy above chance below which the other columns do not tell the label, so that no ratio is formed."""
+RIGHT_LABEL = 0.4
 """Quantile of the probability of the label from which a row's label is taken to be right."""
-MIN_SURE_ROWS = 10
-"""Sure rows of each side below which a class says nothing of the dependence."""
+MIN_RIGHT_ROWS = 10
+"""Such rows of each side below which nothing is said of the dependence in a class."""
 SIDE_L2 = 1e-2
-"""Ridge penalty of the models of the side, whose rarer class may have few rows."""
-UNTOLD = 0.5
-"""Area under the ROC curve of a guess."""
-LEAST = 1e-9
+"""Ridge penalty of the models of the side, whose rarer part may have few rows."""
+TINY = 1e-9
 """Least divisor."""
 
 
@@ -43,35 +42,54 @@ LEAST = 1e-9
 class Independence:
     """How models without a column judge the rows that break its slice, against the other rows.
 
-    Each figure is a mean over the classes that have 20 rows on both sides; all are 0 without such a class.
+    ``label_accuracy`` is a mean over all classes, the other figures over those that have 20 rows on both
+    sides. All are 0 without such a class.
 
     Attributes
     ----------
+    rows
+        Rows on the rarer sides of their classes.
     minority
-        Share of the rows on the rarer side of their class.
-    told
-        Accuracy of the other rows, as (a - 1 / C) / (1 - 1 / C): what the other columns tell of the label.
+        Their share.
+    label_accuracy
+        Accuracy of the other rows above chance, (a - 1 / C) / (1 - 1 / C): 0 where the other columns do not
+        tell the label.
     ratio
-        The same of the rows on the rarer side, divided by ``told``. It is 1 - 2 f for a shortcut of two
-        classes if a part f of these rows has wrong labels. 0 where ``told`` is below .02.
+        Accuracy above chance of the rows on the rarer side, divided by that of the others. It is 1 - 2 f for
+        a shortcut of two classes if a part f of these rows has wrong labels. 0 where ``label_accuracy`` is
+        below .02.
     ratio_error
-        Standard error of the numerator, divided by ``told``.
+        Standard error of the numerator, divided by the denominator.
     evenness
         Part of the rows on the rarer side with a higher probability of their label than 70 % of the other
-        rows of the class, over .3, divided by the same for 30 % and .7. It is near 1 for a shortcut whatever
-        f is, as the models are sure of both the right and the wrong labels.
+        rows of the class, over the same part of these, divided by that for 30 %; rows of equal probability
+        count by half. It is near 1 for a shortcut whatever f is, as the models are sure of both the right
+        and the wrong labels.
     dependence
         Area under the ROC curve of held-out models of the side within the class, over the rows whose label
-        is probably right: .5 if no other column tells the side, or if too few of them can say.
+        is probably right: .5 if no other column tells the side. 1 if too few rows can say.
 
     """
 
+    rows: int = 0
     minority: float = 0.0
-    told: float = 0.0
+    label_accuracy: float = 0.0
     ratio: float = 0.0
     ratio_error: float = 0.0
     evenness: float = 0.0
     dependence: float = 0.0
+
+
+class _Cell(NamedTuple):
+    """Figures of one class: rows on its rarer side and their share, accuracies of both sides, and the parts
+    of certain rows on the rarer side over those on the other one."""
+
+    rows: int
+    minority: float
+    rare: float
+    common: float
+    low: float
+    high: float
 
 
 def independence(
@@ -83,7 +101,7 @@ def independence(
     *,
     seed: int,
     l2: float,
-    n_classes: int,
+    with_dependence: bool = True,
 ) -> Independence:
     """Judge rows by models that see none of some features and have not seen the row.
 
@@ -98,62 +116,68 @@ def independence(
         Positions of the features that the models do not see: those of the slice's column.
     seed, l2
         Halves of the rows, and ridge penalty.
-    n_classes
-        C.
+    with_dependence
+        Whether the side is modelled as well.
 
     """
-    others = np.delete(Z, list(features), axis=1)
-    half = halves(ids, seed, 0)
-    p = cross_fit_halves(others, y, half, class_balance(y, n_classes), n_classes, l2=l2)
-    right, sure = p.argmax(axis=1) == y, p[np.arange(len(y)), y]
-    cells, areas = [], []
-    for c in np.unique(y):
-        rows = np.flatnonzero(y == c)
+    others, half = np.delete(Z, list(features), axis=1), halves(ids, seed, 0)
+    classes, label = np.unique(y, return_inverse=True)
+    C = len(classes)
+    p = cross_fit_halves(others, label, half, class_balance(label, C), C, l2=l2)
+    right, sure = p.argmax(axis=1) == label, p[np.arange(len(y)), label]
+    cells, areas, common = list[_Cell](), list[float](), list[float]()
+    for c in range(C):
+        rows = np.flatnonzero(label == c)
         above = side[rows]
         rare = above if above.mean() < 0.5 else ~above
+        common.append(float(right[rows][~rare].mean()))
         if min(rare.sum(), (~rare).sum()) < MIN_CELL_ROWS:
             continue
         cells.append(_judged(rare, right[rows], sure[rows]))
-        areas.append(_dependence(rare, others[rows], half[rows], sure[rows]))
-    return _mean_over_classes(np.array(cells), areas, n_classes)
+        if with_dependence:
+            areas += _dependence(rare, others[rows], half[rows], sure[rows])
+    return _mean_over_classes(cells, areas, common)
 
 
-def _judged(
-    rare: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], sure: Floats
-) -> tuple[float, float, float, float, float, float]:
-    """Return of one class: share of the rare side, accuracies of both, variance, and parts that are surer."""
-    accuracy = float(right[rare].mean())
-    low, high = ((sure[rare] > limit).mean() for limit in np.quantile(sure[~rare], SURER))
-    variance = accuracy * (1.0 - accuracy) / rare.sum()
-    return float(rare.mean()), accuracy, float(right[~rare].mean()), variance, float(low), float(high)
+def _judged(rare: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], sure: Floats) -> _Cell:
+    parts = []
+    for limit in np.quantile(sure[~rare], CERTAINTY):
+        above = (sure > limit) + 0.5 * (sure == limit)
+        parts.append(float(above[rare].mean() / max(above[~rare].mean(), TINY)))
+    return _Cell(
+        int(rare.sum()), float(rare.mean()), float(right[rare].mean()), float(right[~rare].mean()), *parts
+    )
 
 
-def _dependence(rare: npt.NDArray[np.bool_], Z: Floats, half: Integers, sure: Floats) -> float:
-    """Return how well held-out models tell the side of a class's rows; .5 where too few rows can say."""
-    told = rare.astype(np.int64)
-    kept = sure > np.quantile(sure, SURE_LABEL)
-    both = min(np.bincount(told[half == h], minlength=2).min() for h in (0, 1))
-    if not Z.shape[1] or both == 0 or np.bincount(told[kept], minlength=2).min() < MIN_SURE_ROWS:
-        return UNTOLD
-    p = cross_fit_halves(Z, told, half, class_balance(told, 2), 2, l2=SIDE_L2)[:, 1]
-    return float(roc_auc_score(told[kept], p[kept]))
+def _dependence(rare: npt.NDArray[np.bool_], Z: Floats, half: Integers, sure: Floats) -> list[float]:
+    """Return how well held-out models tell the side of a class's rows, or nothing where too few can say."""
+    rarer = rare.astype(np.int64)
+    kept = sure >= np.quantile(sure, RIGHT_LABEL)
+    in_half = min(np.bincount(rarer[half == h], minlength=2).min() for h in (0, 1))
+    if not in_half or np.bincount(rarer[kept], minlength=2).min() < MIN_RIGHT_ROWS:
+        return []
+    p = cross_fit_halves(Z, rarer, half, class_balance(rarer, 2), 2, l2=SIDE_L2)[:, 1]
+    return [float(roc_auc_score(rarer[kept], p[kept]))]
 
 
-def _mean_over_classes(cells: Floats, areas: Sequence[float], n_classes: int) -> Independence:
-    """Return the figures from those of the classes, shape (classes, 6), and the areas under the curve."""
-    if not len(cells):
+def _mean_over_classes(
+    cells: Sequence[_Cell], areas: Sequence[float], common: Sequence[float]
+) -> Independence:
+    """Return the figures from those of the classes and the areas under the curve."""
+    if not cells:
         return Independence()
-    minority, rare, other, variance, low, high = cells.T
-    scale, chance = 1.0 - 1.0 / n_classes, 1.0 / n_classes
-    told, broken = (other.mean() - chance) / scale, (rare.mean() - chance) / scale
-    error = np.sqrt(variance.sum()) / len(cells) / scale
-    known = told >= MIN_TOLD
-    low_part, high_part = low.mean() / (1 - SURER[0]), high.mean() / (1 - SURER[1])
+    chance = 1.0 / len(common)
+    rows, minority, rare, along, low, high = np.array(cells).T
+    accuracy = (np.mean(common) - chance) / (1.0 - chance)
+    broken, followed = rare.mean() - chance, along.mean() - chance
+    error = np.sqrt((rare * (1.0 - rare) / rows).sum()) / len(cells)
+    known = accuracy >= MIN_ACCURACY and followed > 0
     return Independence(
+        rows=int(rows.sum()),
         minority=float(minority.mean()),
-        told=float(told),
-        ratio=float(broken / told) if known else 0.0,
-        ratio_error=float(error / told) if known else 0.0,
-        evenness=float(high_part / max(low_part, LEAST)),
-        dependence=float(np.mean(areas)),
+        label_accuracy=float(accuracy),
+        ratio=float(broken / followed) if known else 0.0,
+        ratio_error=float(error / followed) if known else 0.0,
+        evenness=float(high.mean() / max(low.mean(), TINY)),
+        dependence=float(np.mean(areas)) if areas else 1.0,
     )

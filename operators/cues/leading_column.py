@@ -1,8 +1,8 @@
 """What the other columns say of the one column that models lean on most.
 
 A shortcut in one column can be told from an honest column by their independence, given the label
-(``independence``), also where the other columns tell little of the label. Measured in tests/paper/REAL.md,
-tenth study.
+(``independence``), also where the other columns tell little of the label. An honest column that none of the
+others is related to looks like a shortcut. Measured in tests/paper/REAL.md, tenth study.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.independence import LEAST, independence
+from operators.cues.evidence import SINGLE_RAMPS, ramp
+from operators.cues.independence import TINY, Independence, independence
 from operators.cues.slices import Slices, SourceColumn, strongest
 from operators.cues.state import CueSettings
 
-MIN_STRENGTH = 0.4
-"""Strength of a slice below which no column leads, so that nothing is measured."""
+MEASURED = 0.4
+"""Strength of the strongest slice below which nothing is measured."""
+VETO = (0.65, 0.75)
+"""Strengths between which the other columns come to be needed for any gate."""
 SAME_COLUMN = 0.95
 """Correlation from which another feature is the same column once more: the negation, or another unit."""
+EXPECTED_TOGETHER = 20.0
+"""Rows in which two unrelated features of zeros and ones would both be one: if there are none, they are
+values of one column."""
+STANDARD_ERRORS = 2.0
+"""Standard errors by which the other columns have to contradict a shortcut to shut a gate."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +38,26 @@ class Leading:
     Attributes
     ----------
     strength
-        Of the slice; 0 where no column leads or too few rows lie on its rarer side.
-    minority, told, ratio, dependence
+        Of the slice; 0 where it is below .4, or too few rows lie on its rarer side.
+    minority, label_accuracy, ratio, dependence
         As in ``independence.Independence``.
     unevenness
         The larger one of evenness and its inverse: 1 for a shortcut.
+    support
+        1, or less where the slice is strong and the other columns speak against a shortcut.
 
     """
 
     strength: float = 0.0
     minority: float = 0.0
-    told: float = 0.0
+    label_accuracy: float = 0.0
     ratio: float = 0.0
     dependence: float = 0.0
     unevenness: float = 0.0
+    support: float = 1.0
 
 
-def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int) -> Leading:
+def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> Leading:
     """Measure the strongest slice.
 
     Parameters
@@ -57,31 +68,52 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
         Standardised rows (n, d), labels (n,), row ids (n,).
     s
         Settings, with the source columns of the features.
-    C
-        Number of classes.
 
     """
     order, strength = strongest(slices)[:1], slices.strength()
-    if not len(order) or strength[order[0]] < MIN_STRENGTH:
+    if not len(order) or strength[order[0]] < MEASURED:
         return Leading()
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)
     side = slices.sides(order, Z)[0]
-    judged = independence(side, Z, y, ids, own, seed=s.seed, l2=s.l2, n_classes=C)
-    if not judged.minority:
+    judged = independence(side, Z, y, ids, own, seed=s.seed, l2=s.l2)
+    if not judged.rows:
         return Leading()
-    even = max(judged.evenness, LEAST)
+    found = float(strength[order[0]])
+    support = max(1.0 - ramp(found, *VETO), support_of(judged))
     return Leading(
-        strength=float(strength[order[0]]),
+        strength=found,
         minority=judged.minority,
-        told=judged.told,
+        label_accuracy=judged.label_accuracy,
         ratio=judged.ratio,
         dependence=judged.dependence,
-        unevenness=max(even, 1.0 / even),
+        unevenness=unevenness(judged),
+        support=support,
     )
+
+
+def support_of(judged: Independence) -> float:
+    """Return how far a judgement is compatible with a shortcut, in [0, 1], with two standard errors each."""
+    rows = max(judged.rows, 1)
+    area_error = np.sqrt(1.0 / (12.0 * rows))
+    part_error = np.sqrt((0.7 / 0.3 + 0.3 / 0.7) / rows)  # of the two parts of which evenness is the ratio
+    least = {
+        "dependence": judged.dependence - STANDARD_ERRORS * area_error,
+        "ratio": judged.ratio + STANDARD_ERRORS * judged.ratio_error,
+        "unevenness": unevenness(judged) / (1.0 + STANDARD_ERRORS * part_error),
+    }
+    return float(np.prod([ramp(value, *SINGLE_RAMPS[f"lead_{name}"]) for name, value in least.items()]))
+
+
+def unevenness(judged: Independence) -> float:
+    """Return the larger one of evenness and its inverse."""
+    even = max(judged.evenness, TINY)
+    return max(even, 1.0 / even)
 
 
 def features_of(feature: int, Z: Floats, columns: Sequence[SourceColumn]) -> tuple[int, ...]:
     """Return the positions of the features that say the same as one: those of its column, and repetitions.
+
+    Features of zeros and ones that are never one together are taken for values of one column.
 
     Parameters
     ----------
@@ -94,5 +126,20 @@ def features_of(feature: int, Z: Floats, columns: Sequence[SourceColumn]) -> tup
 
     """
     own = {place for column in columns if feature in column.features for place in column.features}
-    correlation = np.abs(Z.T @ Z[:, feature]) / len(Z)
-    return tuple(sorted({feature, *own, *np.flatnonzero(correlation > SAME_COLUMN).tolist()}))
+    spread = np.maximum(Z.std(axis=0), TINY)
+    shift = Z[:, feature] - Z[:, feature].mean()
+    correlation = np.abs(Z.T @ shift) / (len(Z) * spread * spread[feature])
+    same = np.flatnonzero(correlation > SAME_COLUMN).tolist()
+    return tuple(sorted({feature, *own, *same, *_exclusive(feature, Z)}))
+
+
+def _exclusive(feature: int, Z: Floats) -> list[int]:
+    """Return the positions of the features of two values whose upper one never occurs with that of one."""
+    high, low = Z.max(axis=0), Z.min(axis=0)
+    upper = high == Z
+    binary = (upper | (low == Z)).all(axis=0) & (high > low)
+    if not binary[feature]:
+        return []
+    expected = upper.mean(axis=0) * upper[:, feature].sum()
+    together = (upper & upper[:, [feature]]).any(axis=0)
+    return np.flatnonzero(binary & ~together & (expected >= EXPECTED_TOGETHER)).tolist()

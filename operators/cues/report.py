@@ -36,8 +36,8 @@ OPTIONS = ("spurious", "legitimate")
 WEAKEST = {
     "share_support": "it lies in class shares of a column of many values, and the other columns do not "
     "support that this is a shortcut; name the column if it is one",
-    "lead_support": "the other columns tell on which side of it a row lies, as of an honest column; name it "
-    "if it is a shortcut",
+    "lead_support": "the other columns do not support that the column on which models lean most carries one; "
+    "name it if it does",
 }
 """What shuts the gate, where the name of the measurement does not say it."""
 EXPLANATION = (

@@ -66,8 +66,9 @@ def fit(
 
     Returns
     -------
-    CueState. The cost is 60 fits of the probe on the sample at most, and one pass per feature. Where nothing
-    can be learnt (``CueState.reason``) it has class balance.
+    CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
+    by the others, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has class
+    balance.
 
     Raises
     ------

@@ -27,7 +27,7 @@ EVENNESS = (0.68, 0.78)
 .79 to 1.1 for shortcuts."""
 
 
-def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int) -> float:
+def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> float:
     """Return the least support of the class shares that models lean on, in [0, 1]; 1 if they lean on none.
 
     Parameters
@@ -38,8 +38,6 @@ def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueS
         Standardised rows (n, d), labels (n,), row ids (n,).
     s
         Settings, with the columns that have class shares.
-    C
-        Number of classes.
 
     """
     order, strength, found = strongest(slices), slices.strength(), [1.0]
@@ -47,7 +45,9 @@ def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueS
         own = order[np.isin(slices.feature[order], column.shares)]
         if len(own) and strength[own[0]] >= LEADING * strength[order[0]]:
             side = slices.sides(own[:1], Z)[0]
-            judged = independence(side, Z, y, ids, column.features, seed=s.seed, l2=s.l2, n_classes=C)
+            judged = independence(
+                side, Z, y, ids, column.features, seed=s.seed, l2=s.l2, with_dependence=False
+            )
             found.append(support(judged))
     return min(found)
 

@@ -9,7 +9,12 @@ from scipy.stats import norm
 from operators.cues import CueSettings, fit, weights
 from operators.cues.evidence import SINGLE_RAMPS, Evidence
 from operators.cues.independence import Independence, independence
-from operators.cues.leading_column import Leading, features_of, leading_column
+from operators.cues.leading_column import (
+    Leading,
+    features_of,
+    leading_column,
+    support_of,
+)
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.slices import SourceColumn, find_slices
 from tests.unit.operators.cues.test_share_columns import COLUMN
@@ -33,7 +38,7 @@ def table(seed, *, honest=False, flips=0.0, core=0.35):
 
 def judged(X, y, side, features=(0,)):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    return independence(side, Z, y, np.arange(len(y)), features, seed=0, l2=1e-3, n_classes=2)
+    return independence(side, Z, y, np.arange(len(y)), features, seed=0, l2=1e-3)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 1.5])
@@ -49,7 +54,7 @@ def test_the_others_tell_the_label_and_not_the_side_of_a_shortcut(flips):
     found = judged(*table(2, flips=flips, core=1.0))
     assert found.dependence == pytest.approx(0.5, abs=0.04), "wrong labels are not told from sides"
     assert found.minority == pytest.approx(0.07 * (1 - flips) + 0.93 * flips, abs=0.01)
-    assert found.told > 0.6
+    assert found.label_accuracy > 0.6
     assert judged(*table(2, honest=True, core=0.7)).dependence > 0.7
 
 
@@ -62,8 +67,9 @@ def test_features_of_one_column_and_repetitions_are_hidden_together():
     rng = np.random.default_rng(4)
     Z = rng.normal(size=(500, 5))
     Z[:, 3] = -Z[:, 0]
-    Z = ((Z - Z.mean(axis=0)) / Z.std(axis=0)).astype(np.float32)
+    Z = Z.astype(np.float32) * [1, 1, 400, 1, 1]  # a huge mean leaves a feature unscaled
     assert features_of(0, Z, (SourceColumn((0, 1)),)) == (0, 1, 3)
+    assert features_of(2, Z, ()) == (2,)
     assert features_of(4, Z, (SourceColumn((0, 1)),)) == (4,)
 
 
@@ -71,7 +77,7 @@ def test_no_column_leads_where_the_strongest_slice_is_weak():
     rng = np.random.default_rng(5)
     y, Z = rng.integers(0, 2, N), rng.normal(size=(N, 3)).astype(np.float32)
     slices = find_slices(Z, y, np.full((N, 2), 0.5) + 1e-3 * rng.normal(size=(N, 2)))
-    assert leading_column(slices, Z, y, np.arange(N), CueSettings(), 2) == Leading()
+    assert leading_column(slices, Z, y, np.arange(N), CueSettings()) == Leading()
 
 
 LEADS = Evidence(
@@ -86,7 +92,7 @@ LEADS = Evidence(
     exchange=0.2,
     lead_strength=0.9,
     lead_minority=0.1,
-    lead_told=0.3,
+    lead_label_accuracy=0.3,
     lead_ratio=0.4,
     lead_dependence=0.5,
     lead_unevenness=1.1,
@@ -99,12 +105,60 @@ def test_each_measurement_of_the_leading_column_shuts_a_gate_that_is_too_dear_ot
     assert replace(LEADS, **{name: SINGLE_RAMPS[name][0]}).gate() == 0.0
 
 
-def test_the_other_columns_veto_a_leading_column_whatever_else_speaks_for_it():
-    cheap = replace(LEADS, cost=0.0)
-    for name, bad in (("lead_dependence", 0.7), ("lead_ratio", -0.5), ("lead_unevenness", 2.0)):
-        found = replace(cheap, **{name: bad})
-        assert (found.gate(), found.weakest()) == (0.0, "lead_support")
-        assert replace(found, lead_strength=0.6).gate() == 1.0, "a weaker column does not lead"
+def test_without_the_support_of_the_others_no_gate_is_open():
+    found = replace(LEADS, cost=0.0, lead_support=0.0, lead_dependence=0.7)
+    assert (found.gate(), found.weakest()) == (0.0, "lead_support")
+    assert replace(found, lead_support=1.0).gate() == 1.0
+
+
+def test_support_counts_what_is_beyond_two_standard_errors():
+    good = Independence(rows=400, minority=0.1, label_accuracy=0.5, ratio=0.5, evenness=1.0, dependence=0.5)
+    assert support_of(good) == 1.0
+    for name, bad in (("dependence", 0.7), ("ratio", -0.6), ("evenness", 0.5), ("evenness", 2.0)):
+        assert support_of(replace(good, **{name: bad})) == 0.0
+    few = replace(good, rows=30)
+    assert support_of(replace(few, evenness=1 / 1.5)) == 1.0, "a chance of so few rows"
+    assert support_of(replace(good, ratio=-0.6, ratio_error=0.3)) == 1.0
+
+
+def test_classes_count_alike_in_what_the_other_columns_tell():
+    rng = np.random.default_rng(8)
+    y = (rng.random(N) < 0.02).astype(int)
+    side = np.where(rng.random(N) < 0.95, y, 1 - y)
+    X = np.column_stack([side, rng.normal(size=(N, 30))])
+    found = judged(X, y, side > 0)
+    assert found.rows > 0, "only the large class has rows on both sides"
+    assert abs(found.label_accuracy) < 0.08
+    both = judged(X, 7 * y, side > 0)
+    assert both == found, "classes that do not occur do not count"
+
+
+def test_rows_of_equal_probability_are_even():
+    rng = np.random.default_rng(9)
+    y = rng.integers(0, 2, N)
+    side = np.where(rng.random(N) < 0.95, y, 1 - y)
+    others = np.where(rng.random((N, 1)) < 0.8, y[:, None], 1 - y[:, None])
+    assert judged(np.column_stack([side, others]), y, side > 0).evenness == pytest.approx(1.0, abs=0.2)
+
+
+def test_columns_of_zeros_and_ones_that_exclude_each_other_are_one_column():
+    rng = np.random.default_rng(10)
+    level, other = rng.integers(0, 3, N), rng.integers(0, 2, N)
+    Z = Scaler.from_rows(np.column_stack([np.eye(3)[level], other])).apply(
+        np.column_stack([np.eye(3)[level], other])
+    )
+    assert features_of(1, Z, ()) == (0, 1, 2)
+    assert features_of(3, Z, ()) == (3,)
+
+
+@pytest.mark.parametrize(("honest", "support"), [(False, 1.0), (True, 0.0)])
+def test_a_strong_column_has_the_support_of_the_others_or_not(honest, support):
+    X, y, side = table(10, honest=honest, core=0.7)
+    Z = Scaler.from_rows(X).apply(X)
+    p = np.where(side[:, None], [0.1, 0.9], [0.9, 0.1])
+    found = leading_column(find_slices(Z, y, p), Z, y, np.arange(N), CueSettings())
+    assert found.strength > 0.75
+    assert found.support == support
 
 
 @pytest.mark.parametrize("flips", [0.0, 0.03])

@@ -45,7 +45,7 @@ def entity(seed):
 
 def judged(X, y, side):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    return independence(side, Z, y, np.arange(N), COLUMN.features, seed=0, l2=1e-3, n_classes=2)
+    return independence(side, Z, y, np.arange(N), COLUMN.features, seed=0, l2=1e-3)
 
 
 @pytest.mark.parametrize("flips", [0.0, 0.02])
@@ -92,7 +92,7 @@ def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made,
         fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, columns=(COLUMN,)))
     )
     assert free.evidence.share_support == 1.0
-    ordinary = replace(free.evidence, lead_strength=0.0)
+    ordinary = replace(free.evidence, lead_strength=0.0, lead_support=1.0)
     assert ordinary.gate() > 0.5, "this table would open the gate but for the judgement of the other columns"
     assert found.evidence.share_support == supported
     assert found.blend == (free.blend if supported else 0.0)
