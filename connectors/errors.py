@@ -11,8 +11,11 @@ from collections.abc import Iterable
 
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
-_SECRET = re.compile(SECRET_WORDS, re.IGNORECASE)
-_QUERY = re.compile(r"([?&#])([^=&?#\s'\"]*)=([^&\s'\"]+)")
+_QUERY = re.compile(
+    rf"([?&#](?=[^=&?#\s'\"]*?{SECRET_WORDS})[^=&?#\s'\"]*+=)[^&\s'\"]+",
+    re.IGNORECASE,
+)
+"""``?token=...`` of a URI, up to the next ``&``; a query may hold a second ``?``."""
 _SETTING = re.compile(
     r"((?<![a-z])(?:password|passwd|secret|token|credential|signature|sig|(?:api|access|account)[_-]?key)"
     r"(?:s|[_.-][a-z_.-]{1,30})?)"
@@ -31,15 +34,10 @@ def redact_uris(text: str) -> str:
     """Replace users and passwords of URIs, and secret settings, by ``***``. Takes linear time."""
     if not any(mark in text for mark in _MARKS):
         return text
-    text = _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
+    text = _QUERY.sub(rf"\1{HIDDEN}", _WORD.sub(_redact_user, text))
     text = _SETTING.sub(rf"\1\2{HIDDEN}", text)
     # A setting within a URI's user may have contained the slash that ended the authority.
     return _WORD.sub(_redact_user, _BEARER.sub(rf"\1 {HIDDEN}", text))
-
-
-def _redact_value(found: re.Match[str]) -> str:
-    mark, name, value = found.groups()
-    return f"{mark}{name}={HIDDEN if _SECRET.search(name) else value}"
 
 
 def _redact_user(found: re.Match[str]) -> str:

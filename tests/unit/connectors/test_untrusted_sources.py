@@ -460,6 +460,11 @@ def test_redaction_takes_linear_time(text: str) -> None:
     assert time.perf_counter() - start < 2
 
 
+def test_a_secret_behind_a_second_question_mark_is_redacted() -> None:
+    assert redact_uris("s3://b/x?a=b;?mytoken=hidden&c=d") == "s3://b/x?a=b;?mytoken=***&c=d"
+    assert redact_uris("s3://b/x?mytoken=ab?cd#ef&c=d") == "s3://b/x?mytoken=***&c=d"
+
+
 @pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "hun@ter2", "h@un/t:er2"])
 def test_passwords_with_separators_are_redacted(password: str) -> None:
     assert redact_uris(f"at postgresql://ann:{password}@db/shop!") == "at postgresql://***@db/shop!"
