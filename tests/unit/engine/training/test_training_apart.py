@@ -85,7 +85,7 @@ def test_a_worker_that_was_believed_lost_replaces_no_newer_checkpoint(place: Obj
         assert found is not None
         assert found.epoch == 3
         new.save(state(4))
-        with pytest.raises(OSError, match="another worker goes on"):
+        with pytest.raises(OSError, match="another worker continues"):
             last.load()
     with private_copy(place) as fourth:
         checkpoints(fourth).clear()
