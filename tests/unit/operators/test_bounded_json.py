@@ -23,7 +23,7 @@ OTHERS = {
     "operators/bounded_json.py": "the reader itself",
     "connectors/": "rows of sources, whose depth the policy bounds (connectors/jsonl_source.py)",
     "engine/execution/ray_executor.py": "a record that a worker of the same run returns",
-    "engine/api/airflow.py": "what the command rowsieve prints, for an environment with nothing else of Rowsieve",
+    "engine/api/airflow.py": "what the command prints, for an environment of Airflow alone",
 }
 """Places where JSON is parsed in another way, with the reason."""
 
