@@ -78,7 +78,8 @@ def publication_number(output: Place, version: str) -> int:
 
 
 def check_stands(output: Place, version: str) -> None:
-    """Raise InputError if a version is withdrawn: nothing may be made current, exported or trained on it."""
+    """Raise InputError if a version is withdrawn: it is not made current or
+    exported, and no model of it becomes champion."""
     found = withdrawal_of(output, version)
     if found is not None:
         raise InputError(

@@ -28,6 +28,7 @@ from engine.publish.own_artifacts import check_artifacts, upload_file
 from engine.publish.tracking import OUTPUT_TAG, client, has_records, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.recipe.trainers import trainer_of
+from engine.storage.withdrawals import check_stands
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
@@ -110,7 +111,10 @@ def retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions = Retra
     job = f"{version.manifest['recipe']}.train.{trainer_of(spec.params)}"
     datasets = partial(_datasets, version, options.promote_if)
     with recorded_job(version.output, job, "TRAINING", datasets) as seen:
-        seen.value = found = _retrain(spec, executor, options.checked())
+        options = options.checked()
+        if options.promote_if:
+            check_stands(version.output, version.name)
+        seen.value = found = _retrain(spec, executor, options)
     return found
 
 

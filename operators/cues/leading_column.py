@@ -1,4 +1,4 @@
-"""What the other columns say of the one column that models lean on most.
+"""Judgement of the column that models lean on most, by the other columns.
 
 A shortcut in one column can be told from an honest column by their independence, given the label
 (``independence``), also where the other columns tell little of the label. An honest column that none of the

@@ -161,6 +161,17 @@ def test_no_version_stands(out: Path) -> None:
     assert len(history(out)) == 1
 
 
+def test_no_model_of_it_becomes_champion(out: Path) -> None:
+    last = str(pointed_version(out))
+    retract(out, last, "labels of May")
+    before = files(out)
+    words = ["--register", "model", "--promote-if", "worst_group_accuracy >= 0"]
+    done = CliRunner().invoke(app, ["retrain", "--dataset", f"{out}@{last}", *words, "--executor", "local"])
+    assert done.exit_code == 2, done.output
+    assert "was withdrawn: labels of May" in " ".join(done.output.split())
+    assert files(out) == before, "refused before the training"
+
+
 def test_a_run_does_not_bring_it_back(out: Path, published: tuple[Path, Recipe]) -> None:
     recipe = published[1].model_copy(
         update={"output": published[1].output.model_copy(update={"path": str(out)})}
