@@ -20,9 +20,9 @@ from operators.encode.column_forms import Form, form_of
 from operators.encode.column_use import ColumnUse, Kind, Unused, unsupported_type, unused
 from operators.encode.fitting import kind_options, text_rules
 from operators.encode.kinds import decide_kind
-from operators.encode.outputs import STATE
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary, TextRules, summarise
+from operators.encoded_features import STATE
 from operators.parts.adaptor import NAME as PARTS
 
 ENCODE = "encode"

@@ -180,7 +180,7 @@ def _kept_encoding(plan: Plan) -> Path | None:
 
 def _feature_names(plan: Plan) -> Sequence[tuple[str, str]]:
     """Return the source column of each feature, and the feature in words, which may be the column itself."""
-    from operators.encode.outputs import provenance
+    from operators.encoded_features import provenance
 
     state = _kept_encoding(plan)
     if state is None:

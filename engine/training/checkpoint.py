@@ -27,7 +27,7 @@ from engine.core.errors import RowsieveError, one_line
 from engine.core.json_files import read_json, write_json, write_text
 from engine.storage.state_files import check_state
 from operators.base import OperatorError
-from operators.probe.communicator import Slots
+from operators.communicator import Slots
 
 _log = logging.getLogger("rowsieve")
 LATEST = "LATEST"

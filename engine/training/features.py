@@ -92,7 +92,7 @@ class FeatureMaker:
     def widths(self) -> tuple[int, ...]:
         """Lengths of the vectors among the features, 1 for each other one; empty for one vector of all."""
         if any(operator.name == "encode" for operator in self.operators):
-            from operators.encode.outputs import blocks
+            from operators.encoded_features import blocks
 
             return tuple(blocks(self.state))
         return tuple(read_key(self.state / STATE, "widths", list))

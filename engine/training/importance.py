@@ -40,7 +40,7 @@ def source_blocks(maker: FeatureMaker) -> dict[str, list[int]]:
 
     ``maker`` must be fitted. Features that one operator such as ``embed`` makes are those of its column.
     """
-    from operators.encode.outputs import STATE, source_positions
+    from operators.encoded_features import STATE, source_positions
     from operators.ingest.adaptor import STATE as CLASSES
 
     if (maker.state / STATE).exists():

@@ -25,7 +25,7 @@ from engine.training.version import Version, root_of
 if TYPE_CHECKING:
     from engine.training.ensemble import Ensemble
     from engine.training.kernel import TrainingOutcome
-    from operators.probe.communicator import Communicator
+    from operators.communicator import Communicator
 
 RECORD = "training.json"
 BLOCKS = "entries of a vector share a standard deviation"

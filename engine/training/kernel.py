@@ -26,9 +26,9 @@ from engine.training.rows import Counts, Dataset
 from engine.training.session import Estimator, Session, count_rows
 from operators.arrays import Float64, Int64
 from operators.base import OperatorError
+from operators.communicator import Communicator, SingleProcess, Slots
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
-from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.kernel import repeatable, train
 from operators.probe.settings import Settings
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from engine.training.objectives import TargetScale
 from engine.training.rows import GroupedRows, Shards
 from operators.arrays import Float64
+from operators.communicator import Slots
 from operators.models import Standardize
-from operators.probe.communicator import Slots
 
 MAX_FEATURES = 2048
 """Most features of which the square is kept: 34 MB in float64 a slot."""

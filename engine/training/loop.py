@@ -15,7 +15,7 @@ from engine.training.rules import Batch, Rule
 from engine.training.sampling import Epoch, pieces
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.probe.communicator import Slots
+from operators.communicator import Slots
 
 MAX_NAMED_ROWS = 10
 """Most row ids that an error names."""

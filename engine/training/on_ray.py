@@ -10,7 +10,7 @@ from connectors.storage import ObjectPath
 from engine.storage.state_sync import download, snapshot, upload
 from engine.training.job import TrainingJob, run_job, run_job_on_copy
 from operators.base import OperatorError
-from operators.probe.communicator import Distributed
+from operators.communicator import Distributed
 from operators.probe.ray_train import count_workers, run_workers
 
 FAULT = "fault"

@@ -10,7 +10,7 @@ import torch
 
 from engine.training.rows import GroupedRows, Shards, join
 from operators.arrays import Float64, Int64
-from operators.probe.communicator import Slots
+from operators.communicator import Slots
 
 WINDOW = 2**16
 """Rows of a slot that are shuffled together and held in memory at once (a few more where counts do not

@@ -301,7 +301,7 @@ def _feature_columns(version: Version, encoding: Path) -> list[str]:
     names: list[str] = version.manifest["source"]["features"]
     if not encoding.exists():
         return names
-    from operators.encode.outputs import provenance
+    from operators.encoded_features import provenance
 
     used = {output.source for output in provenance(encoding)}
     return [name for name in names if name in used]
@@ -310,8 +310,8 @@ def _feature_columns(version: Version, encoding: Path) -> list[str]:
 def _optional_columns(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the columns whose values may be missing, and the texts that stand for a missing value."""
     from operators.encode.column_use import Kind
-    from operators.encode.outputs import provenance
     from operators.encode.params import EncodeParams
+    from operators.encoded_features import provenance
 
     checked = EncodeParams.recorded(params)
     kinds = {output.source: output.kind for output in provenance(encoding)}
@@ -326,7 +326,7 @@ def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
     if encoder["name"] != "encode":
         return bool(encoder["name"] == "embed")
     from operators.encode.column_use import Kind
-    from operators.encode.outputs import provenance
+    from operators.encoded_features import provenance
 
     return any(output.kind in (Kind.TEXT, Kind.IMAGE) for output in provenance(encoding))
 

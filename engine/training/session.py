@@ -20,8 +20,8 @@ from engine.training.rules import Rule
 from engine.training.sampling import Draw, balance
 from operators.arrays import Float64, Mask
 from operators.base import OperatorError
+from operators.communicator import Slots
 from operators.metrics.group_scores import pool_groups
-from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
 
 

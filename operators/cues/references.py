@@ -18,8 +18,8 @@ from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.slices import SourceColumn
-from operators.encode.outputs import Output
 from operators.encode.words import LevelWords, NumberWords, Words, condition_of
+from operators.encoded_features import Output
 from operators.suggestions import nearest
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")

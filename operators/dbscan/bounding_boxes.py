@@ -1,7 +1,7 @@
 """Bounding boxes of blocks of nearby rows, so that blocks that are far apart are never compared.
 
 Rows are divided into blocks by halving along the widest of the low-dimensional coordinates of
-:mod:`operators.dbscan.points`. The gap between the boxes of two blocks is a lower bound of every distance
+:mod:`operators.points`. The gap between the boxes of two blocks is a lower bound of every distance
 between their rows.
 """
 
@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from operators.arrays import Float64, Index
-from operators.dbscan.points import PreparedRows
+from operators.points import PreparedRows
 
 BLOCK = 256  # rows of a block of the rows that others are compared with
 SAMPLE = 1024  # rows that the directions are computed from

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from operators.arrays import Index
 from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import Blocks, BoxIndex
-from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.tiles import TileBuffer, Tiles, in_threads, pieces
+from operators.disjoint_sets import DisjointSets
 
 PIVOTS = 64
 """Pivots of a round: the bits of a word."""

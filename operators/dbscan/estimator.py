@@ -15,13 +15,13 @@ from sklearn.utils.validation import _check_sample_weight, check_non_negative, v
 
 from operators.arrays import Float64, Matrix
 from operators.dbscan.kernel import cluster
-from operators.dbscan.points import METRICS, Metric, Points
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.factored.points import FactoredPoints
+from operators.points import METRICS, Metric, Points
 
 if TYPE_CHECKING:
-    from operators.neighbours.graph_dbscan import Quality
+    from operators.dbscan.graph_dbscan import Quality
 
 Neighbours: TypeAlias = Literal["exact", "ivf", "hnsw", "auto"]
 
@@ -66,7 +66,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Cluster of each row, -1 for noise.
     core_sample_indices_ : (n_core,) int
         Core samples, ascending.
-    quality_ : operators.neighbours.graph_dbscan.Quality or None
+    quality_ : operators.dbscan.graph_dbscan.Quality or None
         Recall of edges, wrong core samples, and adjusted Rand index against exact DBSCAN of approximate
         labels; None for exact ones.
     n_features_in_ : int
@@ -189,7 +189,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_approximate(self, X: Matrix, sample_weight: Any) -> DBSCAN:
         # Imported here because only approximate neighbours need FAISS.
-        from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid
+        from operators.dbscan.graph_dbscan import SearchSettings, approximate_grid
 
         if sample_weight is not None:
             raise ValueError(

@@ -20,9 +20,9 @@ from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import BoxIndex
 from operators.dbscan.components import Joiner
 from operators.dbscan.density import Density, Search, compare_all_pairs, decide_by_samples
-from operators.dbscan.disjoint_sets import DisjointSets
-from operators.dbscan.points import Metric, Points, PreparedRows
 from operators.dbscan.tiles import Device, Tiles, in_threads, pieces
+from operators.disjoint_sets import DisjointSets
+from operators.points import Metric, Points, PreparedRows
 
 SEED = 0
 """Seed of samples and pivots, on which the time depends, but not the labels."""

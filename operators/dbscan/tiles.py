@@ -2,7 +2,7 @@
 float64.
 
 Products run in float32 where that resolves the radii, in float64 otherwise. The doubtful band around a radius
-is bounded by :func:`operators.dbscan.points.rounding_error`, in whatever order a device adds up, so labels do
+is bounded by :func:`operators.points.rounding_error`, in whatever order a device adds up, so labels do
 not depend on the device. A GPU computes the products and compares them with a threshold; the few pairs that
 remain are decided on the host.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from operators.arrays import Float64, Index, Mask
-from operators.dbscan.points import Operand, PreparedRows, rounding_error, smallest
+from operators.points import Operand, PreparedRows, rounding_error, smallest
 
 Level: TypeAlias = npt.NDArray[np.int16]
 Device: TypeAlias = str | torch.device

@@ -78,7 +78,7 @@ class Embed(Operator[EmbedParams]):
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Draw maps of feature space."""
-        from operators.report.planes import vector_maps
+        from operators.planes import vector_maps
 
         return ReportSection("Feature space", point_maps=vector_maps(context, FEATURES, "Feature space"))
 

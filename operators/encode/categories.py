@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float32
 from operators.encode.column_forms import as_texts, dictionary_encoded
-from operators.encode.outputs import Output, Role
 from operators.encode.sketches import Counts
 from operators.encode.targets import TargetTable
 from operators.encode.texts import is_missing, tidy
+from operators.encoded_features import Output, Role
 from operators.ingest.kernel import Codes
 
 TARGET_SHARE = 0.2

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from operators.arrays import Float32, Float64
 from operators.encode.calendar_words import PERIODS, waves
 from operators.encode.column_forms import Form, as_numbers, as_seconds, dictionary_encoded, form_of
-from operators.encode.outputs import Output
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary
 from operators.encode.texts import dates, is_missing, tidy
+from operators.encoded_features import Output
 from operators.ingest.kernel import Codes, Reason
 from operators.readable import SECONDS_PER_DAY
 

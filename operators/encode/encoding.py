@@ -19,11 +19,11 @@ from operators.bounded_json import read_json
 from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding
 from operators.encode.numeric import NumberEncoding
-from operators.encode.outputs import STATE, Output
 from operators.encode.tags import TagsEncoding
 from operators.encode.targets import TargetTable
 from operators.encode.vectors import TextEncoding, VectorEncoding
 from operators.encode.words import Encoding, Words, words_of
+from operators.encoded_features import STATE, Output
 from operators.ingest.kernel import Codes, Reason, explain_value
 
 

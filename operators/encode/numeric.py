@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from operators.arrays import Float32, Float64
 from operators.encode.column_forms import Form, as_numbers, dictionary_encoded, form_of
-from operators.encode.outputs import Output
 from operators.encode.sketches import Histogram
 from operators.encode.summary import NUMBER, ColumnSummary
 from operators.encode.texts import is_missing, numbers, tidy
+from operators.encoded_features import Output
 from operators.ingest.kernel import FLOAT32_MAX, Codes, Reason
 
 HEAVY_KURTOSIS = 12.0

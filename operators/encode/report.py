@@ -7,13 +7,13 @@ from typing import Any
 
 from operators.base import FEATURES, ReportContext
 from operators.bounded_json import read_json
-from operators.encode.outputs import STATE
+from operators.encoded_features import STATE
 from operators.report import Finding, ReportSection, ReportTable
 
 
 def encoding_section(context: ReportContext) -> ReportSection:
     """Describe how each source column was used."""
-    from operators.report.planes import vector_maps
+    from operators.planes import vector_maps
 
     state = read_json(context.state / STATE)
     widths = Counter(output["source"] for output in state["outputs"])

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float32
-from operators.encode.outputs import Output
 from operators.encode.sketches import Counts, ValueCounts
 from operators.encode.texts import is_missing, tidy
+from operators.encoded_features import Output
 from operators.ingest.kernel import Codes
 
 Rows = npt.NDArray[np.int64]

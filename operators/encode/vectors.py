@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from operators.arrays import Float32
 from operators.encode.column_forms import as_texts
-from operators.encode.outputs import Output
 from operators.encode.word_components import WordComponents
+from operators.encoded_features import Output
 from operators.ingest.kernel import Codes, assemble_features
 
 

@@ -19,9 +19,9 @@ from operators.encode.calendar_words import PERIODS, WAVES, Wave, cuts, part_tex
 from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding
 from operators.encode.numeric import NumberEncoding, Scale
-from operators.encode.outputs import Output
 from operators.encode.tags import TagsEncoding
 from operators.encode.vectors import TextEncoding, VectorEncoding
+from operators.encoded_features import Output
 from operators.readable import (
     SECONDS_PER_DAY,
     readable_between,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from operators.arrays import Float64
 from operators.base import Resources, ShardReader
 from operators.bounded_json import read_json
+from operators.communicator import Communicator, SingleProcess, Slots
 from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
 from operators.eos.kernel import (
@@ -33,7 +34,6 @@ from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, RECORD, constants, record, summary
 from operators.models import ModelSpec, load, prepare_device, save
 from operators.models.storage import load_spec
-from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.job import CachedShards
 from operators.probe.kernel import repeatable, train
 from operators.probe.params import ProbeParams

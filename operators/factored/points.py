@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from operators.arrays import Float64, Index, Matrix
-from operators.dbscan.points import DIRECTIONS, METRICS, PANEL, Metric, power_of_two_above
 from operators.factored.gradients import LOST, FactoredGradients, MeanGradient
+from operators.points import DIRECTIONS, METRICS, PANEL, Metric, power_of_two_above
 
 LANDMARKS = 64
 """Rows in whose span the directions of the low-dimensional coordinates lie."""
@@ -86,7 +86,7 @@ class FactoredOperand:
 
 
 class FactoredPoints:
-    """Prepared factored rows, the counterpart of :class:`operators.dbscan.points.Points` for flat rows.
+    """Prepared factored rows, the counterpart of :class:`operators.points.Points` for flat rows.
 
     A prepared row is u (G - m): m is the class mean for "centered_cosine", else 0; u is 1 / |G - m| for
     the cosine metrics, else one power of two for all rows. Inner products of prepared rows follow from

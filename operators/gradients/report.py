@@ -10,8 +10,8 @@ from operators.base import FACTORS, GRADIENT, ReportContext
 from operators.columns import vectors_to_numpy
 from operators.factored import FactoredGradients, unpack
 from operators.factored.packing import read_parts
+from operators.planes import LOST, classes_of, plane_of_products, point_map, principal_plane
 from operators.report import PointMap, ReportSection
-from operators.report.planes import LOST, classes_of, plane_of_products, point_map, principal_plane
 
 TITLE = "Gradient space"
 

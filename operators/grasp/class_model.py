@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import NOISE, Float64, Index, Labels, Mask, Matrix
-from operators.dbscan.points import Metric, Points, blocks, rounding_error, unit_rows
 from operators.factored import FactoredGradients, Layer, MeanGradient
 from operators.factored.points import FactoredPoints
+from operators.points import Metric, Points, blocks, rounding_error, unit_rows
 
 BLOCK = 1024
 """Rows of factored gradients that are compared at once."""

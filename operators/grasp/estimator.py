@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.arrays import NOISE, Labels, Matrix
 from operators.dbscan.estimator import Neighbours
-from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.grasp.class_model import FactoredModel, Model, assign
 from operators.grasp.kernel import MAX_CORES, infer_whole_class, seed_of
 from operators.grasp.selection import EPS_GRID, FIT_ROWS, MinSamplesGrid, Rule, Selection
 from operators.groups.merging import MIN_ROWS, MIN_SHARE, to_groups
+from operators.points import Metric
 
 Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 

@@ -21,7 +21,6 @@ from sklearn.utils import check_random_state
 from operators.arrays import NOISE, Ids, Labels, Matrix
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.kernel import cluster
-from operators.dbscan.points import Metric, Points, equal_rows
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.grasp.class_model import (
@@ -50,6 +49,7 @@ from operators.grasp.stability import checked_rows
 from operators.grasp.stability import stability as stability_figures
 from operators.groups.merging import MIN_ROWS, MIN_SHARE, least_rows, merge_small, to_groups
 from operators.metrics import Silhouettes, mean_silhouettes
+from operators.points import Metric, Points, equal_rows
 
 Quality: TypeAlias = Callable[[int, int], Any]
 """From the place of a cell in the grid: how far its labels are from those of exact DBSCAN."""
@@ -283,7 +283,7 @@ def _approximate(
             f"neighbours is {kind!r}, and the gradients are factored, which FAISS cannot index. "
             "Use neighbours='exact'."
         )
-    from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid  # only these need FAISS
+    from operators.dbscan.graph_dbscan import SearchSettings, approximate_grid  # only these need FAISS
 
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     settings = SearchSettings(kind, metric, nprobe, ef_search, seed)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from operators.arrays import NOISE, Float64
 
 if TYPE_CHECKING:
-    from operators.neighbours.graph_dbscan import Quality
+    from operators.dbscan.graph_dbscan import Quality
 
 
 Rule: TypeAlias = Literal["coverage", "silhouette"]

@@ -146,7 +146,7 @@ class Ingest(Operator[IngestParams]):
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Name faults of the label; draw maps of feature space unless another operator adds the features."""
-        from operators.report.planes import vector_maps
+        from operators.planes import vector_maps
 
         state = read_json(context.state / STATE)
         counts = dict(zip(state["classes"], state.get("counts", ()), strict=False))
@@ -257,7 +257,7 @@ def _encoded_widths(context: Context) -> list[int]:
     """Return the lengths of the vectors among the features of `encode`, and 1 for each other feature."""
     if "encode" not in context.states:
         return []
-    from operators.encode.outputs import blocks
+    from operators.encoded_features import blocks
 
     return blocks(context.states["encode"])
 

@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from operators.neighbours.class_index import choose_landmarks
     from operators.neighbours.estimator import NeighbourGraph
     from operators.neighbours.graph import DuplicateCounter, Graph, density
-    from operators.neighbours.graph_dbscan import approximate_dbscan
 
 _DEFINED_IN = {
     "DuplicateCounter": "graph",
     "Graph": "graph",
     "NeighbourGraph": "estimator",
-    "approximate_dbscan": "graph_dbscan",
     "choose_landmarks": "class_index",
     "density": "graph",
 }
@@ -25,7 +23,6 @@ __all__ = [
     "DuplicateCounter",
     "Graph",
     "NeighbourGraph",
-    "approximate_dbscan",
     "choose_landmarks",
     "density",
 ]

@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.arrays import Float32, Float64, Ids, Matrix
-from operators.dbscan.points import Metric
 from operators.factored import FactoredGradients
 from operators.factored.points import FactoredPoints
 from operators.neighbours.faiss_index import Kind, threads
@@ -21,6 +20,7 @@ from operators.neighbours.geometry import SQUARABLE, Geometry
 from operators.neighbours.graph import Graph, gather
 from operators.neighbours.kernel import Found, Reach, RowIndex, smallest
 from operators.neighbours.recall import SAMPLE, Truth, advice, check_size, draw, true_edges
+from operators.points import Metric
 
 MAX_EDGES = 2**28
 N_NEIGHBORS = 5

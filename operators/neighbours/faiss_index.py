@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32, Ids, Matrix
-from operators.dbscan.points import blocks
 from operators.neighbours.geometry import Geometry
+from operators.points import blocks
 
 
 def load_faiss() -> Any:

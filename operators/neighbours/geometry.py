@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from operators.arrays import Float32, Float64, Matrix
-from operators.dbscan.points import METRICS, Metric, blocks, mean_row, unit_rows
+from operators.points import METRICS, Metric, blocks, mean_row, unit_rows
 
 FAR = 1e6
 """Largest entry of a query in units; larger ones are moved to it, so that no square overflows."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32, Ids
-from operators.dbscan.disjoint_sets import DisjointSets
+from operators.disjoint_sets import DisjointSets
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from operators.base import OperatorError
+from operators.communicator import Slots, in_order
 from operators.models import ModelSpec, Standardize
-from operators.probe.communicator import Slots, in_order
 from operators.probe.rows import Rows, Shards, blocks
 
 

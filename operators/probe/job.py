@@ -16,7 +16,7 @@ from operators.probe.params import ProbeParams
 from operators.probe.settings import Settings
 
 if TYPE_CHECKING:
-    from operators.probe.communicator import Communicator
+    from operators.communicator import Communicator
     from operators.probe.rows import Rows
 
 CACHE_BYTES = 512 * 2**20

@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import nn
 
 from operators.base import OperatorError
+from operators.communicator import Communicator, SingleProcess, Slots
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import Census, take_census
-from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.logistic import fit_logistic
 from operators.probe.minibatch import fit_minibatch
 from operators.probe.rows import Rows, Shards

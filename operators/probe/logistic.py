@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
+from operators.communicator import Slots
 from operators.models import Standardize
 from operators.probe.census import Census
-from operators.probe.communicator import Slots
 from operators.probe.rows import Rows, Shards, blocks
 from operators.probe.settings import Settings
 

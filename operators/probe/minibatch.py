@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from operators.base import OperatorError
+from operators.communicator import Slots
 from operators.probe.census import Census
-from operators.probe.communicator import Slots
 from operators.probe.rows import Rows, Shards, join
 from operators.probe.settings import Settings
 

@@ -13,7 +13,7 @@ import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from operators.base import OperatorError, ResourceError, Resources, ShardReader
-from operators.probe.communicator import SLOTS, Communicator, Distributed
+from operators.communicator import SLOTS, Communicator, Distributed
 
 R = TypeVar("R")
 

@@ -19,9 +19,9 @@ from operators.arrays import Float64, Integers
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
+from operators.communicator import Communicator
 from operators.hashing import folds_of
 from operators.models import ModelSpec, load, prepare_device, save
-from operators.probe.communicator import Communicator
 from operators.probe.job import CachedShards
 from operators.probe.kernel import train
 from operators.probe.rows import Rows, Shards

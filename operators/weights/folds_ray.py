@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.base import Resources
-from operators.probe.communicator import SLOTS, Distributed
+from operators.communicator import SLOTS, Distributed
 from operators.probe.ray_train import count_workers, run_workers
 from operators.weights.cross_fit import FoldJob
 

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from operators.dbscan import DBSCAN, tiles
-from operators.dbscan.points import Operand, Points, PreparedRows, rounding_error
 from operators.factored import FactoredGradients, Layer
 from operators.factored.points import FactoredPoints
+from operators.points import Operand, Points, PreparedRows, rounding_error
 from tests.benchmarks.harness import Row, bar, cpu, figure, machine, measure, ratio, table, write_section
 
 ROOT = Path(__file__).parents[2]

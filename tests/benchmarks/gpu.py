@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from operators.communicator import Distributed, SingleProcess, Slots
 from operators.dbscan import DBSCAN
 from operators.gradients.kernel import per_sample_gradients
-from operators.probe.communicator import Distributed, SingleProcess, Slots
 from tests.benchmarks.dbscan.rows import gradient_rows, radius
 from tests.benchmarks.harness import machine, measure
 

@@ -122,7 +122,7 @@ def alone(folder: Path, eps: Sequence[float]) -> Row:
     """The kernel with all rows in one process of its own."""
     started, cpu = time.perf_counter(), time.process_time()
     from operators.dbscan.kernel import cluster
-    from operators.dbscan.points import Points
+    from operators.points import Points
 
     labels, _ = cluster(Points(np.load(folder / "rows.npy"), "euclidean"), eps, MIN_SAMPLES)[:2]
     np.save(folder / "labels-0.npy", labels)

@@ -26,8 +26,8 @@ def main(folder: Path) -> None:
 
     from engine.execution.ray_executor import RayExecutor
     from operators.dbscan.kernel import cluster
-    from operators.dbscan.points import Points
     from operators.dbscan.sharded import BlockLabels, lay_out, solve
+    from operators.points import Points
 
     random = np.random.default_rng(0)
     centres = random.normal(size=(4, P)).astype(np.float32)

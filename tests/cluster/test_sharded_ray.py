@@ -15,7 +15,7 @@ import pytest
 from engine.execution.ray_executor import RayExecutor
 from operators.base import Resources
 from operators.dbscan.kernel import cluster
-from operators.dbscan.points import Points
+from operators.points import Points
 from tests.unit.operators.dbscan.sharded.test_sharded import blobs, in_blocks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]

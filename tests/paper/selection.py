@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.dbscan.kernel import dbscan_grid
-from operators.dbscan.points import Points
 from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID
 from operators.metrics import adjusted_rand_index, silhouette_grid
+from operators.points import Points
 from tests.paper.class_problems import DESIGN, FRESH, REPEAT, ClassProblem, Name, class_problems
 from tests.paper.selection_rules import CANDIDATES, Clustered
 

@@ -14,7 +14,7 @@ from engine.training.objectives.base import Objective, TargetScale
 from engine.training.rows import GroupedRows, Shards
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.probe.communicator import Slots
+from operators.communicator import Slots
 from operators.probe.scoring import logits, predict
 
 SAME = 16 * float(np.finfo(np.float64).eps)

@@ -20,17 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Index, Matrix
-from operators.dbscan.points import SPAN, Metric, Points, blocks, power_of_two_above, span_sum
-from operators.dbscan.points import blocks as pieces_of
 from operators.dbscan.tiles import Tiles
 from operators.models import device_for
+from operators.points import SPAN, Metric, Points, blocks, power_of_two_above, span_sum
+from operators.points import blocks as pieces_of
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Preparation(NamedTuple):
     """Statistics of all rows with which one row can be prepared; see
-    :class:`operators.dbscan.points.Points`.
+    :class:`operators.points.Points`.
     """
 
     metric: Metric
@@ -141,7 +141,7 @@ class BlockRows(NamedTuple):
 
 
 def prepare(raw: Matrix, frame: Preparation) -> tuple[Matrix, Matrix]:
-    """Make ``vectors`` and ``half`` of :class:`~operators.dbscan.points.Points`, with the same bits."""
+    """Make ``vectors`` and ``half`` of :class:`~operators.points.Points`, with the same bits."""
     points = BlockPoints(raw, np.empty(raw.shape, raw.dtype), np.empty(len(raw), raw.dtype), frame)
     for rows in blocks(len(raw)):
         points.vectors[rows] = points.prepared(rows)
@@ -211,7 +211,7 @@ def sum_span(source: Source, n: int, span: int) -> tuple[Float64, bool]:
 
 
 def mean_of(source: Source, n: int, sums: list[Float64]) -> Float64:
-    """Return the mean row, with the bits of :func:`operators.dbscan.points.mean_row`."""
+    """Return the mean row, with the bits of :func:`operators.points.mean_row`."""
     return np.asarray(source(0, 1)[0].astype(np.float64) + sum(sums) / n)
 
 

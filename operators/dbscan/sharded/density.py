@@ -8,7 +8,6 @@ from operators.arrays import Float64, Index
 from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import BLOCK, SAMPLE, Blocks, box, halve
 from operators.dbscan.density import MIN_TILE_ROWS, lowered_levels
-from operators.dbscan.points import coordinates, principal
 from operators.dbscan.sharded.blocks import (
     Arrays,
     BlockRows,
@@ -21,6 +20,7 @@ from operators.dbscan.sharded.blocks import (
     read_rows,
 )
 from operators.dbscan.tiles import Level, Tiles, pieces
+from operators.points import coordinates, principal
 
 
 def open_rows(layout: Layout, round_: int, block: int) -> Index:

@@ -14,8 +14,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from operators.arrays import Index, Mask
-from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.tiles import Level
+from operators.disjoint_sets import DisjointSets
 
 
 class Edges(NamedTuple):

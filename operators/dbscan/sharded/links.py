@@ -18,13 +18,13 @@ import numpy.typing as npt
 from operators.arrays import Float64, Index, Mask
 from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import Blocks, box, halve
-from operators.dbscan.disjoint_sets import DisjointSets
-from operators.dbscan.points import coordinates
 from operators.dbscan.sharded.blocks import Arrays, BlockRows, Layout, Slices, Window, group_rows, read_rows
 from operators.dbscan.sharded.density import boxes, core_of
 from operators.dbscan.sharded.hubs import Attachment, attachment, attachments, load_hubs, outside
 from operators.dbscan.sharded.level_forest import Edges, LevelForest, lightest
 from operators.dbscan.tiles import Level, Tiles, pieces
+from operators.disjoint_sets import DisjointSets
+from operators.points import coordinates
 
 OWN_TILES = 64
 """Rows of one hub from which they have tiles of their own, so that rows joined to all of them are skipped."""

@@ -17,10 +17,10 @@ from operators.dbscan.density import (
     SAMPLE_PER_GOAL,
     STALLED,
 )
-from operators.dbscan.points import Metric
 from operators.dbscan.sharded import blocks, density, hubs, labels, links
 from operators.dbscan.sharded.blocks import Layout, Preparation, drawn, query_groups
 from operators.dbscan.sharded.level_forest import Edges, lightest
+from operators.points import Metric
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Runs a picklable function on every item and returns the results in order. May run an item again."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.tiles import count_true
+from operators.disjoint_sets import DisjointSets
 
 TILE = 1024
 

@@ -14,8 +14,8 @@ from engine.report.rows import flat_numbers, scaled
 from engine.report.scores import adjusted_rand_index, outlier_scores
 from engine.report.survey import ROW, Key, Survey, first_per_group, keep_strongest
 from operators.hashing import row_hashes
+from operators.planes import plane_of_products, principal_plane
 from operators.report import RowStatistics
-from operators.report.planes import plane_of_products, principal_plane
 from operators.report.text import number, percent, short
 
 labels = st.lists(st.tuples(st.integers(-1, 4), st.integers(0, 3)), min_size=1, max_size=60)

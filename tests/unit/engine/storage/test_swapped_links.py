@@ -231,7 +231,7 @@ def _model_uses() -> dict[str, tuple[str, Callable[[Path], object]]]:
     import torch
 
     from engine.training.checkpoint import Checkpoints, ModelStore, Progress
-    from operators.probe.communicator import SingleProcess, Slots
+    from operators.communicator import SingleProcess, Slots
 
     slots = Slots(SingleProcess(), 1, 1)
     state = {"w": torch.zeros(1)}

@@ -16,7 +16,7 @@ from engine.core.errors import InputError
 from engine.training.checkpoint import Checkpoints, Progress
 from engine.training.job import read_record
 from operators.base import OperatorError
-from operators.probe.communicator import SingleProcess, Slots
+from operators.communicator import SingleProcess, Slots
 
 RECORD = {"trainer": "erm", "train_rows": 3, "groups": {"0": 2, "-1": 1}, "curve": [{"loss": 0.5}]}
 POINT = {"strength": 0.5, "mean_accuracy": 0.9, "worst_accuracy": 0.8}

@@ -23,9 +23,9 @@ from engine.training.rows import Dataset, dataset_of_arrays, group_indices, grou
 from engine.training.rules import Batch, Chi2Doro, CvarDoro, GroupDro
 from engine.training.sampling import Draw, balance, pieces, plan_epoch
 from operators.base import OperatorError
+from operators.communicator import Communicator, SingleProcess, Slots
 from operators.metrics import cvar
 from operators.models import build
-from operators.probe.communicator import Communicator, SingleProcess, Slots
 from tests.unit.communicators import train_together
 
 HERE = "tests.unit.engine.training.test_training"

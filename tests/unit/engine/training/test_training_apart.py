@@ -13,7 +13,7 @@ from connectors.storage import ObjectPath, place_of
 from engine.storage.object_run_store import private_copy
 from engine.training.checkpoint import Checkpoints, Progress
 from engine.training.kernel import TrainingOutcome, fit
-from operators.probe.communicator import Communicator, SingleProcess, Slots
+from operators.communicator import Communicator, SingleProcess, Slots
 from tests.s3 import S3Server
 from tests.unit.communicators import train_together
 from tests.unit.engine.training.test_training import HERE, Fails, data, params

@@ -16,9 +16,9 @@ from engine.training.in_memory import fit_arrays
 from engine.training.kernel import fit
 from engine.training.rows import CachedShards, dataset_of_arrays
 from engine.training.sampling import Draw, pieces, plan_epoch
+from operators.communicator import SingleProcess, Slots
 from operators.lpboost import solve
 from operators.metrics import cvar
-from operators.probe.communicator import SingleProcess, Slots
 
 Array = NDArray[Any]
 

@@ -14,8 +14,8 @@ from operators.cues import CueSettings, fit, weights
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CuesParams
 from operators.cues.references import FeatureColumns, columns_of
-from operators.encode.outputs import Output
 from operators.encode.words import ElapsedWords, NumberWords, PartWords
+from operators.encoded_features import Output
 
 
 @pytest.fixture(scope="module")

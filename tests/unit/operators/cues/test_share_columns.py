@@ -10,7 +10,7 @@ from operators.cues.independence import independence
 from operators.cues.references import FeatureColumns
 from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, support
 from operators.cues.slices import SourceColumn
-from operators.encode.outputs import Output
+from operators.encoded_features import Output
 
 N, CATEGORIES = 6000, 120
 COLUMN = SourceColumn(shares=(0,), features=(0,))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import EfficiencyWarning
 
+from operators import points as points_module
 from operators.dbscan import DBSCAN, dbscan_grid
 from operators.dbscan import density as density_module
-from operators.dbscan import points as points_module
 from operators.dbscan import tiles as tiles_module
 
 DTYPES = st.sampled_from([np.float32, np.float64])

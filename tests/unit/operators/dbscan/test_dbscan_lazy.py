@@ -12,6 +12,7 @@ import scipy.sparse.csgraph
 import sklearn.cluster
 import torch
 
+from operators import points
 from operators.dbscan import (
     DBSCAN,
     bounding_boxes,
@@ -19,10 +20,9 @@ from operators.dbscan import (
     dbscan_grid,
     density,
     kernel,
-    points,
     tiles,
 )
-from operators.dbscan.points import Points
+from operators.points import Points
 
 # What is large in use is made small, so that a few hundred rows take every path.
 TINY: list[dict[Any, dict[str, Any]]] = [

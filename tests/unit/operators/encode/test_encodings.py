@@ -22,10 +22,10 @@ from engine.execution.local_executor import LocalExecutor
 from operators.base import Context
 from operators.encode.adaptor import Encode
 from operators.encode.encoding import TableEncoding
-from operators.encode.outputs import blocks
 from operators.encode.params import EncodeParams
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.targets import N_FOLDS, PURPOSE
+from operators.encoded_features import blocks
 from operators.hashing import folds_of
 from tests.unit.in_memory import MemoryReader
 

@@ -27,7 +27,7 @@ from operators.grasp.adaptor import Groups
 from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.params import GroupsParams
 from operators.groups import assign
-from operators.report.planes import plane_of_products, principal_plane
+from operators.planes import plane_of_products, principal_plane
 from tests.data import small_recipe
 from tests.unit.operators.factored.test_factored_dbscan import head_gradients
 from tests.unit.operators.grasp.test_grasp_operator import Here, Shards, cut

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.dbscan.points import Points, rounding_error
 from operators.factored import FactoredGradients, Layer
 from operators.factored.points import FactoredPoints
 from operators.metrics.silhouettes import mean_silhouettes
+from operators.points import Points, rounding_error
 
 METRICS = ["euclidean", "cosine", "centered_cosine"]
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.dbscan import DBSCAN
-from operators.dbscan.points import Points, equal_rows
 from operators.grasp import GroupInference, class_model, kernel
 from operators.grasp.class_model import ClassModel, assign, cluster_distances
 from operators.grasp.kernel import infer_class, infer_whole_class
@@ -16,6 +15,7 @@ from operators.grasp.rows_on_disk import drawn_rows
 from operators.grasp.selection import MIN_SAMPLES_GRID, min_samples_values
 from operators.grasp.stability import checked_rows
 from operators.groups.merging import to_groups
+from operators.points import Points, equal_rows
 from tests.unit.operators.grasp.test_grasp import clusters
 
 

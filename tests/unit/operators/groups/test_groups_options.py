@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from operators.dbscan import dbscan_grid
+from operators.dbscan import graph_dbscan as approximate_module
 from operators.grasp.state import AUTO_ROWS, keeps_grid, read_grid
 from operators.neighbours import faiss_index as index_module
-from operators.neighbours import graph_dbscan as approximate_module
 from tests.unit.operators.grasp.test_grasp_operator import cut, rows
 from tests.unit.operators.grasp.test_sharded_groups import AXES, fitted
 

@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import radius_neighbors_graph
 
-from operators.dbscan import DBSCAN
-from operators.neighbours import NeighbourGraph, approximate_dbscan
+from operators.dbscan import DBSCAN, approximate_dbscan
+from operators.neighbours import NeighbourGraph
 from operators.neighbours import faiss_index as index_module
 from operators.neighbours import kernel as kernel_module
 from tests.unit.operators.dbscan.test_dbscan import exact_directions, integer_rows

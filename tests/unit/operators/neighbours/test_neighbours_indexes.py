@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 import sklearn.cluster
 
-from operators.dbscan import DBSCAN
-from operators.neighbours import (
-    Graph,
-    NeighbourGraph,
-    approximate_dbscan,
-    density,
-)
+from operators.dbscan import DBSCAN, approximate_dbscan
+from operators.neighbours import Graph, NeighbourGraph, density
 from operators.neighbours import faiss_index as index_module
 from operators.neighbours import recall as recall_module
 

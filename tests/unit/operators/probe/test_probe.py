@@ -14,10 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from operators.base import OperatorError
+from operators.communicator import SLOTS, SingleProcess, Slots
 from operators.models import ModelSpec, build
 from operators.probe import Settings, Trained, predict, train, train_on_arrays
 from operators.probe.census import Census, take_census
-from operators.probe.communicator import SLOTS, SingleProcess, Slots
 from operators.probe.logistic import partial_sums
 from operators.probe.minibatch import cut, fit_minibatch
 from operators.probe.rows import Rows

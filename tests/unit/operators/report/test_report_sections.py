@@ -16,8 +16,8 @@ from operators.eos.report import eos_section
 from operators.neighbours.graph import DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.neighbours.report import duplicate_sentence
+from operators.planes import vector_maps
 from operators.report import Notice, ReportFigure, ReportSection
-from operators.report.planes import vector_maps
 from operators.splits.report import split_section
 from operators.weights.report import weight_section
 

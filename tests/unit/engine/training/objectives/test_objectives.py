@@ -19,7 +19,7 @@ from engine.training.kernel import TrainingOutcome, fit
 from engine.training.objectives import Objective, Pinball, Squared, objective_of
 from engine.training.rows import Dataset, dataset_of_arrays
 from operators.base import OperatorError
-from operators.probe.communicator import Communicator
+from operators.communicator import Communicator
 from tests.unit.communicators import train_together
 
 EXACT: dict[str, Any] = {"objective": "squared", "weight_decay": 0.0}

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from operators.dbscan import tiles
 from operators.dbscan.kernel import cluster
-from operators.dbscan.points import Metric, Points, mean_row
 from operators.dbscan.sharded import BlockLabels, lay_out, solve
 from operators.dbscan.sharded.blocks import mean_of, query_groups, spans, sum_span
 from operators.dbscan.sharded.level_forest import Edges, level_parents, lightest
+from operators.points import Metric, Points, mean_row
 
 solve_module = import_module("operators.dbscan.sharded.solve")
 

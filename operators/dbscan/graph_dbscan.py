@@ -18,14 +18,14 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from operators.arrays import NOISE, Ids, Labels, Mask, Matrix
-from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.kernel import cluster
-from operators.dbscan.points import Metric, Points
+from operators.disjoint_sets import DisjointSets
 from operators.neighbours.faiss_index import RECALL_PARAMETERS, Kind, load_faiss, threads
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph
 from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.recall import LOW, Truth, draw, nearest_distances
+from operators.points import Metric, Points
 
 FEWEST_NEIGHBOURS = 64
 """Least number of neighbours of a row in a grid's graph. An index finds so many as fast as fewer."""

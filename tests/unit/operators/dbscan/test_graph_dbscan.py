@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, pairwise_distances
 
-from operators.dbscan import DBSCAN, dbscan_grid
-from operators.neighbours import NeighbourGraph, approximate_dbscan
-from operators.neighbours import graph_dbscan as approximate_module
-from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid, clusters_within
+from operators.dbscan import DBSCAN, approximate_dbscan, dbscan_grid
+from operators.dbscan import graph_dbscan as approximate_module
+from operators.dbscan.graph_dbscan import SearchSettings, approximate_grid, clusters_within
+from operators.neighbours import NeighbourGraph
 from tests.benchmarks.dbscan.rows import gradient_rows
 
 GRID = [0.1, 0.25, 0.4], [3, 8, 20, 60]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from operators.base import Resources
-from operators.probe.communicator import Distributed, SingleProcess, Slots
+from operators.communicator import Distributed, SingleProcess, Slots
 from operators.probe.ray_train import backend
 
 PARTS = torch.randn(8, 50, generator=torch.Generator().manual_seed(0))
