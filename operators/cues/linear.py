@@ -6,6 +6,7 @@ refits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
 
+Loss = Callable[[npt.NDArray[np.float64]], tuple[float, npt.NDArray[np.float64]]]
+SQRT_2 = 2.0**0.5
 MAX_STANDARDISED = 1e4
 """Largest standardised value: differences of huge features are beyond the range of float32."""
 
@@ -78,19 +81,24 @@ def predict(coef: Floats, Z: Floats) -> Floats:
 
     ``coef`` has shape (d + 1, C); its last row is the intercept.
     """
-    return _softmax((Z @ coef[:-1].astype(np.float32)).astype(np.float64) + coef[-1])
+    return _softmax((Z @ coef[:-1].astype(np.float32)).T.astype(np.float64, order="C"), coef[-1]).T
 
 
 def predict_exactly(coef: Floats, Z: Floats) -> Floats:
     """Return what ``predict`` does, computed in float64: batches of other sizes change no float32 of it."""
-    return _softmax(Z.astype(np.float64) @ coef[:-1] + coef[-1])
+    return _softmax(np.ascontiguousarray((Z.astype(np.float64) @ coef[:-1]).T), coef[-1]).T
 
 
-def _softmax(logits: Floats) -> Floats:
-    """Return the probabilities (n, C) of logits (n, C), which are overwritten."""
-    logits -= logits.max(axis=1, keepdims=True)
-    p = np.exp(logits)
-    return np.asarray(p / p.sum(axis=1, keepdims=True))
+def _softmax(logits: Floats, intercept: Floats) -> Floats:
+    """Return probabilities (C, n) of logits (C, n) without intercepts, in their place.
+
+    Classes come first, as numpy is slow where it reduces a short last axis.
+    """
+    logits += intercept[:, None]
+    logits -= logits.max(axis=0)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=0)
+    return logits
 
 
 def fit_softmax(
@@ -131,26 +139,63 @@ def fit_softmax(
     Minimises sum_i w_i * -log p(y_i | z_i) / sum_i w_i + l2 / 2 * ||coef[:-1]||^2.
 
     """
-    n, d = Z.shape
     share = np.asarray(w, np.float64) / max(float(np.sum(w)), 1e-300)
-    rows = np.arange(n)
+    x0 = np.zeros((Z.shape[1] + 1, n_classes)) if start is None else np.asarray(start, np.float64)
+    if n_classes == 2:
+        gap = _minimise(_two_class_loss(Z, y, share, l2), (x0[:, 1] - x0[:, 0]) / SQRT_2, SQRT_2, max_iter)
+        return np.stack([-gap / SQRT_2, gap / SQRT_2], axis=1)
+    return _minimise(_softmax_loss(Z, y, share, l2, n_classes), x0, 1.0, max_iter).reshape(x0.shape)
 
-    def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        coef = flat.reshape(d + 1, n_classes)
-        p = predict(coef, Z)
-        value = -float(share @ np.log(np.maximum(p[rows, y], 1e-300)))
-        p[rows, y] -= 1.0
-        p *= share[:, None]
-        gradient = np.empty_like(coef)
-        gradient[:-1] = Z.T @ p.astype(np.float32) + l2 * coef[:-1]
-        gradient[-1] = p.sum(axis=0)
-        return value + 0.5 * l2 * float((coef[:-1] ** 2).sum()), gradient.ravel()
 
-    x0 = np.zeros((d + 1) * n_classes) if start is None else np.asarray(start, np.float64).ravel()
+def _minimise(loss: Loss, x0: Floats, scale: float, max_iter: int) -> Floats:
+    """Return the minimum of a function that gives value and gradient; ``scale`` is that of its gradient."""
     # Not at the top: `validate` and `plan` load this module, and the import takes a third of a second.
     from scipy.optimize import minimize
 
-    found = minimize(
-        loss, x0, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "gtol": 1e-5, "ftol": 1e-9}
-    )
-    return np.asarray(found.x).reshape(d + 1, n_classes)
+    options = {"maxiter": max_iter, "gtol": 1e-5 * scale, "ftol": 1e-9}
+    return np.asarray(minimize(loss, x0.ravel(), jac=True, method="L-BFGS-B", options=options).x)
+
+
+def _softmax_loss(Z: Floats, y: Integers, share: Floats, l2: float, n_classes: int) -> Loss:
+    """Return the mean loss and its gradient as a function of the flat coefficients."""
+    d, rows = Z.shape[1], np.arange(len(y))
+
+    def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        coef = flat.reshape(d + 1, n_classes)
+        p = predict(coef, Z).T
+        value = -float(share @ np.log(np.maximum(p[y, rows], 1e-300)))
+        p[y, rows] -= 1.0
+        p *= share
+        gradient = np.empty_like(coef)
+        gradient[:-1] = Z.T @ p.T.astype(np.float32, order="C") + l2 * coef[:-1]
+        gradient[-1] = p.sum(axis=1)
+        return value + 0.5 * l2 * float((coef[:-1] ** 2).sum()), gradient.ravel()
+
+    return loss
+
+
+def _two_class_loss(Z: Floats, y: Integers, share: Floats, l2: float) -> Loss:
+    """Return the same for two classes, as a function of (coef[:, 1] - coef[:, 0]) / sqrt(2), shape (d + 1,).
+
+    Coefficients of the least norm are opposite, so that one vector of the same length stands for both, and
+    takes the same path. Only the difference of the logits is formed.
+    """
+    sign = np.where(y == 1, SQRT_2, -SQRT_2)
+    signed_share = sign * share
+
+    def loss(gap: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        margin = (Z @ gap[:-1].astype(np.float32)).astype(np.float64)
+        margin += gap[-1]
+        margin *= sign
+        smaller = np.exp(-np.abs(margin))
+        larger = 1.0 + smaller
+        value = float(share @ np.log(larger)) - float(share @ np.minimum(margin, 0.0))
+        wrong = np.where(margin > 0, smaller, 1.0)
+        wrong /= larger
+        wrong *= signed_share
+        gradient = np.empty_like(gap)
+        gradient[:-1] = l2 * gap[:-1] - wrong.astype(np.float32) @ Z
+        gradient[-1] = -wrong.sum()
+        return value + 0.5 * l2 * float(gap[:-1] @ gap[:-1]), gradient
+
+    return loss
