@@ -527,10 +527,14 @@ class RetractionRecord(Record):
     """The version that readers get now; null where none stands."""
     models: list[Object]
     """Registered models that were trained on it: `name`, `number`, `aliases`, `moved`."""
-    exports: list[str]
-    """Tables that still hold it."""
+    exports: list[Object]
+    """Tables that it was exported to, which are not changed: `format`, `path`, `catalog`, `mode`, `state` (empty
+    where the export may not have ended), `at`, and `replaced_by`, the version written over it since, else
+    empty."""
     mlflow_error: str
     """Why MLflow was not told; empty if it was."""
+    exports_error: str
+    """Why the tables are not known; empty if they are."""
 
 
 class TrainingRecord(Record):

@@ -12,6 +12,7 @@ from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
+    from engine.publish.export_records import ExportedTable
     from engine.publish.withdrawn_models import TrainedModel
     from engine.runs.retraction import Retraction
 
@@ -62,8 +63,8 @@ def retract(
         if not as_json and dry_run:
             echo("Nothing is changed. Without --dry-run:")
         show_json(asdict(done)) if as_json else _show(done)
-        if done.mlflow_error:
-            raise InputError(done.mlflow_error)
+        if done.mlflow_error or done.exports_error:
+            raise InputError(" ".join(filter(None, (done.exports_error, done.mlflow_error))))
 
 
 def _show(done: Retraction) -> None:
@@ -74,11 +75,25 @@ def _show(done: Retraction) -> None:
         else "  readers get an error: no version stands"
     )
     for table in done.exports:
-        echo(f"  it was exported to {table}, which still holds it")
+        echo(f"  {_table_text(table)}")
+    if done.why and any(not table.replaced_by for table in done.exports):
+        other = done.current or "VERSION"
+        echo(
+            "  The tables are not changed. Remove them, or write a version that stands over each: rowsieve export "
+            f"OUTPUT@{other} --to FORMAT:PATH --mode overwrite (this replaces all rows of a table)."
+        )
     for model in done.models:
         echo(f"  {_model_text(model)}")
     if done.why and any(model.aliases and not model.moved for model in done.models):
         echo("  --models moves aliases to the newest model version that was trained on one that stands")
+
+
+def _table_text(table: ExportedTable) -> str:
+    if table.replaced_by:
+        return f"it was exported to {table}, where {table.replaced_by} has replaced it; older states may hold it"
+    if not table.state:
+        return f"an export to {table} was begun and not ended; the table may hold it"
+    return f"it was exported to {table}, which still holds it"
 
 
 def _model_text(model: TrainedModel) -> str:

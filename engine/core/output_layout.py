@@ -26,11 +26,12 @@ FOLDERS = (
     "models",
     "registered",
     "withdrawn",
+    "exported",
     "compare",
     "input",
 )
 """Folders of an output below which files are written and removed."""
-FOLDERS_OF_FOLDERS = ("store", "versions", "models")
+FOLDERS_OF_FOLDERS = ("store", "versions", "models", "exported")
 """The folders of ``FOLDERS`` in which whole folders are replaced and removed."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import pyarrow.parquet as pq
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_columns
 from connectors.tables.export import Export, VersionContent, VersionTag
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.publish.dataset_card import write_card
+from engine.publish.export_records import record_export
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import (
     catalog_name,
@@ -32,6 +34,7 @@ from engine.publish.lineage_facets import (
 from engine.storage.withdrawals import withdrawal_of
 from operators.base import Executor
 
+_log = logging.getLogger("rowsieve")
 TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences in messages of the libraries that write tables."""
 
@@ -64,7 +67,8 @@ def export(
     """Write a version into one table, unless the table's history has it.
 
     Workers write a file for each part; then this process makes the single commit. A run that dies before the
-    commit leaves files that no reader sees, and the next run writes them again under the same names.
+    commit leaves files that no reader sees, and the next run writes them again under the same names. The output
+    keeps which tables have the version, from just before the commit on; see ``export_records``.
 
     Parameters
     ----------
@@ -114,7 +118,7 @@ def _export(
     try:
         known = table.committed_state(tag)
         if known:
-            return ExportResult(table.format, table.path, known, written=False)
+            return _recorded(folder, table, known, written=False)
         pending = table.start_export(_schema(folder, manifest), tag, _content(folder, manifest))
         parts = [folder / part["path"] for part in manifest["parts"]]
         jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
@@ -124,9 +128,10 @@ def _export(
             known = table.committed_state(tag)  # a faster export has committed and removed unfinished files
             if not known:
                 raise
-            return ExportResult(table.format, table.path, known, written=False)
+            return _recorded(folder, table, known, written=False)
+        _record(folder, table, "")
         done = pending.commit(records)
-        return ExportResult(table.format, table.path, done.state, done.written)
+        return _recorded(folder, table, done.state, written=done.written)
     except ConnectorError as error:
         raise InputError(f"Export to {table.format}: {error}") from None
     except OSError as error:
@@ -135,6 +140,25 @@ def _export(
             f"Export to {table.format}: {table.path} cannot be written: {reason}. "
             "Correct the path or its permissions."
         ) from error
+
+
+def _recorded(folder: Place, table: Export, state: str, *, written: bool) -> ExportResult:
+    """Return the result of an export once the output has kept it."""
+    _record(folder, table, state)
+    return ExportResult(table.format, table.path, state, written)
+
+
+def _record(folder: Place, table: Export, state: str) -> None:
+    """Keep in the output that the table has the version; warn where the output cannot be written."""
+    if folder.parent.name != "versions":
+        return
+    try:
+        record_export(folder.parent.parent, folder.name, table, state)
+    except (ConnectorError, OSError) as error:
+        _log.warning(
+            "%s cannot keep that %s holds the version %s, so `rowsieve retract` will not name that table: %s.",
+            *(folder.parent.parent, table.path, folder.name, one_line(error)),
+        )
 
 
 def _content(folder: Place, manifest: Mapping[str, Any]) -> VersionContent:

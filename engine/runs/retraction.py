@@ -10,6 +10,7 @@ from typing import Any
 from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, version_folder
+from engine.publish.export_records import ExportedTable, exported_tables
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
 from engine.publish.publisher import describe_again
@@ -41,9 +42,11 @@ class Retraction:
     models
         Registered models trained on it.
     exports
-        Tables that it was exported to, as "FORMAT PATH": they still hold it.
+        Tables that it was exported to. They are not changed.
     mlflow_error
         Why MLflow was not told; empty if it was.
+    exports_error
+        Why the tables are not known; empty if they are.
 
     """
 
@@ -51,8 +54,9 @@ class Retraction:
     why: str
     current: str | None
     models: tuple[TrainedModel, ...]
-    exports: tuple[str, ...]
+    exports: tuple[ExportedTable, ...]
     mlflow_error: str = ""
+    exports_error: str = ""
 
 
 def retract(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
@@ -91,7 +95,8 @@ def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: b
     tag = WithdrawnTag(reason, dry_run=True)
     models, failed = _models(output, version, tag, standing, move_aliases)
     follows = next(iter(standing), None) if current == version else current
-    return Retraction(version, reason, follows, models, _exports(output, version), failed)
+    exports, unread = _exports(output, version)
+    return Retraction(version, reason, follows, models, exports, failed, unread)
 
 
 def undo_retraction(output: Place, version: str) -> Retraction:
@@ -137,14 +142,17 @@ def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = 
         output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest, why)
     ):
         models, failed = _models(output, version, WithdrawnTag(why), standing, move_aliases)
-    exports = _exports(output, version)
-    return Retraction(version, why or "", current_version(output), models, exports, failed)
+    exports, unread = _exports(output, version)
+    return Retraction(version, why or "", current_version(output), models, exports, failed, unread)
 
 
-def _exports(output: Place, version: str) -> tuple[str, ...]:
-    """Return the tables that a version was exported to."""
-    found = read_record(output, version).get("exports", ())
-    return tuple(f"{one['format']} {one['path']}" for one in found)
+def _exports(output: Place, version: str) -> tuple[tuple[ExportedTable, ...], str]:
+    """Return the tables that a version was exported to, and why they are not known; empty if they are."""
+    earlier = read_record(output, version).get("exports") or ()
+    try:
+        return tuple(exported_tables(output, version, earlier)), ""
+    except InputError as error:
+        return (), str(error)
 
 
 def _models(

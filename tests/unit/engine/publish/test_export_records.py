@@ -1,0 +1,118 @@
+"""An output keeps every table that a version was exported to, and a withdrawal names each of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from connectors.tables.export import PendingExport
+from engine.cli.app import app
+from engine.publish.export_records import FOLDER
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from engine.storage.withdrawals import withdrawal_of
+from tests.data import recipe_for, spurious_table, write_shards
+
+OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output with two versions, of which the recipe has exported the later one."""
+    folder = tmp_path_factory.mktemp("published")
+    write_shards(folder / "data", spurious_table())
+    values = recipe_for(folder / "data", folder / "out")
+    values["operators"] = OPERATORS
+    run(Recipe.parse(values))
+    values["output"]["export"] = [{"format": "parquet", "path": str(folder / "by_recipe")}]
+    run(Recipe.parse(values | {"seed": 4}))
+    return folder
+
+
+@pytest.fixture
+def folder(published: Path, tmp_path: Path) -> Path:
+    shutil.copytree(published / "out", tmp_path / "out")
+    return tmp_path
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [*arguments])
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+def names(folder: Path) -> tuple[str, str]:
+    """Return the older version, and the current one."""
+    last = (folder / "out" / "CURRENT").read_text().strip()
+    (first,) = {entry.name for entry in (folder / "out" / "versions").iterdir()} - {last}
+    return first, last
+
+
+def test_a_withdrawal_names_every_table_and_says_what_to_do(published: Path, folder: Path) -> None:
+    first, last = names(folder)
+    out = f"{folder}/out"
+    for place in ("hf:{}/card", "parquet:{}/plain"):
+        command("export", out, "--to", place.format(folder), "--executor", "local")
+        assert "was already" in command("export", out, "--to", place.format(folder), "--executor", "local")
+    command("export", f"{out}@{first}", "--to", f"parquet:{folder}/other", "--executor", "local")
+    before = {path: path.read_bytes() for path in (folder / "card").rglob("*") if path.is_file()}
+    foreseen = json.loads(command("retract", f"{out}@{last}", "--why", "x", "--dry-run", "--json"))
+    shown = command("retract", f"{out}@{last}", "--why", "labels of May")
+    for table in (f"hf {folder}/card", f"parquet {folder}/plain", f"parquet {published}/by_recipe"):
+        assert f"it was exported to {table}, which still holds it" in shown
+    assert "other" not in shown
+    assert f"rowsieve export OUTPUT@{first} --to FORMAT:PATH --mode overwrite" in shown
+    found = json.loads(command("retract", f"{out}@{last}", "--why", "labels of May", "--json"))
+    assert [table["path"] for table in found["exports"]] == [
+        f"{folder}/card",
+        *sorted([f"{published}/by_recipe", f"{folder}/plain"]),
+    ]
+    assert found["exports"] == foreseen["exports"]
+    after = {path: path.read_bytes() for path in (folder / "card").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_table_that_another_version_has_replaced_is_named_as_such(folder: Path) -> None:
+    first, last = names(folder)
+    for name in (last, first):
+        to = f"delta:{folder}/t"
+        command("export", f"{folder}/out@{name}", "--to", to, "--mode", "overwrite", "--executor", "local")
+    shown = command("retract", f"{folder}/out@{last}", "--why", "x")
+    assert f"where {first} has replaced it; older states may hold it" in shown
+    assert "it was exported to delta" in command("retract", f"{folder}/out@{first}", "--why", "x")
+
+
+def test_an_export_that_died_in_its_commit_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PendingExport, "commit", killed)
+        words = ["export", f"{folder}/out", "--to", f"parquet:{folder}/t", "--executor", "local"]
+        CliRunner().invoke(app, words)
+    shown = command("retract", f"{folder}/out@{names(folder)[1]}", "--why", "x")
+    assert f"an export to parquet {folder}/t was begun and not ended; the table may hold it" in shown
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, '{"version": "v"}'])
+def test_a_damaged_record_is_an_error_after_the_withdrawal(text: str, folder: Path) -> None:
+    last = names(folder)[1]
+    (record,) = (folder / "out" / FOLDER / last).iterdir()
+    record.write_text(text)
+    assert f"{record} says which table holds" in command(
+        "retract", f"{folder}/out@{last}", "--why", "x", code=2
+    )
+    assert withdrawal_of(folder / "out", last) is not None
+
+
+def test_an_output_that_cannot_be_written_is_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(folder / "out" / FOLDER)
+    (folder / "out" / FOLDER).write_text("no folder")
+    command("export", f"{folder}/out", "--to", f"parquet:{folder}/t", "--executor", "local")
+    assert "`rowsieve retract` will not name that table" in caplog.text
