@@ -13,8 +13,8 @@ from engine.core.redaction import redact
 from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
-from engine.storage.manifest import check_published, read_manifest
-from engine.storage.withdrawals import current_version
+from engine.storage.manifest import check_published, published_versions, read_manifest
+from engine.storage.withdrawals import current_version, nothing_current
 
 
 def trace(version: str, output: Place | None) -> dict[str, Any]:
@@ -97,6 +97,8 @@ def _locate(version: str, output: Place | None) -> tuple[Place, str]:
         output, version = folder, name
     elif output is None and (current := current_version(folder)):
         return folder, current
+    elif output is None and published_versions(folder):
+        raise nothing_current(folder)
     output = output or _output_of(version)
     check_published(output, version)
     return output, version

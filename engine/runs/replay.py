@@ -24,7 +24,7 @@ from engine.runs.runner import run
 from engine.storage.lease import hold_lease
 from engine.storage.manifest import read_manifest
 from engine.storage.stores import store_of
-from engine.storage.withdrawals import current_version
+from engine.storage.withdrawals import current_version, nothing_current
 
 PLACE = ["file", "row"]
 _BLANK, _SIGN = r"[\s\x{a0}\x{3000}\x{200b}-\x{200f}\x{feff}]*", r"[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
@@ -77,9 +77,7 @@ def current_quarantine(output: Place) -> pa.Table:
     """Read the quarantined rows of the current version. Raises InputError if nothing is published."""
     version = current_version(output)
     if version is None:
-        raise InputError(
-            f"{output} holds no published version yet, so there is nothing to replay. Run it first."
-        )
+        raise nothing_current(output)
     manifest = read_manifest(version_folder(output, version))
     store = store_of(output)
     folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]

@@ -60,7 +60,7 @@ class Retraction:
 
 
 def retract(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
-    """Withdraw a version: readers of the current one get the newest that stands.
+    """Withdraw a version: readers of the current one get the newest that stands, and an error if none does.
 
     The record is written first, so that an interruption leaves readers with the older version; the command
     given again does the rest. A version that is withdrawn already gets the new reason.
@@ -82,8 +82,8 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
     with hold_lease(output, "rowsieve retract") as lease:
         reason = write_withdrawal(output, version, why).why
         describe_again(output, version, reason)
-        current = current_version(output)
-        if current is not None and pointed_version(output) != current:
+        current, pointed = current_version(output), pointed_version(output)
+        if pointed not in (None, current):
             lease.point(output / POINTER, current)
     return _tell(output, version, reason, move_aliases=move_aliases)
 
@@ -102,8 +102,8 @@ def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: b
 def undo_retraction(output: Place, version: str) -> Retraction:
     """Take a withdrawal back: the version stands again.
 
-    If it was current when it was withdrawn, and nothing was published after it, it is current again. The
-    record is removed last: until then readers get what they got before, also after an interruption, and the
+    If it was current when it was withdrawn, and nothing was published after it, it is current again; so it
+    is if no other version stands. The record is removed last: until then readers get what they got before, also after an interruption, and the
     command given again does the rest. Aliases of models stay where they are.
 
     Raises
@@ -120,7 +120,7 @@ def undo_retraction(output: Place, version: str) -> Retraction:
             raise InputError(f"The version {version} in {output} is not withdrawn, so nothing was changed.")
         pointed = pointed_version(output)
         later = pointed is not None and _is_later(output, pointed, version)
-        if record.was_current and pointed != version and not later:
+        if pointed is None or (record.was_current and pointed != version and not later):
             lease.point(output / POINTER, version)
         describe_again(output, version, "")
         remove_withdrawal(output, version)

@@ -18,7 +18,7 @@ from connectors.base import ConnectorError
 from connectors.storage import Place, remove_file
 from engine.core.errors import InputError
 from engine.core.json_files import DamagedFileError, read_json, write_json
-from engine.core.output_layout import version_folder
+from engine.core.output_layout import POINTER, version_folder
 from engine.storage.manifest import NUMBER, pointed_version, published_versions, read_manifest
 
 FOLDER = "withdrawn"
@@ -64,6 +64,28 @@ def current_version(output: Place) -> str | None:
     if name is None or withdrawal_of(output, name) is None:
         return name
     return next(iter(standing_versions(output)), None)
+
+
+def nothing_current(output: Place, place: Place | str = "") -> InputError:
+    """Return the error of a reader that asked for the current version of an output that has none.
+
+    ``place`` is what the reader was given, if it is not the output's own place.
+    """
+    place = place or output
+    names = published_versions(output)
+    if not names:
+        return InputError(
+            f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
+            f"output folder of a recipe that has run, such as demo/out, or OUTPUT@VERSION."
+        )
+    latest = max(names, key=lambda name: (publication_number(output, name), name))
+    found = withdrawal_of(output, latest)
+    why = f"the latest, {latest}, was withdrawn: {found.why.rstrip('.')}" if found else f"the latest is {latest}"
+    return InputError(
+        f"No version of {place} is current: of {len(names)} published versions {why}. Run a changed recipe or "
+        f"changed data, take a withdrawal back with `rowsieve retract {place}@VERSION --undo`, or name a version: "
+        f"{place}@{latest}."
+    )
 
 
 def standing_versions(output: Place) -> list[str]:

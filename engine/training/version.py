@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
-from engine.core.output_layout import POINTER, output_of, split_version, version_folder
-from engine.storage.manifest import check_published, pointed_version, read_manifest
+from engine.core.output_layout import output_of, split_version, version_folder
+from engine.storage.manifest import check_published, read_manifest
 from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
-from engine.storage.withdrawals import check_stands, current_version, withdrawal_of
+from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of
 from operators.base import ROW_ID, SPLIT, ShardInfo
 from operators.parts.adaptor import NAME as PARTS
 
@@ -85,13 +85,8 @@ def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
             _warn_if_withdrawn(folder.parent.parent, folder.name)
         return Version(folder, read_manifest(folder))
     asked, name = bool(name), name or current_version(folder) or ""
-    if not name and (pointed := pointed_version(folder)):
-        check_stands(folder, pointed)
     if not name:
-        raise InputError(
-            f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
-            f"output folder of a recipe that has run, such as demo/out, or OUTPUT@VERSION."
-        )
+        raise nothing_current(folder, place)
     check_published(folder, name)
     if asked and warn:
         _warn_if_withdrawn(folder, name)

@@ -116,8 +116,8 @@ class Lease:
         """Make the parts visible as a version, its manifest last."""
         raise NotImplementedError
 
-    def point(self, file: Place, version: str) -> None:
-        """Make a published version the current one."""
+    def point(self, file: Place, version: str | None) -> None:
+        """Make a published version the current one; None: no version is current any more."""
         raise NotImplementedError
 
     def renew(self) -> None:

@@ -104,8 +104,11 @@ class FolderLease(Lease):
         self.replace_folder(self.staging / version.name, version)
         self.rename(staged, version / "manifest.json")
 
-    def point(self, file: Path, version: str) -> None:  # type: ignore[override]
-        """Rename a new pointer file over the old one."""
+    def point(self, file: Path, version: str | None) -> None:  # type: ignore[override]
+        """Rename a new pointer file over the old one, or the old one into the staging folder."""
+        if version is None:
+            self.rename(file, self.stage(f"old-{uuid.uuid4().hex}"))
+            return
         self.rename(self._write_staged(file.name, f"{version}\n"), file)
 
     def renew(self) -> None:

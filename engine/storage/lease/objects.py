@@ -127,9 +127,9 @@ class ObjectLease(Lease):
         with suppress(FileExistsError):  # a writer that took over in between has created it
             (version / MANIFEST).create(manifest.encode())
 
-    def point(self, file: ObjectPath, version: str) -> None:  # type: ignore[override]
-        """Make a published version the current one by one conditional PUT."""
-        self._swap(lambda pointer: CurrentPointer(version, pointer.token))
+    def point(self, file: ObjectPath, version: str | None) -> None:  # type: ignore[override]
+        """Make a published version, or none, the current one by one conditional PUT."""
+        self._swap(lambda pointer: CurrentPointer(version or "", pointer.token))
 
     def renew(self) -> None:
         """Write the lease file again, which renews its modification time."""

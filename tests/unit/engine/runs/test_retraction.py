@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rowsieve
 from mlflow import MlflowClient
 from typer.testing import CliRunner
 
@@ -20,6 +22,7 @@ from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
 from engine.runs import retraction
 from engine.runs.history import history, prune
+from engine.runs.replay import current_quarantine
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.runs.status import status_of
@@ -151,14 +154,59 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_no_version_stands(out: Path) -> None:
-    for name in ("va", "vb", str(pointed_version(out))):
-        done = retract(out, name, "all wrong")
+def withdraw_all(out: Path) -> str:
+    """Withdraw every version, and return the one that was current first."""
+    last = str(pointed_version(out))
+    for name in ("va", "vb", last):
+        done = retract(out, name, "all wrong.")
     assert done.current is None
-    with pytest.raises(InputError, match="was withdrawn: all wrong"):
-        open_version(out)
+    return last
+
+
+def test_no_version_stands(out: Path) -> None:
+    last = withdraw_all(out)
+    assert not (out / "CURRENT").exists()
+    told = f"No version of {out} is current: of 3 published versions the latest, {last}, was withdrawn: all wrong"
+    for reader in (open_version, rowsieve.open, current_quarantine):
+        with pytest.raises(InputError, match=re.escape(told)):
+            reader(out)
+    for words in (
+        ["export", str(out), "--to", f"parquet:{out}/x"],
+        ["diff", str(out), f"{out}@va"],
+        ["retrain", "--dataset", str(out), "--executor", "local"],
+        ["lineage", str(out)],
+        ["groups", str(out)],
+        ["explain", str(out), "0"],
+    ):
+        shown = CliRunner().invoke(app, words)
+        assert shown.exit_code == 2, (words, shown.output)
+        assert told in " ".join(shown.output.split()), words
+    assert [entry["current"] for entry in history(out)] == [False] * 3
+    assert open_version(f"{out}@va").name == "va"
     assert prune(out, 1).versions != ()
     assert len(history(out)) == 1
+
+
+def test_where_none_stands_the_one_that_is_taken_back_is_current(out: Path) -> None:
+    last = withdraw_all(out)
+    assert undo_retraction(out, "va").current == pointed_version(out) == "va"
+    assert undo_retraction(out, last).current == last
+
+
+def test_where_none_stands_a_changed_recipe_publishes_from_nothing(
+    out: Path, published: tuple[Path, Recipe]
+) -> None:
+    here = published[1].output.model_copy(update={"path": str(out)})
+    recipe = published[1].model_copy(update={"output": here})
+    last = withdraw_all(out)
+    with pytest.raises(InputError, match=f"{last} was withdrawn: all wrong.*--undo"):
+        run(recipe)
+    found = status_of(make_plan(recipe))
+    assert (found["published"], found["current"], found["withdrawn"]) == (True, False, "all wrong.")
+    increment = recipe.incremental.model_copy(update={"base": "current"})
+    done = run(recipe.model_copy(update={"incremental": increment, "seed": 4}))
+    assert "incremental" not in done.manifest
+    assert pointed_version(out) == done.version
 
 
 def test_no_model_of_it_becomes_champion(out: Path) -> None:

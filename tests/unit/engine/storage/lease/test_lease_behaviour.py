@@ -40,6 +40,7 @@ def test_tokens_rise_and_an_old_lease_is_refused_everything(output: Place) -> No
             lambda: old.parts_folder(version_folder(output, "v1")),
             lambda: old.publish(version_folder(output, "v1"), "{}"),
             lambda: old.point(output / POINTER, "v1"),
+            lambda: old.point(output / POINTER, None),
             old.release,
         ):
             with pytest.raises(LockedError):
@@ -62,6 +63,10 @@ def test_a_version_is_visible_only_once_its_manifest_is_and_current_when_it_is_p
         lease.publish(version, "{}")
         assert is_published(output, "v1")
         assert (version / "data" / "part").read_bytes() == b"rows"
+        assert current_version(output) is None
+        lease.point(output / POINTER, "v1")
+        assert current_version(output) == "v1"
+        lease.point(output / POINTER, None)
         assert current_version(output) is None
         lease.point(output / POINTER, "v1")
     assert current_version(output) == "v1"
