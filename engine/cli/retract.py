@@ -90,7 +90,9 @@ def _show(done: Retraction) -> None:
 
 def _table_text(table: ExportedTable) -> str:
     if table.replaced_by:
-        return f"it was exported to {table}, where {table.replaced_by} has replaced it; older states may hold it"
+        return (
+            f"it was exported to {table}, where {table.replaced_by} has replaced it; older states may hold it"
+        )
     if not table.state:
         return f"an export to {table} was begun and not ended; the table may hold it"
     return f"it was exported to {table}, which still holds it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 
@@ -41,12 +41,14 @@ class Estimate:
     mib
         Peak memory of one process, in MiB.
     slowest
-        The operator that takes most of the time.
+        The operator or step that takes most of the time.
     networks
         Columns of images that go through a pretrained network, whose time is not included.
     text_seconds
         CPU seconds that a network takes for free texts, which are not part of ``seconds``: a GPU, bfloat16
         and repeated texts make it less.
+    added
+        Whether ``slowest`` is no operator of the recipe: every run of its kind has it.
 
     """
 
@@ -55,6 +57,7 @@ class Estimate:
     slowest: str
     networks: int = 0
     text_seconds: float = 0.0
+    added: bool = False
 
     @property
     def text(self) -> str:
@@ -63,7 +66,8 @@ class Estimate:
         beside = ", beside the pretrained network" if self.networks else ""
         if self.text_seconds:
             beside += f"; up to {_duration(self.text_seconds)} more for the network that reads free text"
-        return f"about {time} of one core and {memory}, mostly for `{self.slowest}`{beside}"
+        added = ", which the run adds" if self.added else ""
+        return f"about {time} of one core and {memory}, mostly for `{self.slowest}`{added}{beside}"
 
 
 def estimate(
@@ -75,6 +79,7 @@ def estimate(
     networks: int = 0,
     texts: int = 0,
     n_classes: int = CLASSES,
+    named: Collection[str] | None = None,
 ) -> Estimate:
     """Estimate the cost of a run.
 
@@ -94,6 +99,8 @@ def estimate(
         Number of columns of free text.
     n_classes
         Number of distinct labels.
+    named
+        Operators that the recipe names; default: all.
 
     """
     steps = {**costs, **STEPS}
@@ -104,7 +111,8 @@ def estimate(
     peak = max(cost.mib for cost in steps.values()) * max(0.2, largest) * wide
     slowest = max(seconds, key=lambda name: seconds[name])
     total, text_seconds = START_SECONDS + sum(seconds.values()), texts * n_rows / TEXTS_PER_SECOND
-    return Estimate(total, BASE_MIB + peak, slowest, networks, text_seconds)
+    added = named is not None and slowest not in named
+    return Estimate(total, BASE_MIB + peak, slowest, networks, text_seconds, added)
 
 
 def width_factor(n_features: int) -> float:

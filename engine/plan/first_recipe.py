@@ -231,6 +231,7 @@ def _cost(made: _Planned) -> Estimate:
         networks=kinds.count(Kind.IMAGE),
         texts=kinds.count(Kind.TEXT),
         n_classes=len(made.preview.label.counts),
+        named=made.plan.recipe.operators,
     )
 
 

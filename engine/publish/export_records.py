@@ -111,9 +111,7 @@ def exported_tables(output: Place, version: str, earlier: Iterable[Any] = ()) ->
         if table.state and (name == version or table.mode == "overwrite")
     }
     replaced = {place: name for place, name in newest.items() if name != version}
-    return [
-        replace(table, replaced_by=replaced.get(place, "")) for place, table in sorted(found.items())
-    ]
+    return [replace(table, replaced_by=replaced.get(place, "")) for place, table in sorted(found.items())]
 
 
 def _recorded_versions(output: Place) -> list[str]:

@@ -16,6 +16,8 @@ MAX_BYTES, MAX_NODES = 2**20, 100_000
 def read_yaml(path: Path) -> Any:
     """Load YAML safely. Raises InputError naming the line and column of a fault."""
     try:
+        if path.is_dir():
+            raise InputError(_folder_message(path))
         if path.stat().st_size > MAX_BYTES:
             raise InputError(
                 f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB. Name a recipe, a YAML file."
@@ -27,6 +29,16 @@ def read_yaml(path: Path) -> Any:
         raise InputError(
             f"The recipe {path} cannot be read: {error}. It must be a text file in UTF-8."
         ) from None
+
+
+def _folder_message(path: Path) -> str:
+    """Return the error for a folder in place of a recipe, such as the output of one."""
+    if (path / "versions").is_dir():
+        return (
+            f"The recipe {path} is the output folder of a recipe. Name the recipe, a YAML file, whose output.path "
+            f"it is; `rowsieve versions {path}` lists what it has published."
+        )
+    return f"The recipe {path} is a folder. Name the recipe itself, a YAML file."
 
 
 def parse_yaml(text: str, place: str) -> Any:

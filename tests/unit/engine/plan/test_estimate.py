@@ -79,6 +79,17 @@ def test_the_text_is_rounded(rows: int, expected: str) -> None:
     assert expected in estimate(COSTS, rows, 64, [50_000]).text
 
 
+def test_an_operator_that_is_not_in_the_recipe_is_told_apart(tmp_path: Path) -> None:
+    assert (
+        "mostly for `outliers`, which the run adds"
+        in estimate(COSTS, 10**6, 64, [50_000], named=["probe"]).text
+    )
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{i % 7},{i % 13},{i % 2}\n" for i in range(600)))
+    found = draft(str(tmp_path / "t.csv"), "y", output=str(tmp_path / "out")).estimate
+    assert found.slowest == "outliers"
+    assert ", which the run adds" in found.text
+
+
 def test_free_text_is_told_apart() -> None:
     cost = estimate(COSTS, 10_000, 400, [10_000], texts=2)
     assert cost.text_seconds == pytest.approx(20_000 / TEXTS_PER_SECOND)

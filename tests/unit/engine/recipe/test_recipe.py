@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from engine.cli.app import app
 from engine.core.errors import InputError, RowsieveError
 from engine.plan.planner import build_operator
 from engine.recipe.recipe import Recipe
@@ -105,3 +107,13 @@ def test_a_wrong_parameter_is_named_with_the_recipes_file(tmp_path: Path) -> Non
     for recipe, place in ((Recipe.load(file), str(file)), (Recipe.parse(SMALL), "small")):
         with pytest.raises(InputError, match=rf"^{re.escape(place)}: operators\.split\.nonsense"):
             build_operator(recipe, "split", {"nonsense": 1})
+
+
+def test_a_folder_in_place_of_a_recipe_is_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is a folder\. Name the recipe itself"):
+        Recipe.load(tmp_path)
+    (tmp_path / "versions").mkdir()
+    for command in ("quarantine", "status"):
+        shown = CliRunner().invoke(app, [command, str(tmp_path)])
+        assert shown.exit_code == 2
+        assert "is the output folder of a recipe. Name the recipe" in " ".join(shown.output.split())
