@@ -528,9 +528,9 @@ class RetractionRecord(Record):
     models: list[Object]
     """Registered models that were trained on it: `name`, `number`, `aliases`, `moved`."""
     exports: list[Object]
-    """Tables that it was exported to, which are not changed: `format`, `path`, `catalog`, `mode`, `state` (empty
-    where the export may not have ended), `at`, and `replaced_by`, the version written over it since, else
-    empty."""
+    """Tables that it was exported to, which are not changed: `format`, `path`, `catalog`, `mode`, `state`
+    (empty where the export may not have ended), `at`, and `replaced_by`, the version written over it since,
+    else empty."""
     mlflow_error: str
     """Why MLflow was not told; empty if it was."""
     exports_error: str

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rowsieve
 from mlflow import MlflowClient
 from typer.testing import CliRunner
 
+import rowsieve
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
