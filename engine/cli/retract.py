@@ -79,8 +79,8 @@ def _show(done: Retraction) -> None:
     if done.why and any(not table.replaced_by for table in done.exports):
         other = done.current or "VERSION"
         echo(
-            "  The tables are not changed. Remove them, or write a version that stands over each: rowsieve export "
-            f"OUTPUT@{other} --to FORMAT:PATH --mode overwrite (this replaces all rows of a table)."
+            "  The tables are not changed. Remove them, or write a version that stands over each: "
+            f"rowsieve export OUTPUT@{other} --to FORMAT:PATH --mode overwrite (replaces all rows of a table)."
         )
     for model in done.models:
         echo(f"  {_model_text(model)}")

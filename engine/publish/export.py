@@ -67,8 +67,8 @@ def export(
     """Write a version into one table, unless the table's history has it.
 
     Workers write a file for each part; then this process makes the single commit. A run that dies before the
-    commit leaves files that no reader sees, and the next run writes them again under the same names. The output
-    keeps which tables have the version, from just before the commit on; see ``export_records``.
+    commit leaves files that no reader sees, and the next run writes them again under the same names. The
+    output keeps which tables have the version, from just before the commit on; see ``export_records``.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _record(folder: Place, table: Export, state: str) -> None:
         record_export(folder.parent.parent, folder.name, table, state)
     except (ConnectorError, OSError) as error:
         _log.warning(
-            "%s cannot keep that %s holds the version %s, so `rowsieve retract` will not name that table: %s.",
+            "%s cannot keep that %s holds the version %s, so `rowsieve retract` will not name it: %s.",
             *(folder.parent.parent, table.path, folder.name, one_line(error)),
         )
 

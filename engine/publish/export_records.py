@@ -123,7 +123,7 @@ def _recorded_versions(output: Place) -> list[str]:
 
 def _stored(output: Place, version: str) -> list[ExportedTable]:
     try:
-        files = sorted((output / FOLDER / version).iterdir())
+        files: list[Place] = sorted((output / FOLDER / version).iterdir(), key=lambda file: file.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [_read(output, version, file) for file in files if file.name.endswith(".json")]

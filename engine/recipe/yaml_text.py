@@ -35,8 +35,8 @@ def _folder_message(path: Path) -> str:
     """Return the error for a folder in place of a recipe, such as the output of one."""
     if (path / "versions").is_dir():
         return (
-            f"The recipe {path} is the output folder of a recipe. Name the recipe, a YAML file, whose output.path "
-            f"it is; `rowsieve versions {path}` lists what it has published."
+            f"The recipe {path} is the output folder of a recipe. Name the recipe, a YAML file, whose "
+            f"output.path it is; `rowsieve versions {path}` lists what it has published."
         )
     return f"The recipe {path} is a folder. Name the recipe itself, a YAML file."
 

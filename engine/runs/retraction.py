@@ -103,8 +103,9 @@ def undo_retraction(output: Place, version: str) -> Retraction:
     """Take a withdrawal back: the version stands again.
 
     If it was current when it was withdrawn, and nothing was published after it, it is current again; so it
-    is if no other version stands. The record is removed last: until then readers get what they got before, also after an interruption, and the
-    command given again does the rest. Aliases of models stay where they are.
+    is if no other version stands. The record is removed last: until then readers get what they got before,
+    also after an interruption, and the command given again does the rest. Aliases of models stay where they
+    are.
 
     Raises
     ------

@@ -80,15 +80,11 @@ def nothing_current(output: Place, place: Place | str = "") -> InputError:
         )
     latest = max(names, key=lambda name: (publication_number(output, name), name))
     found = withdrawal_of(output, latest)
-    why = (
-        f"the latest, {latest}, was withdrawn: {found.why.rstrip('.')}"
-        if found
-        else f"the latest is {latest}"
-    )
+    why = f"{latest}, was withdrawn: {found.why.rstrip('.')}" if found else latest
     return InputError(
-        f"No version of {place} is current: of {len(names)} published versions {why}. Run a changed recipe or "
-        f"changed data, take a withdrawal back with `rowsieve retract {place}@VERSION --undo`, or name a version: "
-        f"{place}@{latest}."
+        f"No version of {place} is current: of {len(names)} published versions the latest, {why}. Run a "
+        f"changed recipe or changed data, take a withdrawal back with `rowsieve retract {place}@VERSION "
+        f"--undo`, or name a version: {place}@{latest}."
     )
 
 

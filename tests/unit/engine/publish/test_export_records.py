@@ -115,4 +115,4 @@ def test_an_output_that_cannot_be_written_is_a_warning(
     shutil.rmtree(folder / "out" / FOLDER)
     (folder / "out" / FOLDER).write_text("no folder")
     command("export", f"{folder}/out", "--to", f"parquet:{folder}/t", "--executor", "local")
-    assert "`rowsieve retract` will not name that table" in caplog.text
+    assert "`rowsieve retract` will not name it" in caplog.text

@@ -166,7 +166,7 @@ def withdraw_all(out: Path) -> str:
 def test_no_version_stands(out: Path) -> None:
     last = withdraw_all(out)
     assert not (out / "CURRENT").exists()
-    told = f"No version of {out} is current: of 3 published versions the latest, {last}, was withdrawn: all wrong"
+    told = f"No version of {out} is current: of 3 published versions the latest, {last}, was withdrawn: all"
     for reader in (open_version, rowsieve.open, current_quarantine):
         with pytest.raises(InputError, match=re.escape(told)):
             reader(out)
