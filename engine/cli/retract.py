@@ -80,7 +80,7 @@ def _show(done: Retraction) -> None:
         other = done.current or "VERSION"
         echo(
             "  The tables are not changed. Remove them, or write a version that stands over each: "
-            f"rowsieve export OUTPUT@{other} --to FORMAT:PATH --mode overwrite (replaces all rows of a table)."
+            f"rowsieve export OUTPUT@{other} --to FORMAT:PATH --mode overwrite (replaces all its rows)."
         )
     for model in done.models:
         echo(f"  {_model_text(model)}")
