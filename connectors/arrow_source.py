@@ -19,18 +19,10 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
-from connectors.schema import (
-    cast_table,
-    check_names,
-    check_types,
-    merged,
-    number_if_renamed,
-    pick,
-    plain_schema,
-    rename_remedy,
-    with_names,
-)
+from connectors.pickled_types import check_types
+from connectors.schema import cast_table, merged, pick, plain_schema
 
 MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"

@@ -17,10 +17,16 @@ from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
+from connectors.column_names import (
+    check_names,
+    check_same_names,
+    number_if_renamed,
+    number_repeated,
+    rename_remedy,
+)
 from connectors.files import each, find_names
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
-from connectors.schema import check_names, check_same_names, number_if_renamed, number_repeated, rename_remedy
 from connectors.text_source import CODECS, TextSource, compression, quote_value
 
 MOSTLY = 0.8

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, SourceShard
+from connectors.column_names import check_names
 from connectors.errors import nearest
-from connectors.schema import check_names, pick
+from connectors.schema import pick
 from connectors.wrapper import Wrapper
 
 

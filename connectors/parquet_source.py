@@ -24,20 +24,12 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.filters import Predicate
 from connectors.locations import below
-from connectors.schema import (
-    cast_table,
-    check_names,
-    check_types,
-    merged,
-    number_if_renamed,
-    pick,
-    plain_schema,
-    rename_remedy,
-    with_names,
-)
+from connectors.pickled_types import check_types
+from connectors.schema import cast_table, merged, pick, plain_schema
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, CorruptError, LateColumns, Listing, Source, SourceShard, narrowed
+from connectors.column_names import check_names
 from connectors.files import no_row
 from connectors.filters import Predicate
-from connectors.schema import check_names, pick
+from connectors.schema import pick
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.base import MAX_SHARD, ConnectorError
-from connectors.schema import check_types
+from connectors.pickled_types import check_types
 from connectors.storage.beneath import (
     folder_beneath,
     link_beneath,

@@ -14,9 +14,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError, SourceShard, SourceSpec
+from connectors.column_names import check_names
 from connectors.files import resolve
+from connectors.pickled_types import check_types
 from connectors.policy import current_policy, hosts_named
-from connectors.schema import check_names, check_types, pick
+from connectors.schema import pick
 
 FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation", "sslcert", "sslkey", "sslpassword"}
 """Settings of a PostgreSQL URL that use passwords, keys and tickets of this machine."""

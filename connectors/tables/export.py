@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from connectors.schema import check_same_names
+from connectors.column_names import check_same_names
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, place_of, read_whole
 from connectors.tables.common import library, location

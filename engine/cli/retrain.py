@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
     from engine.training.regression_scores import LossTable, RegressionEvaluation
     from engine.training.retrain import RetrainOptions, RetrainResult
-    from engine.training.running import TrainResult, TrainSpec
+    from engine.training.training_run import TrainResult, TrainSpec
 
 MAX_GROUPS = 30
 MAX_LOSS = 0.1
@@ -258,7 +258,7 @@ def retrain(
         section = run_section(executor)
         set_environment(verbose)
         from engine.training.retrain import RetrainOptions, find_dataset, parse_grid, parse_settings
-        from engine.training.running import TrainSpec
+        from engine.training.training_run import TrainSpec
 
         params = parse_params({"trainer": trainer, **parse_settings(settings or [])}, "retrain")
         spec = TrainSpec(find_dataset(dataset), params, seed, truth=truth, mix_alpha=alpha)

@@ -20,7 +20,8 @@ from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
-from engine.plan.planner import TakenNameError, make_plan
+from engine.plan.plan_checks import TakenNameError
+from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source

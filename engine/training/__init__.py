@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.training.ensemble import Ensemble
     from engine.training.evaluation import Evaluation, evaluate
     from engine.training.in_memory import fit_arrays
-    from engine.training.running import TrainResult, TrainSpec, train
+    from engine.training.training_run import TrainResult, TrainSpec, train
 
 __all__ = [
     "Ensemble",
@@ -31,11 +31,11 @@ __all__ = [
 _DEFINED_IN = {
     "Ensemble": "ensemble",
     "Evaluation": "evaluation",
-    "TrainResult": "running",
-    "TrainSpec": "running",
+    "TrainResult": "training_run",
+    "TrainSpec": "training_run",
     "evaluate": "evaluation",
     "fit_arrays": "in_memory",
-    "train": "running",
+    "train": "training_run",
 }
 
 __getattr__ = lazy(__name__, _DEFINED_IN)

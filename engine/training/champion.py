@@ -26,8 +26,8 @@ from engine.training.ensemble import Ensemble
 from engine.training.evaluation import INFERRED, by_class
 from engine.training.job import TrainingJob
 from engine.training.rows import GroupedRows
-from engine.training.running import RowSource, row_pieces, truth_of
 from engine.training.serving import ENCODING, SERVING, ServedModel, describe_features
+from engine.training.split_scores import RowSource, row_pieces, truth_of
 from operators.base import Executor
 from operators.metrics.group_scores import MIN_ROWS, compare_groups
 from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value

@@ -14,7 +14,7 @@ from engine.report.templates import template
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
 from engine.training.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
 from engine.training.regression_scores import LossScore, LossTable, RegressionEvaluation
-from engine.training.running import TrainResult
+from engine.training.training_run import TrainResult
 from engine.training.version import Version
 from operators.report.text import count, interval, percent
 

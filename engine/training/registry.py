@@ -20,14 +20,7 @@ from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import experiment_id
 from engine.publish.own_artifacts import check_artifacts, upload_file, upload_folder
-from engine.publish.tracking import (
-    OUTPUT_TAG,
-    VERSION_TAG,
-    client,
-    metric_key,
-    param_text,
-    tracking_uri,
-)
+from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, metric_key, param_text, tracking_uri
 from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
@@ -45,9 +38,10 @@ from engine.training.model_package import (
     signature,
 )
 from engine.training.plots import PLOTS, STRENGTH
-from engine.training.running import TrainResult, score
 from engine.training.serving import ServedModel, write_served_model
+from engine.training.split_scores import score
 from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of
+from engine.training.training_run import TrainResult
 from engine.training.version import Version, root_of
 from operators.base import Executor
 

@@ -33,8 +33,8 @@ from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
 from engine.training.registry import PromotionDecision, RegisteredModel, promote, register, registered_before
-from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
+from engine.training.training_run import TrainResult, TrainSpec, train
 from engine.training.version import Version, open_version, root_of
 from operators.base import Executor
 from operators.values import is_number

@@ -20,7 +20,7 @@ from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.trainers import TrainParams, parse_params, trainer_of
-from engine.training.running import TrainSpec, train, trains_on_ray
+from engine.training.training_run import TrainSpec, train, trains_on_ray
 from engine.training.version import open_version
 from operators.base import Executor
 

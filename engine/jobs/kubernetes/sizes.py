@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engine.plan.planner import build_operator
+from engine.plan.operator_setup import build_operator
 from engine.recipe.recipe import Recipe
 from operators.base import Resources
 

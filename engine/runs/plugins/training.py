@@ -153,7 +153,7 @@ def _champion_scores(
     from engine.training.champion import rows_for
     from engine.training.ensemble import Ensemble
     from engine.training.job import RECORD, TrainingJob
-    from engine.training.running import score
+    from engine.training.split_scores import score
     from engine.training.stored_models import champion_of
     from engine.training.version import open_version
 
@@ -190,7 +190,7 @@ def _train(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Executor
 ) -> dict[str, Any]:
     from engine.training.retrain import RetrainOptions, retrain
-    from engine.training.running import TrainSpec
+    from engine.training.training_run import TrainSpec
 
     params = parse_params({"trainer": section.trainer, **section.params})
     spec = TrainSpec(version_folder(output, version), params, recipe.seed, truth=section.truth)

@@ -110,7 +110,7 @@ KNOWN_OPERATORS = {
             "engine.plan.fitted_rows",
             "engine.plan.increment",
             "engine.plan.model",
-            "engine.plan.planner",
+            "engine.plan.operator_setup",
             "engine.plan.source_columns",
             "engine.plan.versioning",
             "engine.runs.compare.comparison",

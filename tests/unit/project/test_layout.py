@@ -23,7 +23,6 @@ PACKAGES = ("engine", "operators", "connectors")
 LONG_MODULES = {
     "connectors/files.py": "every access to a file checks links, policy and the kind of file",
     "connectors/tables/iceberg.py": "the source and the checks of what metadata and catalogs may name",
-    "engine/cli/json_records.py": "plain records, one for each result that a command prints",
     "operators/base.py": "the contract of operators",
 }
 """Modules of more than 400 lines, with the idea that holds each together."""

@@ -35,7 +35,7 @@ from engine.recipe.trainers import parse_params
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.training.retrain import RetrainOptions, retrain
-from engine.training.running import TrainSpec
+from engine.training.training_run import TrainSpec
 from tests.data import free_port, small_recipe, spurious_table, write_shards
 from tests.unit.engine.publish.event_forms import build_event
 from tests.unit.engine.publish.published_schemas import check_received

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.core.errors import InputError, RowsieveError
-from engine.plan.planner import build_operator
+from engine.plan.operator_setup import build_operator
 from engine.recipe.recipe import Recipe
 from engine.recipe.yaml_text import apply_override, read_yaml
 

@@ -85,19 +85,19 @@ def test_records_are_not_delivered_from_elsewhere(shared: tuple[Path, Path]) -> 
 def test_a_training_does_not_follow_a_link(
     shared: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.training import running
+    from engine.training import training_run
 
     output, elsewhere = shared
     (output / "models").symlink_to(elsewhere)
     version = SimpleNamespace(output=output, name="v1")
-    monkeypatch.setattr(running, "open_version", lambda _: version)
-    monkeypatch.setattr(running, "_check_mix", lambda _: None)
-    monkeypatch.setattr(running, "training_fingerprint", lambda *_: FINGERPRINT)
+    monkeypatch.setattr(training_run, "open_version", lambda _: version)
+    monkeypatch.setattr(training_run, "_check_mix", lambda _: None)
+    monkeypatch.setattr(training_run, "training_fingerprint", lambda *_: FINGERPRINT)
     params = SimpleNamespace(task="classification", target=None)
     spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0)
     before = files(elsewhere)
     with pytest.raises(InputError, match="models is a link to"):
-        running.train(spec, cast(Any, None))
+        training_run.train(spec, cast(Any, None))
     assert files(elsewhere) == before
 
 

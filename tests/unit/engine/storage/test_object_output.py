@@ -25,7 +25,7 @@ from engine.runs.status import status_of
 from engine.storage.manifest import pointed_version
 from engine.storage.withdrawals import FOLDER, current_version
 from engine.training.retrain import RetrainOptions, retrain
-from engine.training.running import TrainSpec, train
+from engine.training.training_run import TrainSpec, train
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.s3 import SECRET, USER, S3Server

@@ -19,7 +19,8 @@ from engine.runs.runner import run
 from engine.storage.object_run_store import ObjectRunStore, synced_executor
 from engine.storage.state_sync import SyncedFolder, SyncingExecutor, snapshot
 from engine.training.job import TrainingJob
-from engine.training.running import TrainSpec, score, train
+from engine.training.split_scores import score
+from engine.training.training_run import TrainSpec, train
 from operators.base import Context, Resources
 from tests.data import small_recipe
 from tests.s3 import S3Server
@@ -218,7 +219,7 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
         return {}
 
     monkeypatch.setattr("engine.training.stored_models.champion_of", champion_of)
-    monkeypatch.setattr("engine.training.running.score", score)
+    monkeypatch.setattr("engine.training.split_scores.score", score)
     monkeypatch.setattr("engine.training.version.open_version", lambda _: None)
     monkeypatch.setattr("engine.training.ensemble.Ensemble.load", lambda _: None)
     monkeypatch.setattr("engine.training.champion.rows_for", lambda *_: None)

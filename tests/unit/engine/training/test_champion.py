@@ -20,8 +20,9 @@ from engine.training.champion import count_paired_answers, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
-from engine.training.running import TrainResult, TrainSpec, score, train
 from engine.training.serving import write_served_model
+from engine.training.split_scores import score
+from engine.training.training_run import TrainResult, TrainSpec, train
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
 

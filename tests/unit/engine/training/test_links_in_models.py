@@ -15,7 +15,7 @@ from engine.execution.local_executor import LocalExecutor
 from engine.publish.own_artifacts import upload_file, upload_folder
 from engine.runs.runner import run
 from engine.storage.withdrawals import current_version
-from engine.training import running
+from engine.training import training_run
 from engine.training.features import FeatureMaker
 from engine.training.version import open_version
 from operators.base import OperatorError, copy_state
@@ -136,13 +136,13 @@ def test_a_model_with_a_link_is_not_trained_nor_registered(
     (model / place).parent.mkdir(parents=True)
     forge(model / place, secret)
     version = SimpleNamespace(output=tmp_path / "out", name="v1")
-    monkeypatch.setattr(running, "open_version", lambda _: version)
-    monkeypatch.setattr(running, "_check_mix", lambda _: None)
-    monkeypatch.setattr(running, "training_fingerprint", lambda *_: model.name)
+    monkeypatch.setattr(training_run, "open_version", lambda _: version)
+    monkeypatch.setattr(training_run, "_check_mix", lambda _: None)
+    monkeypatch.setattr(training_run, "training_fingerprint", lambda *_: model.name)
     params = SimpleNamespace(task="classification", target=None)
     spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0)
     with pytest.raises(InputError, match=rf"{place} is a link or no regular file.*Remove it"):
-        running.train(spec, cast(Any, None))
+        training_run.train(spec, cast(Any, None))
     assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
 
 

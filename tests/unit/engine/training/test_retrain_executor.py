@@ -14,7 +14,7 @@ from engine.cli.retrain import run_retrain
 from engine.core.errors import InputError
 from engine.recipe.trainers import parse_params
 from engine.training.retrain import RetrainOptions, parse_grid, parse_settings
-from engine.training.running import TrainSpec
+from engine.training.training_run import TrainSpec
 
 ROWS = 60
 

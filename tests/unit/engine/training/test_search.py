@@ -24,8 +24,8 @@ from engine.training.kernel import fit
 from engine.training.learner import HEAD, Learner, step_size_factor
 from engine.training.objectives import ClassLosses, CrossEntropy
 from engine.training.retrain import parse_grid
-from engine.training.running import TrainSpec
 from engine.training.selection import Candidate, Range, candidates_of, select
+from engine.training.training_run import TrainSpec
 from engine.training.version import open_version
 from tests.data import small_recipe
 from tests.unit.engine.training.test_training import data

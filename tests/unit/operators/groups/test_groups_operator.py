@@ -17,7 +17,8 @@ import pytest
 from engine.core.errors import InputError
 from engine.core.events import silent
 from engine.plan.model import Plan
-from engine.plan.planner import build_operator, make_plan
+from engine.plan.operator_setup import build_operator
+from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.compare.comparison import needed, variants
 from engine.runs.operator_runner import OperatorRunner

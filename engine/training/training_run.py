@@ -1,55 +1,35 @@
-"""Training on a published version and evaluation of the result."""
+"""One training on a published version: its specification, the work, and the result with its scores."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from connectors.storage import ObjectPath, Place
 from engine.core.errors import InfeasibleError, InputError
-from engine.core.json_files import read_key, write_json
+from engine.core.json_files import write_json
 from engine.core.output_layout import check_own_files, check_real_folders, output_of
-from engine.core.suggestions import nearest
 from engine.recipe.trainers import TrainParams, check_target
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
+from engine.training.column_checks import check_numeric
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_model
-from engine.training.evaluation import (
-    ALPHAS,
-    INFERRED,
-    Evaluation,
-    Scores,
-    by_class,
-    mixtures_for,
-    summarise,
-)
+from engine.training.evaluation import ALPHAS, Evaluation, Scores
 from engine.training.importance import importance_of
 from engine.training.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
-from engine.training.metric_sums import sum_over_rows
-from engine.training.regression_scores import RegressionEvaluation, sum_numbers, summarise_numbers
-from engine.training.rows import GroupedRows, join
+from engine.training.regression_scores import RegressionEvaluation
+from engine.training.split_scores import score
 from engine.training.strength import choose_strength
 from engine.training.version import Version, open_version
-from operators.arrays import Int64
-from operators.base import SPLIT, Executor, OperatorError, ResourceError
+from operators.base import Executor, OperatorError, ResourceError
 
 EVALUATION = "evaluation.json"
-NUMERIC = re.compile(r"(u?int|half|float|double|decimal)")
-"""Beginning of the names of Arrow's numeric types."""
-PIECES = 32
-"""Maximum number of tasks that share the scoring of a split."""
 
 
 @dataclass(frozen=True)
@@ -202,149 +182,3 @@ def _run(job: TrainingJob, executor: Executor, place: Place) -> None:
         run_on_ray(job, place if isinstance(place, ObjectPath) and apart else None)
         return
     list(executor.map(run_job, [job], resources=job.params.resources))
-
-
-def score(
-    job: TrainingJob,
-    model: Ensemble,
-    executor: Executor,
-    *,
-    folder: Path | None = None,
-    truth: str | None = None,
-    alphas: Sequence[float] = ALPHAS,
-    splits: Sequence[str] = ("validation", "test"),
-    source: RowSource | None = None,
-    first_shard: int = 0,
-) -> dict[str, Scores]:
-    """Evaluate a model on a version's splits, shard by shard; splits without rows are left out.
-
-    The model may be another than the job's, stored in ``folder``: both sides of a comparison see the same
-    rows. Workers load the base models from there. ``source`` says how it sees the rows; ``first_shard``
-    leaves out the shards before it. Several splits are joined by "+", as in ``train+validation``.
-    """
-    pieces = row_pieces(job, first_shard)
-    known: dict[str, dict[Any, int]] = {INFERRED: _inferred_rows(job)}
-    if truth:
-        check_column(job.version, truth)
-        known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
-    objective = job.params.objective if job.params.task == "regression" else None
-    mixtures = mixtures_for(model, alphas)
-    found: dict[str, Scores] = {}
-    for split in splits:
-        work = partial(
-            sum_over_shards,
-            job,
-            folder or job.folder,
-            split,
-            truth,
-            [model.model_weights, *mixtures],
-            source=source,
-        )
-        whole, *others = executor.map(work, pieces)
-        for part in others:
-            whole.add(part)
-        if whole.n:
-            found[split] = (
-                summarise(whole, model, alphas, known)
-                if objective is None
-                else summarise_numbers(whole, objective, known)
-            )
-    return found
-
-
-def row_pieces(job: TrainingJob, first_shard: int = 0) -> list[list[int]]:
-    """Return the shards of a version from ``first_shard`` on, as the work of at most ``PIECES`` tasks."""
-    shards = np.arange(first_shard, len(job.version.manifest["parts"]))
-    return [part.tolist() for part in np.array_split(shards, min(PIECES, len(shards)))]
-
-
-class RowSource(Protocol):
-    """Gives a model the rows of a version whose features were made for another model. Picklable."""
-
-    def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
-        """Return the rows of a shard with the model's own features and class indices."""
-        ...
-
-
-def check_column(version: Version, name: str, key: str = "truth") -> None:
-    """Raise InputError if the version has no such column."""
-    names = [str(field["name"]) for field in version.manifest["schema"]]
-    if name not in names:
-        hint = nearest(name, names) or f" There are: {', '.join(names)}."
-        raise InputError(f"{key}: the version {version.name} has no column {name!r}.{hint}")
-
-
-def check_numeric(version: Version, target: str) -> None:
-    """Raise InputError unless a version has a numeric column of this name that is no feature."""
-    check_column(version, target, "train.target")
-    kinds = {str(field["name"]): str(field["type"]) for field in version.manifest["schema"]}
-    if not NUMERIC.match(kinds[target]):
-        raise InputError(
-            f"train.target: the column {target!r} of version {version.name} has the type {kinds[target]}. A "
-            f"regression predicts whole numbers, fractions or decimals."
-        )
-    if target in version.manifest["source"]["features"]:
-        raise InputError(
-            f"train.target: {target!r} is a feature of version {version.name}, so that a model would read "
-            f"what it is to predict. Set source.exclude: [{target}] in the recipe and run it again."
-        )
-
-
-def sum_over_shards(
-    job: TrainingJob,
-    folder: Path,
-    split: str,
-    truth: str | None,
-    mixtures: Sequence[npt.NDArray[np.float64]],
-    shards: Sequence[int],
-    source: RowSource | None = None,
-) -> Any:
-    """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker.
-
-    Returns the sums of a classification or of a regression, as the job's objective asks.
-    """
-    model = replace(Ensemble.load(folder), model_weights=mixtures[0])
-    data = job.dataset()
-    names = np.array([*data.group_names, -1])
-    parts_of_sums: list[Any] = []
-    for shard in shards:
-        rows = join([data.splits[name][shard] for name in split.split("+")])
-        groupings: dict[str, npt.NDArray[Any]] = {INFERRED: by_class(names[rows.group], rows.y)}
-        if truth:
-            groupings["true"] = truth_of(job, truth, shard, rows.row_id)
-        seen = rows if source is None or not len(rows) else source(job, rows, shard)
-        if job.params.task == "regression":
-            parts_of_sums.append(sum_numbers(model, seen, groupings, job.params.objective))
-        else:
-            parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:]))
-    for part in parts_of_sums[1:]:
-        parts_of_sums[0].add(part)
-    return parts_of_sums[0]
-
-
-def count_truth(job: TrainingJob, truth: str, shards: Sequence[int]) -> Counter[str]:
-    """Count the train rows of each true group in some shards. Runs on a worker."""
-    found: Counter[str] = Counter()
-    split = job.version.prefix + SPLIT
-    for shard in shards:
-        table = job.version.reader().read_source(shard, [split, truth])
-        mine = pc.equal(table.column(split).cast(pa.string()), "train")
-        found.update(_texts(table.column(truth).filter(mine)).tolist())
-    return found
-
-
-def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Int64) -> npt.NDArray[Any]:
-    """Return the true group of some rows of a shard as text (n,)."""
-    reader = job.version.reader()
-    values = _texts(reader.read_source(shard, [truth]).column(truth))
-    return values[row_ids - reader.shards[shard].first_row]
-
-
-def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = column.cast(pa.string()).fill_null("null").to_numpy().astype(str)
-    return values
-
-
-def _inferred_rows(job: TrainingJob) -> dict[int, int]:
-    groups = read_key(job.folder / RECORD, "groups", dict)
-    return {int(group): rows for group, rows in groups.items()}

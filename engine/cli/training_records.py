@@ -1,0 +1,76 @@
+"""What ``retrain``, ``predict`` and ``compare`` print with ``--json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.cli.json_record import Object, Record
+
+
+class TrainingRecord(Record):
+    """A trained model."""
+
+    folder: str
+    """Its folder."""
+    version: str
+    """The version that it was trained on."""
+    reused: bool
+    """True where the same training was done before."""
+    models: int
+    """Models of the ensemble."""
+    model_weights: list[float]
+    """Their weights."""
+    evaluations: dict[str, Object]
+    """Scores by split."""
+    selection: Object | None
+    """Search for parameters."""
+    strength: Any
+    """Strength of the weights, where it was chosen."""
+    importance: Object | None
+    """Permutation importance of the columns."""
+    registered: Object | None
+    """On MLflow: `name`, `version`, `run_id`, `tracking_uri`."""
+    promoted: Object | None
+    """Verdict of the promotion rule: `promoted`, `reason`."""
+
+
+class PredictionRecord(Record):
+    """Predictions of a dataset."""
+
+    model: str
+    """Model."""
+    version: str
+    """The version that it was trained on."""
+    rows: int
+    """Rows."""
+    failed: int
+    """Rows without a prediction."""
+    parts: list[Object]
+    """Written files: `path`, `rows`, `failed`, `sha256`, `source`."""
+    filled: list[str]
+    """Columns that are missing and taken as empty."""
+    kept: int
+    """Files of an earlier call that were kept."""
+
+
+class ComparedMethod(Record):
+    """Scores of one method of group inference."""
+
+    method: str
+    """Method."""
+    ari: float | None
+    """Adjusted Rand index with the true groups."""
+    floor: float | None
+    """Adjusted Rand index of the classes, taken as groups."""
+    minority_recall: float | None
+    """Recall of the rows of small groups."""
+    outlier_precision: float | None
+    """Precision of the outlier mark."""
+    outlier_recall: float | None
+    """Recall of the outlier mark."""
+    sizes: list[int]
+    """Rows of each group."""
+    noise: int
+    """Rows in no group."""
+    seconds: float
+    """Time."""
