@@ -18,6 +18,7 @@ from operators.outliers.cross_fit import STAGES, fit_stages
 from operators.outliers.linear import CrossFitted, principal_directions
 from operators.outliers.neighbours import NeighbourTable, clip_features, cue_directions, principal_basis
 from operators.outliers.trees import CrossFittedTrees, fit_trees
+from operators.threads import in_threads
 
 MARGINS = (*STAGES, "votes", "cue_free_votes", "trees")
 NEIGHBOURS = ("votes", "cue_free_votes")
@@ -103,8 +104,8 @@ class Sources:
         folds : (n,) fold of each row of the sample, -1 for other rows.
         ids : (n,) row ids; a row of the sample is not its own neighbour.
         """
-        parts = []
-        for start in range(0, len(Z), BLOCK):
+
+        def look(start: int) -> View:
             n = len(Z[start : start + BLOCK])
             pad = (0, BLOCK - n)
             block = self.view_block(
@@ -112,11 +113,19 @@ class Sources:
                 np.pad(folds[start : start + BLOCK], pad),
                 np.pad(ids[start : start + BLOCK], pad),
             )
-            parts.append(View(block.log_p[:, :n], block.distances[:n]))
+            return View(block.log_p[:, :n], block.distances[:n])
+
+        self.prepare()
+        parts = in_threads(look, range(0, len(Z), BLOCK))
         return View(
             np.concatenate([part.log_p for part in parts], axis=1),
             np.concatenate([part.distances for part in parts]),
         )
+
+    def prepare(self) -> None:
+        """Make what all blocks of rows share, before several threads look at blocks."""
+        for table in (self.raw, self.cue_free):
+            table.prepare()
 
     def view_block(self, Z: Float32, folds: Int64, ids: Int64) -> View:
         """Look at exactly ``BLOCK`` rows; see :meth:`view`."""

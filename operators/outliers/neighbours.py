@@ -45,6 +45,10 @@ class NeighbourTable:
     k: int
     """Neighbours that vote."""
 
+    def prepare(self) -> None:
+        """Make what all searches share; else the first one does."""
+        _ = self._places, self._mix
+
     def search(self, Z: Float32, ids: Int64, wanted: Int64) -> tuple[Float64, Float64]:
         """Find the k nearest other rows of some rows; the other ones have no influence.
 

@@ -8,7 +8,7 @@ On plain tables the trees rank flipped labels better than a linear model does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.outliers.linear import ABSENT
+from operators.threads import in_threads
 
 DEPTH = 4
 N_INNER, N_LEAVES = 2**DEPTH - 1, 2**DEPTH
@@ -111,31 +112,52 @@ def fit_trees(Z: Float32, y: Int64, folds: Int64, n_classes: int) -> CrossFitted
         return None
     k = 1 if n_classes == 2 else n_classes
     rounds = max(MIN_ROUNDS, MAX_TREES // k)
-    shape = int(folds.max()) + 1, k, rounds
-    feature = np.zeros((*shape, N_INNER), np.int64)
-    threshold = np.full((*shape, N_INNER), np.inf)
-    value, baseline = np.zeros((*shape, N_LEAVES)), np.full(shape[:2], ABSENT)
     max_rows = max(MAX_VALUES // (Z.shape[1] * k), 1000)
-    for fold in range(shape[0]):
+
+    def fit_fold(fold: int) -> _Arrays:
         rows = np.flatnonzero(folds != fold)[:max_rows]
-        present = np.unique(y[rows])
-        if len(present) == 1:
-            baseline[fold] = -ABSENT * (2 * present[0] - 1) if k == 1 else baseline[fold]
-            baseline[fold, present if k > 1 else []] = 0.0
-            continue
-        model = HistGradientBoostingClassifier(
-            max_iter=rounds, max_depth=DEPTH, max_leaf_nodes=None, early_stopping=False, random_state=0
-        ).fit(Z[rows], y[rows])
+        return _fit_fold(Z[rows], y[rows], k, rounds)
+
+    parts = in_threads(fit_fold, range(int(folds.max()) + 1))
+    return CrossFittedTrees(*(np.stack(part) for part in zip(*parts, strict=True)))
+
+
+class _Arrays(NamedTuple):
+    """The arrays of ``CrossFittedTrees`` for one fold."""
+
+    feature: Int64
+    threshold: Float64
+    value: Float64
+    baseline: Float64
+
+
+def _fit_fold(Z: Float32, y: Int64, k: int, rounds: int) -> _Arrays:
+    """Fit the trees of one fold on rows (n, d) outside it, with ``k`` logits."""
+    found = _Arrays(
+        np.zeros((k, rounds, N_INNER), np.int64),
+        np.full((k, rounds, N_INNER), np.inf),
+        np.zeros((k, rounds, N_LEAVES)),
+        np.full(k, ABSENT),
+    )
+    present = np.unique(y)
+    if len(present) == 1:
+        if k == 1:
+            found.baseline[:] = -ABSENT * (2 * present[0] - 1)
+        else:
+            found.baseline[present] = 0.0
+        return found
+    model = HistGradientBoostingClassifier(
+        max_iter=rounds, max_depth=DEPTH, max_leaf_nodes=None, early_stopping=False, random_state=0
+    ).fit(Z, y)
+    columns = np.zeros(1, np.int64)
+    if k > 1:
+        found.baseline[present] = 0.0
         columns = present if len(present) > 2 else present[1:]
-        baseline[fold, present if k > 1 else []] = 0.0
-        columns = columns if k > 1 else np.zeros(1, np.int64)
-        baseline[fold, columns] = np.ravel(model._baseline_prediction)
-        for i, predictors in enumerate(model._predictors):
-            for column, tree in zip(columns, predictors, strict=True):
-                _fill(
-                    tree.nodes, feature[fold, column, i], threshold[fold, column, i], value[fold, column, i]
-                )
-    return CrossFittedTrees(feature, threshold, value, baseline)
+    found.baseline[columns] = np.ravel(model._baseline_prediction)
+    for i, predictors in enumerate(model._predictors):
+        for column, tree in zip(columns, predictors, strict=True):
+            _fill(tree.nodes, found.feature[column, i], found.threshold[column, i], found.value[column, i])
+    return found
 
 
 def _fill(nodes: Any, feature: Int64, threshold: Float64, value: Float64) -> None:

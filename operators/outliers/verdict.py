@@ -43,6 +43,7 @@ from operators.outliers.mixture import (
 from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
 from operators.outliers.sample import SAMPLE
 from operators.outliers.screen import Screen, fit_screen
+from operators.threads import in_threads
 
 FOLDS = "outliers/folds"
 PLANTED = "outliers/planted"
@@ -310,12 +311,18 @@ def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdict
     posterior, score = np.zeros(n), np.full(n, np.nan)
     kind = np.full(n, -1, np.int64)
     known = np.isin(y, state.classes)
+
+    def assess_block(block: tuple[Int64, Int64]) -> None:
+        rows, places = block
+        E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
+        log_ratios = state.ratios.log_ratios(E)
+        by_kind = posteriors(log_ratios, state.prevalence)[places]
+        posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
+        score[rows] = np.log(np.exp(log_ratios) @ state.ratios.prevalence)[places]
+
     with threadpool_limits(1):
-        for rows, places in _blocks(row_ids, np.flatnonzero(known)):
-            E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
-            by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)[places]
-            posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
-            score[rows] = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)[places]
+        state.sources.prepare()
+        in_threads(assess_block, list(_blocks(row_ids, np.flatnonzero(known))))
     marked = posterior >= state.threshold
     return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
 
