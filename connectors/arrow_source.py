@@ -20,9 +20,9 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
-from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
+from connectors.files import each_file, find_names, listing_of, reading, resolve
 from connectors.pickled_types import check_types
-from connectors.schema import cast_table, merged, pick, plain_schema
+from connectors.schema import cast_table, pick, plain_schema
 
 MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"
@@ -53,10 +53,7 @@ class ArrowSource(FileSource):
     def list(self) -> Listing:
         """Read every file once; see :class:`connectors.base.Source`."""
         found, skipped = each_file(self.spec, self._paths(), self._inspect_file)
-        shards = [shard for _, held in found.values() for shard in held]
-        check_rows(self.spec, shards, skipped)
-        schema = merged({path: schema for path, (schema, _) in found.items()})
-        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
+        return listing_of(self.spec, found, skipped)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
 from connectors.errors import closest
 from connectors.locations import (
     OBJECT_STORES,
@@ -32,6 +32,7 @@ from connectors.locations import (
     split_query,
 )
 from connectors.policy import SourcePolicy, current_policy, is_metadata_address
+from connectors.schema import merged
 
 T = TypeVar("T")
 MAX_CONCURRENT = 8
@@ -401,6 +402,18 @@ def _inspect_or_fault(spec: SourceSpec, inspect_file: Callable[[str], T], path: 
         if not spec.skip_corrupt:
             raise
         return error
+
+
+def listing_of(
+    spec: SourceSpec,
+    found: Mapping[str, tuple[pa.Schema, Sequence[SourceShard]]],
+    skipped: dict[str, str],
+) -> Listing:
+    """Return the listing of files, each with its schema and its shards; see :func:`each_file`."""
+    shards = tuple(shard for _, held in found.values() for shard in held)
+    check_rows(spec, shards, skipped)
+    schema = merged({path: schema for path, (schema, _) in found.items()})
+    return Listing(schema, shards, identify(spec, [*found]), skipped)
 
 
 def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> None:

@@ -25,11 +25,11 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
-from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
+from connectors.files import each_file, find_names, listing_of, reading, resolve
 from connectors.filters import Predicate
 from connectors.locations import below
 from connectors.pickled_types import check_types
-from connectors.schema import cast_table, merged, pick, plain_schema
+from connectors.schema import cast_table, pick, plain_schema
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""
@@ -80,10 +80,7 @@ class ParquetSource(FileSource):
             [path for path in paths if asked[path] is not False],
             lambda path: self._footer(path, folders, asked[path]),
         )
-        shards = [shard for _, held in found.values() for shard in held]
-        check_rows(self.spec, shards, skipped)
-        schema = merged({path: schema for path, (schema, _) in found.items()})
-        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
+        return listing_of(self.spec, found, skipped)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""

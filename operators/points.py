@@ -236,9 +236,7 @@ class Points:
 
     def limit(self, eps: float) -> float:
         """Convert a radius to a gap."""
-        # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
-        scaled = min(float(eps) / self.unit, 4.0)
-        return scaled**2 / 2 if self.metric == "euclidean" else scaled
+        return gap_of(eps, self.unit, self.metric)
 
     def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask:
         """Return whether the distance of rows ``i[k]`` and ``j[k]`` is at most ``eps[k]``, decided in
@@ -322,6 +320,13 @@ def mean_row(X: Matrix) -> Float64:
 def span_sum(X: Matrix, first: Float64) -> Float64:
     """Return the sum (p,), float64, of at most SPAN rows, each less ``first``: a term of :func:`mean_row`."""
     return np.asarray(sum((X[rows].astype(np.float64) - first).sum(axis=0) for rows in blocks(len(X))))
+
+
+def gap_of(eps: float, unit: float, metric: Metric) -> float:
+    """Return the gap of two rows at the distance ``eps``, where distances are stored in units of ``unit``."""
+    # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
+    scaled = min(float(eps) / unit, 4.0)
+    return scaled**2 / 2 if metric == "euclidean" else scaled
 
 
 def rounding_error(n_features: int, dtype: Any) -> float:

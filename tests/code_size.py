@@ -1,16 +1,17 @@
-"""Counts the lines of ``engine``, ``operators`` and ``connectors`` at revisions, by their kind.
+"""Counts the lines of the packages at revisions, by their kind; ``--by-folder`` for each folder too.
 
-python -m tests.code_size 2bc8780 HEAD
+python -m tests.code_size [--by-folder] 2bc8780 HEAD
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import subprocess
-import sys
 from collections import Counter
 
 PACKAGES = ("engine", "operators", "connectors")
+KINDS = ("modules", "lines", "code", "docstrings", "blank")
 
 
 def git(*arguments: str) -> str:
@@ -35,25 +36,35 @@ def sizes(text: str) -> Counter[str]:
     return found
 
 
-def total(revision: str) -> Counter[str]:
-    """Return the sizes of all modules at a revision."""
-    names = git("ls-tree", "-r", "--name-only", revision, *PACKAGES).split()
-    return sum(
-        (sizes(git("show", f"{revision}:{name}")) for name in names if name.endswith(".py")), Counter()
-    )
+def folder_of(name: str) -> str:
+    """Return the package and its folder that hold a module, such as ``operators/eos``."""
+    return "/".join(name.split("/")[:-1][:2])
 
 
-def main(revisions: list[str]) -> None:
-    """Print one line for each revision."""
-    for revision in revisions or ["HEAD"]:
-        found = total(revision)
-        print(
-            revision,
-            ", ".join(
-                f"{found[kind]:,} {kind}" for kind in ("modules", "lines", "code", "docstrings", "blank")
-            ),
-        )
+def by_folder(revision: str) -> dict[str, Counter[str]]:
+    """Return the sizes of the modules at a revision, by their folder."""
+    found: dict[str, Counter[str]] = {}
+    for name in git("ls-tree", "-r", "--name-only", revision, *PACKAGES).split():
+        if name.endswith(".py"):
+            found.setdefault(folder_of(name), Counter()).update(sizes(git("show", f"{revision}:{name}")))
+    return found
+
+
+def main() -> None:
+    """Print one line for each revision, and a table of the folders' lines if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.code_size")
+    parser.add_argument("--by-folder", action="store_true")
+    parser.add_argument("revisions", nargs="*", default=["HEAD"])
+    arguments = parser.parse_args()
+    found = {revision: by_folder(revision) for revision in arguments.revisions}
+    for revision, folders in found.items():
+        total = sum(folders.values(), Counter())
+        print(revision, ", ".join(f"{total[kind]:,} {kind}" for kind in KINDS))
+    if arguments.by_folder:
+        print("folder", *found)
+        for folder in sorted(set().union(*found.values())):
+            print(folder, *(f"{folders.get(folder, Counter())['lines']:,}" for folders in found.values()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -36,6 +36,7 @@ from operators.base import (
 )
 from operators.hashing import row_hashes
 from operators.report import RowStatistics
+from operators.report.statistics import first_rows
 
 STRONGEST = 24
 DRAWN_PER_GROUP = 1_000
@@ -127,7 +128,7 @@ class Summary:
             self.cells[key] = self.cells.get(key, RowStatistics()) + stat
         self.shown = first_per_group(np.concatenate([self.shown, other.shown]), rows_per_group)[0]
         self.drawn = first_per_group(np.concatenate([self.drawn, other.drawn]), DRAWN_PER_GROUP)[0]
-        self.strongest = keep_strongest(np.concatenate([self.strongest, other.strongest]))
+        self.strongest = first_rows(np.concatenate([self.strongest, other.strongest]), STRONGEST)
 
     def survey(self) -> Survey:
         """Convert the summary of all shards."""
@@ -164,7 +165,7 @@ class ShardSurvey:
             cells,
             first_per_group(rows, DRAWN_PER_GROUP)[0] if wide else rows[:0],
             first_per_group(rows, self.rows_per_group)[0],
-            keep_strongest(outliers_and_noise(valid)),
+            first_rows(outliers_and_noise(valid), STRONGEST),
         )
 
 
@@ -235,11 +236,6 @@ def outliers_and_noise(table: pa.Table) -> NDArray[np.float64]:
     wanted = outlier.astype(bool) | (table.column(GROUP).to_numpy() == NOISE)
     found = np.column_stack([outlier, loss, table.column(ROW_ID).to_numpy()])
     return np.asarray(found[wanted], np.float64)
-
-
-def keep_strongest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Keep the first ``STRONGEST`` rows of :func:`outliers_and_noise`: outliers first, by falling loss."""
-    return rows[np.lexsort((rows[:, 2], -rows[:, 1], -rows[:, 0]))[:STRONGEST]]
 
 
 def gather(plan: Plan, row_ids: NDArray[np.int64], columns: list[str], source: list[str]) -> pa.Table:

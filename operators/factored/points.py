@@ -12,7 +12,7 @@ from torch import Tensor
 
 from operators.arrays import Float64, Index, Matrix
 from operators.factored.gradients import LOST, FactoredGradients, MeanGradient
-from operators.points import DIRECTIONS, METRICS, PANEL, Metric, power_of_two_above
+from operators.points import DIRECTIONS, METRICS, PANEL, Metric, gap_of, power_of_two_above
 
 LANDMARKS = 64
 """Rows in whose span the directions of the low-dimensional coordinates lie."""
@@ -148,8 +148,7 @@ class FactoredPoints:
 
     def limit(self, eps: float) -> float:
         """Convert a radius to a gap."""
-        scaled = min(float(eps) / self.unit, 4.0)
-        return scaled**2 / 2 if self.metric == "euclidean" else scaled
+        return gap_of(eps, self.unit, self.metric)
 
     def products(self, rows: Index, cols: Index) -> Float64:
         """Return the inner products (len(rows), len(cols)), float64, of prepared rows."""

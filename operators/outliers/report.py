@@ -21,6 +21,7 @@ from operators.report import (
     ReportTable,
     RowStatistics,
 )
+from operators.report.statistics import first_rows
 from operators.report.text import count, interval, percent
 
 SHOWN = 24
@@ -95,7 +96,7 @@ def disputed_rows(context: ReportContext, n_voters: int) -> list[int]:
     work = partial(_disputed, reader, columns, n_voters)
     kept = np.empty((0, 3))
     for found in context.executor.map(work, range(len(reader.shards))):
-        kept = _first(np.concatenate([kept, found]))
+        kept = first_rows(np.concatenate([kept, found]), SHOWN)
     return [int(row_id) for row_id in kept[:, 2]]
 
 
@@ -107,12 +108,7 @@ def _disputed(reader: ShardReader, columns: Sequence[str], n_voters: int, shard:
     if LOSS in columns:
         loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
     rows = np.column_stack([table.column(IS_OUTLIER).to_numpy(), loss, table.column(ROW_ID).to_numpy()])
-    return _first(np.asarray(rows[(votes > 0) & (votes < n_voters)], np.float64))
-
-
-def _first(rows: Rows) -> Rows:
-    """Keep the rows to show, in their order."""
-    return rows[np.lexsort((rows[:, 2], -rows[:, 1], -rows[:, 0]))[:SHOWN]]
+    return first_rows(np.asarray(rows[(votes > 0) & (votes < n_voters)], np.float64), SHOWN)
 
 
 def _row(by: str, stat: RowStatistics, outliers: int, total: int) -> tuple[Cell, ...]:

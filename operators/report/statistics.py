@@ -5,6 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+
+def first_rows(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Return at most ``most`` of some rows (n, 3) of whether an outlier, loss and row id.
+
+    Outliers come first, then rows of larger loss, then those of smaller row id.
+    """
+    return rows[np.lexsort((rows[:, 2], -rows[:, 1], -rows[:, 0]))[:most]]
+
 
 @dataclass(frozen=True)
 class RowStatistics:

@@ -43,6 +43,8 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import WorkDB, use_db
 
+from tests.mutation.named import NAMED
+
 LOADED = (hypothesis, pa, pd, scipy.stats, sklearn.utils.estimator_checks, torch)
 """Imported once, for all forks."""
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,7 @@ NO_KERNEL = {
     "adaptor",
     "params",
     "probe_job",
+    "report",
     "state",
     "operator",
     "at_random",
@@ -95,8 +98,6 @@ SECONDS = 240
 """A test run that takes more CPU time is ended: the mutant loops. Wall time would count a busy machine."""
 REASONS = Path(__file__).with_name("reasons.json")
 RESULTS = Path(__file__).with_name("RESULTS.md")
-NAMED = Path(__file__).with_name("named.md")
-"""Mutants that were tried one by one, the last section of ``RESULTS.md``."""
 KEPT = Path(__file__).with_name("outcomes.jsonl")
 
 
@@ -177,7 +178,10 @@ class Kept:
             record = json.loads(line)
             mutant = Mutant(**record["mutant"])
             module, same_tests = ROOT / mutant.module, record["tests"] == tests[mutant.folder]
-            if record["before"].startswith("@"):
+            if (
+                record["before"].startswith(("@", "if TYPE_CHECKING"))
+                or Path(mutant.module).stem in NO_KERNEL
+            ):
                 continue
             if module.exists() and record["source"] == digest([module]) and (record["killed"] or same_tests):
                 self.outcomes.pop(mutant, None)  # so that the key has the newest line
@@ -222,8 +226,8 @@ def mutants(folder: str) -> dict[tuple[str, tuple[int, int]], list[Mutant]]:
             if any(part in one.operator_name for part in SKIPPED):
                 continue
             module = str(Path(one.module_path).relative_to(ROOT))
-            if lines(module)[one.start_pos[0] - 1].lstrip().startswith("@"):
-                continue  # what a decorator is given, such as frozen=True, changes no figure
+            if lines(module)[one.start_pos[0] - 1].lstrip().startswith(("@", "if TYPE_CHECKING")):
+                continue  # neither what a decorator is given, such as frozen=True, nor types change a figure
             given = json.dumps(dict(one.operator_args), sort_keys=True)
             mutant = Mutant(folder, module, one.operator_name, given, one.occurrence, one.start_pos[0])
             places[module, one.start_pos].append(mutant)
@@ -367,7 +371,16 @@ def page(outcomes: list[Outcome], seed: int) -> str:
             place = f"{one.mutant.module}:{one.mutant.line}"
             reason = reasons.get(one.key, "not explained yet")
             lines.append(f"- `{place}` `{one.before}` -> `{one.after}`: {reason}")
-    return "\n".join(lines) + "\n\n" + NAMED.read_text("utf-8")
+    lines += [
+        "",
+        "## Mutants that readers named",
+        "",
+        "`test_named.py` tries each of them; its test fails.",
+        "",
+    ]
+    lines += ["| module | mutant | test |", "|---|---|---|"]
+    lines += [f"| `{one.module}` | `{one.old}` -> `{one.new}` | `{one.tests}` |" for one in NAMED]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import yaml
 from engine.recipe.recipe import Recipe
 from tests.adult import write_adult
 from tests.data import recipe_for, spurious_table, write_shards
+from tests.operator_roles import PAGE, ROLES, stated_roles
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
@@ -106,10 +107,17 @@ def test_the_recipe_is_a_recipe() -> None:
     assert Recipe.parse(yaml.safe_load(block)).name == "churn"
 
 
+def package_pages() -> list[Path]:
+    """Return the README of every package and of every folder in one."""
+    found = [*ROOT.glob("[!.]*/README.md"), *ROOT.glob("[!.]*/[!.]*/README.md")]
+    assert len(found) > 20
+    return found
+
+
 def test_tests_that_are_named_exist() -> None:
     named = {
         f"{page.relative_to(ROOT)}: {path}"
-        for page in [*ROOT.glob("*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "engine/runs/README.md"]
+        for page in [*ROOT.glob("*.md"), *package_pages()]
         for path in re.findall(r"tests/[\w/]+\.py", page.read_text("utf-8"))
     }
     assert len(named) > 20
@@ -123,10 +131,20 @@ def test_the_page_of_a_package_names_its_modules(package: str) -> None:
     assert modules - named == set()
 
 
+def test_every_file_of_the_operators_has_one_role() -> None:
+    text = PAGE.read_text("utf-8")
+    assert f"| folder | {' | '.join(ROLES)} |" in text
+    assert [role for role in ROLES if f"- **{role}**:" not in text] == []
+    files = [path for path in PAGE.parent.rglob("*.py") if path.name != "__init__.py"]
+    assert sorted(name for name, _ in stated_roles()) == sorted(
+        str(path.relative_to(PAGE.parent)) for path in files
+    )
+
+
 def test_links_lead_somewhere() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {link}"
-        for page in ROOT.glob("[!.]*/README.md")
+        for page in package_pages()
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
         if not (page.parent / link).exists()
     ]

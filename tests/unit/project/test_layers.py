@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator_roles import stated_roles
+
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("engine", "operators", "connectors")
 OTHERS = ("tests", "deploy")
@@ -377,19 +379,23 @@ def reached(graph: Graph, start: str) -> set[str]:
     return seen
 
 
-def kernels(graph: Graph) -> list[str]:
-    return [name for name in graph if re.fullmatch(r"operators\..*\b(?:kernel|estimator|distances)", name)]
+KERNELS = [
+    f"operators.{name.removesuffix('.py').replace('/', '.')}"
+    for name, role in stated_roles()
+    if role in ("kernel", "estimator")
+]
 
 
 def test_kernels_come_without_ray_and_mlflow(graph: Graph) -> None:
     """Whatever they import imports neither, also on first use."""
 
     def wrong(graph: Graph) -> list[str]:
-        return [name for name in kernels(graph) if reached(graph, name) & (RAY | MLFLOW)]
+        return [name for name in KERNELS if reached(graph, name) & (RAY | MLFLOW)]
 
     planted = graph | {"operators.points": {*graph["operators.points"], "operators.probe.ray_train"}}
     assert {"operators.dbscan.kernel", "operators.grasp.estimator"} <= set(wrong(planted))
-    assert len(kernels(graph)) > 15
+    assert len(KERNELS) > 100
+    assert set(KERNELS) <= set(graph)
     assert wrong(graph) == []
 
 

@@ -12,10 +12,11 @@ from sklearn.metrics import adjusted_rand_score, precision_score, recall_score
 from engine.report.groups import GroupRow, group_to_inspect, summary_sentences, worst_group
 from engine.report.rows import flat_numbers, scaled
 from engine.report.scores import adjusted_rand_index, outlier_scores
-from engine.report.survey import ROW, Key, Survey, first_per_group, keep_strongest
+from engine.report.survey import ROW, Key, Survey, first_per_group
 from operators.hashing import row_hashes
 from operators.planes import plane_of_products, principal_plane
 from operators.report import RowStatistics
+from operators.report.statistics import first_rows
 from operators.report.text import number, percent, short
 
 labels = st.lists(st.tuples(st.integers(-1, 4), st.integers(0, 3)), min_size=1, max_size=60)
@@ -89,7 +90,7 @@ def test_first_per_group_keeps_the_smallest_hashes(pairs: list[tuple[int, int]],
 
 def test_strongest_are_marked_rows_first_then_by_loss() -> None:
     rows = np.array([[0, 9.0, 1], [1, 1.0, 2], [1, 3.0, 3], [0, 2.0, 4], [1, 3.0, 0]])
-    assert keep_strongest(rows)[:, 2].tolist() == [0, 3, 2, 1, 4]
+    assert first_rows(rows, 24)[:, 2].tolist() == [0, 3, 2, 1, 4]
 
 
 @pytest.mark.parametrize(("n", "d"), [(50, 5), (20, 60), (700, 600)])
