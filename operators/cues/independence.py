@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import roc_auc_score
 
 from operators.arrays import Floats, Integers
 from operators.cues.cross_fitting import cross_fit_halves
@@ -156,6 +155,9 @@ def _dependence(rare: npt.NDArray[np.bool_], Z: Floats, half: Integers, sure: Fl
     in_half = min(np.bincount(rarer[half == h], minlength=2).min() for h in (0, 1))
     if not in_half or np.bincount(rarer[kept], minlength=2).min() < MIN_RIGHT_ROWS:
         return []
+    # Not at the top: most tables do not come here, and the import takes more than a second.
+    from sklearn.metrics import roc_auc_score
+
     p = cross_fit_halves(Z, rarer, half, class_balance(rarer, 2), 2, l2=SIDE_L2)[:, 1]
     return [float(roc_auc_score(rarer[kept], p[kept]))]
 

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.array_files import save_array
 from operators.arrays import Float64, Integers, Labels
 from operators.base import FEATURES, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.dbscan.sharded.blocks import save_array
 from operators.dckm import steps
 from operators.dckm.balance import Coded
 from operators.dckm.features import Coder, Coding, column_sums, join_sums, squared_deviations

@@ -176,9 +176,7 @@ class Groups(GroupsBase[GroupsParams]):
         OperatorError
             No class has a row, or gradients have different lengths.
         """
-        # Imported here because planning imports this module and does without torch and scikit-learn.
-        from operators.grasp.blocks import infer_in_blocks, large_classes
-        from operators.grasp.rows_on_disk import count_rows
+        from operators.grasp.rows_on_disk import count_rows, large_classes
 
         maker = context.states.get(self._maker)
         parts = read_parts(maker) if maker and self._column == FACTORS else None
@@ -189,9 +187,12 @@ class Groups(GroupsBase[GroupsParams]):
         source = Source(context.shards, self._column, parts, self._draw(context, run, counts))
         infer = partial(_infer_class, source, context.state, self.params, context.seed)
         found = list(run(infer, [(i, name) for i, name in enumerate(names) if i not in large]))
-        found += infer_in_blocks(
-            context, run, self._column, self.params, {i: (names[i], large[i]) for i in large}
-        )
+        if large:
+            # Imported here because it loads torch and scikit-learn, which a driver on Ray does without.
+            from operators.grasp.blocks import infer_in_blocks
+
+            parts_of_large = {i: (names[i], large[i]) for i in large}
+            found += infer_in_blocks(context, run, self._column, self.params, parts_of_large)
         for drawn in source.drawn.values():
             shutil.rmtree(drawn.folder, ignore_errors=True)
         known = [record for record in found if record is not None]

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import NOISE, Float64, Index, Labels
-from operators.base import Context, OperatorError, ShardReader
+from operators.base import Context, OperatorError
 from operators.dbscan.sharded import lay_out, solve
 from operators.dbscan.sharded.blocks import Layout, read_rows
 from operators.dbscan.sharded.labels import BlockLabels, CellSize, Solved, count_labels, sizes
@@ -26,7 +26,7 @@ from operators.dbscan.sharded.solve import Map
 from operators.grasp.class_model import ClassModel, draw_cores, load_model
 from operators.grasp.kernel import MAX_CORES, group_fields, stability_of
 from operators.grasp.params import GroupsParams
-from operators.grasp.rows_on_disk import SpilledRows, shards_in_order, spill_shard
+from operators.grasp.rows_on_disk import Parts, SpilledRows, spill_shard
 from operators.grasp.selection import (
     FAILED,
     GridFacts,
@@ -356,29 +356,10 @@ def _labels(solved: Solved, cells: Cells, block: int) -> Labels:
     return labels
 
 
-Parts: TypeAlias = list[tuple[int, int]]
-
-
-def large_classes(
-    shards: ShardReader, counts: npt.NDArray[np.intp], params: GroupsParams
-) -> dict[int, Parts]:
-    """Return the classes to cluster in blocks, by :func:`count_rows`: (shard, rows) of each, in row order."""
-    if params.neighbours in ("ivf", "hnsw"):
-        return {}  # an index is built by one worker
-    sizes = counts.sum(axis=0)
-    large = np.flatnonzero(sizes > params.block_rows).tolist()
-    if (fit_rows := params.rows_to_fit()) is not None:  # a class of more is drawn from, and one worker's
-        large = [i for i in large if sizes[i] <= fit_rows]
-    order = shards_in_order(shards)
-    return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
-
-
 def infer_in_blocks(
     context: Context, run: Map, column: str, params: GroupsParams, large: dict[int, tuple[str, Parts]]
 ) -> list[dict[str, Any]]:
     """Cluster the large classes, one after the other, each by many workers."""
-    if not large:
-        return []
     folders = {i: context.state / f"blocks-{i}" for i in large}
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)

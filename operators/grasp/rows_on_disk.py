@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from operators.array_files import save_array
 from operators.arrays import Ids, Index
 from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.dbscan.sharded.blocks import save_array
+from operators.grasp.params import GroupsParams
 from operators.groups.base import describe_length_mismatch
 from operators.hashing import END, draw_rows, row_hashes
 
@@ -93,6 +94,8 @@ class SpilledRows:
         return found
 
 
+Parts: TypeAlias = list[tuple[int, int]]
+"""Shards with their numbers of rows of a class, in row order."""
 Map: TypeAlias = Callable[..., Any]
 PURPOSE = "groups/rows to cluster"
 
@@ -200,3 +203,17 @@ def _write_candidates(
         save_array(folders[index] / f"shard-{shard}.npy", rows)
         save_array(folders[index] / f"shard_ids-{shard}.npy", own.column(ROW_ID).to_numpy())
     return n_features
+
+
+def large_classes(
+    shards: ShardReader, counts: npt.NDArray[np.intp], params: GroupsParams
+) -> dict[int, Parts]:
+    """Return the classes to cluster in blocks, by :func:`count_rows`."""
+    if params.neighbours in ("ivf", "hnsw"):
+        return {}  # an index is built by one worker
+    sizes = counts.sum(axis=0)
+    large = np.flatnonzero(sizes > params.block_rows).tolist()
+    if (fit_rows := params.rows_to_fit()) is not None:  # a class of more is drawn from, and one worker's
+        large = [i for i in large if sizes[i] <= fit_rows]
+    order = shards_in_order(shards)
+    return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score
 
+adjusted_rand_index = adjusted_rand_score
+
 
 @dataclass(frozen=True)
 class GroupRecovery:
@@ -46,8 +48,8 @@ def group_recovery(
         The lengths differ.
     """
     truth = np.asarray(truth)
-    floor = None if classes is None else float(adjusted_rand_score(truth, np.asarray(classes)))
-    return GroupRecovery(ari=float(adjusted_rand_score(truth, np.asarray(labels))), floor=floor)
+    floor = None if classes is None else float(adjusted_rand_index(truth, np.asarray(classes)))
+    return GroupRecovery(ari=float(adjusted_rand_index(truth, np.asarray(labels))), floor=floor)
 
 
 def outlier_precision_recall(truth: npt.ArrayLike, flagged: npt.ArrayLike) -> PrecisionRecall:

@@ -8,8 +8,6 @@ ranks into row numbers.
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from operators.array_files import save_array
 from operators.arrays import Float64, Index, Matrix
 from operators.dbscan.tiles import Tiles
 from operators.models import device_for
@@ -91,17 +90,6 @@ class Layout:
         """Read the arrays that :meth:`pack` stored."""
         with np.load(self.folder / f"{name}-{key}.npz") as stored:
             return dict(stored)
-
-
-def save_array(path: Path, what: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write one array (.npy) or several (.npz). Readers never see a partially written file."""
-    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")
-    with temporary.open("wb") as file:
-        if isinstance(what, np.ndarray):
-            np.save(file, what, allow_pickle=False)
-        else:
-            np.savez(file, **dict(what), allow_pickle=False)
-    os.replace(temporary, path)
 
 
 class BlockPoints(Points):

@@ -105,6 +105,18 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.split() == []
 
 
+def test_a_driver_on_ray_loads_no_learning_library_to_hand_out_the_work_of_fit() -> None:
+    """Their import takes seconds, in which the workers wait."""
+    modules = "operators.cues.fit_task, operators.grasp.rows_on_disk, operators.outliers.sample"
+    code = (
+        f"import sys, {modules}\nprint(*{{'torch', 'sklearn', 'scipy.stats', 'pandas'}} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.split() == []
+
+
 HEAVY = {"torch", "ray", "mlflow", "sklearn", "scipy", "matplotlib", "fsspec", "pyarrow.dataset", "pandas"}
 
 
