@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from engine.runs.runner import run
 from engine.storage.object_run_store import ObjectRunStore, synced_executor
 from engine.storage.state_sync import SyncedFolder, SyncingExecutor, snapshot
 from engine.training.job import TrainingJob
+from engine.training.serving import write_served_model
 from engine.training.split_scores import score
 from engine.training.training_run import TrainSpec, train
 from operators.base import Context, Resources
@@ -234,3 +237,43 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
         section, recipe_at(tmp_path, uri), cast(Any, place_of(uri)), {"version": "v1"}, lambda: executor
     )
     assert found is None
+
+
+@pytest.mark.slow  # a run and a training
+def test_a_champions_scores_are_the_same_on_hosts_that_share_no_disk(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way of `train.when`: only MLflow's registry is replaced by a folder."""
+    from engine.recipe.incremental import TrainSection
+    from engine.runs.plugins import training
+
+    monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(cache))  # what else the driver makes, it makes on its disk
+    monkeypatch.setattr(training, "local_cache", lambda: cache)
+    monkeypatch.setattr("engine.storage.object_run_store.local_cache", lambda: cache)
+    monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
+    uri = s3.uri(s3.bucket(), "out")
+    recipe = recipe_at(tmp_path, uri)
+    version = run(recipe).version
+    trained = train(TrainSpec(uri, ErmParams(epochs=2)), LocalExecutor())
+    registry = tmp_path / "registry"
+    maker = TrainingJob(trained.version, ErmParams(epochs=2), 0, trained.folder).maker
+    write_served_model(trained.model, trained.version, maker, registry)
+
+    def champion_of(_: Any, __: str, scratch: Path, ___: Any) -> tuple[str, Path]:
+        return "1", Path(shutil.copytree(registry, Path(scratch) / "model"))
+
+    monkeypatch.setattr("engine.training.stored_models.champion_of", champion_of)
+    monkeypatch.setattr(training, "client", lambda _: None)
+    section = TrainSection(when="accuracy < 0.8", register_as="m", params={"epochs": 2})
+    output, manifest = cast(Any, place_of(uri)), {"version": version}
+    found = [
+        training._champion_scores(section, recipe, output, manifest, lambda executor=executor: executor)
+        for executor in (OtherHosts(cache), LocalExecutor())
+    ]
+    assert found[0] == found[1]
+    scores = trained.evaluations["validation"].metrics()
+    del scores["average_accuracy"]  # it weighs groups by the rows of a training, and none was made here
+    assert found[0] == scores

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +14,13 @@ from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.core.errors import InputError
+from engine.core.errors import BudgetError, InputError
 from engine.core.events import Event
 from engine.plan.planner import make_plan
 from engine.runs.compare.comparison import FLOOR, compare, needed, variants
 from engine.runs.compare.scores import Cell, floor_of, minority_recall, score
+from operators.base import Apply, Context
+from operators.groups.adaptor import ClassWise
 from tests.data import small_recipe
 
 METHODS = ["grasp", "kmeans", "eiil", "oracle"]
@@ -73,6 +76,32 @@ def test_minority_recall_by_hand() -> None:
     assert minority_recall(counts) == 0.8
     assert floor_of(counts).minority_recall == 0
     assert np.isnan(minority_recall({cell(0, 0, "a"): 5, cell(1, 1, "b"): 5}))
+
+
+@pytest.mark.slow  # two comparisons
+def test_the_rows_that_methods_set_aside_are_not_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each method sets aside 2 rows, and 1 % of 240 rows may be faulty."""
+    original = ClassWise.open
+
+    def opened(self: Any, context: Context) -> Apply:
+        apply = original(self, context)
+
+        def wrapped(table: pa.Table) -> pa.Table:
+            if {70, 130}.intersection(table["row_id"].to_pylist()):
+                raise ZeroDivisionError
+            return apply(table)
+
+        return wrapped
+
+    monkeypatch.setattr(ClassWise, "open", opened)
+    source = {"on_error": "quarantine", "max_error_rate": 0.01}
+    found = compare(small_recipe(tmp_path, source=source), ["kmeans", "george"])
+    assert [entry.method for entry in found.entries] == [FLOOR, "kmeans", "george"]
+    source["max_error_rate"] = 0.008
+    with pytest.raises(BudgetError, match="2 of 240 rows"):
+        compare(small_recipe(tmp_path / "less", source=source), ["kmeans"])
 
 
 def test_methods_share_what_comes_before_them(tmp_path: Path) -> None:
