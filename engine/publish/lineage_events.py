@@ -84,14 +84,17 @@ class LineageRun:
         self._children, self._ended = 0, False
         self._datasets = Datasets()
 
-    def start(self, datasets: Datasets) -> None:
-        """Report the start, after the events that earlier runs have left in the outbox."""
+    def start(self, datasets: Datasets, at: datetime | None = None) -> None:
+        """Report the start, after the events that earlier runs have left in the outbox.
+
+        ``at`` is the time of the start, by default the present.
+        """
         if self._owns_sender:
             abort_killed(self._output)
         self._datasets = datasets
         abort = self._event("ABORT", {"errorMessage": error_facet("The process of the run has ended.")})
         keep_open(self._output, abort, {"host": os.uname().nodename, "pid": os.getpid()})
-        self._send("START")
+        self._send("START", at=at)
 
     def running(self, operator: str, state: str) -> None:
         """Report that the run is at an operator."""
@@ -134,19 +137,26 @@ class LineageRun:
         named = _identity_of("OPENLINEAGE_PARENT_ID")
         return {"parent": parent_facet(*named, _root_of_environment() or named)} if named else {}
 
-    def _send(self, kind: str, facets: dict[str, Any] | None = None, *, number: int | None = None) -> None:
+    def _send(
+        self,
+        kind: str,
+        facets: dict[str, Any] | None = None,
+        *,
+        number: int | None = None,
+        at: datetime | None = None,
+    ) -> None:
         self._number += 1
-        keep(self._output, self._event(kind, facets or {}), self._number if number is None else number)
+        keep(self._output, self._event(kind, facets or {}, at), self._number if number is None else number)
         self._sender.notify()
 
-    def _event(self, kind: str, facets: dict[str, Any]) -> dict[str, Any]:
+    def _event(self, kind: str, facets: dict[str, Any], at: datetime | None = None) -> dict[str, Any]:
         from openlineage.client import event_v2
         from openlineage.client.serde import Serde
 
         found: dict[str, Any] = Serde.to_dict(
             event_v2.RunEvent(
                 eventType=event_v2.RunState(kind),
-                eventTime=datetime.now(UTC).isoformat(),
+                eventTime=(at or datetime.now(UTC)).isoformat(),
                 run=event_v2.Run(self.run_id, {**self._run_facets, **facets}),
                 job=event_v2.Job(self.namespace, self.job, dict(self._job_facets)),
                 inputs=self._datasets.inputs,

@@ -92,6 +92,7 @@ def run(
             return runner.run()
         except OSError as error:
             if not runner.holds_lease:
+                runner.failed(error)
                 raise
             known = system_error(error)
             runner.failed(known)
@@ -173,8 +174,11 @@ class _Runner:
         return measure(plan, runner.executor)
 
     def failed(self, error: BaseException) -> None:
-        """Tell the plugins why the run ends."""
-        self._call("failed", error)
+        """Tell the plugins why the run ends; without a plan, they get the recipe."""
+        if self._context is None:
+            self._tell("planning_failed", self._recipe, error)
+        else:
+            self._call("failed", error)
 
     def closed(self) -> None:
         """Tell the plugins that the run is over."""
@@ -282,12 +286,14 @@ class _Runner:
 
     def _call(self, moment: str, *values: Any) -> None:
         """Call one moment of every plugin. A plugin that raises is reported and never ends the run."""
-        if self._context is None:
-            return
+        if self._context is not None:
+            self._tell(moment, self._context, *values)
+
+    def _tell(self, moment: str, *values: Any) -> None:
         for plugin in self._plugins:
             method: Callable[..., None] = getattr(plugin, moment)
             try:
-                method(self._context, *values)
+                method(*values)
             except Exception as error:
                 reason = redact(f"{type(error).__name__}: {error}")
                 _log.warning("The plugin %s failed at %s: %s. The run goes on.", plugin.name, moment, reason)

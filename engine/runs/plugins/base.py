@@ -2,7 +2,8 @@
 
 The moments of a run, in order: ``planned``, then for each operator or step ``operator_started``,
 ``operator_progressed`` and ``operator_finished``, then ``published``, then ``closed``. ``failed`` comes
-before ``closed`` if the run ends with an error. While an incremental run takes its decision, the operators
+before ``closed`` if the run ends with an error; if it ends before there is a plan, ``planning_failed`` is the
+only one. While an incremental run takes its decision, the operators
 run before ``planned`` is called, and ``run.plan`` is the undecided plan.
 
 An exception that a plugin raises never changes the data: at ``published`` the version is already the
@@ -24,6 +25,7 @@ from engine.execution.local_executor import LocalExecutor
 from engine.plan.model import Plan
 from engine.publish.export import ExportResult
 from engine.publish.results import OperatorResult
+from engine.recipe.recipe import Recipe
 from engine.storage.lease import Lease
 from operators.base import Executor
 from operators.leaks import Leak
@@ -107,6 +109,9 @@ class RunPlugin:
 
     def failed(self, run: RunContext, error: BaseException) -> None:
         """React to the error that ends the run."""
+
+    def planning_failed(self, recipe: Recipe, error: BaseException) -> None:
+        """React to the error that ends a run before it has a plan. No lease is held."""
 
     def closed(self, run: RunContext) -> None:
         """Finish. The runner calls this exactly once, whether the run failed or not."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import ClassVar
 
+from connectors.storage import Place
 from engine.core.events import Event
+from engine.core.output_layout import output_of
 from engine.plan.model import Plan
 from engine.publish.lineage_events import Datasets, LineageRun, begin, finish
 from engine.publish.lineage_facets import (
@@ -17,6 +20,7 @@ from engine.publish.lineage_facets import (
     statistics_facet,
     version_lineage,
 )
+from engine.recipe.recipe import Recipe
 from engine.runs.plugins.base import RunContext, RunPlugin
 
 
@@ -29,6 +33,7 @@ class OpenLineage(RunPlugin):
     name: ClassVar[str] = "openlineage"
 
     def __init__(self) -> None:
+        self._made = datetime.now(UTC)
         self._run: LineageRun | None = None
         self._begun = False
         self._error: BaseException | None = None
@@ -48,6 +53,15 @@ class OpenLineage(RunPlugin):
     def failed(self, run: RunContext, error: BaseException) -> None:
         """Keep why the run ends."""
         self._error = error
+
+    def planning_failed(self, recipe: Recipe, error: BaseException) -> None:
+        """Report the start, at its own time, and the end of a run that has no plan."""
+        output = output_of(recipe.output.path)
+        started = begin(output, recipe.name, "RUN")
+        if started is not None:
+            source = source_name(recipe.source.path, recipe.source.options or {})
+            started.start(_named(source, output), at=self._made)
+            finish(started, error, None)
 
     def closed(self, run: RunContext) -> None:
         """Report the end of the run."""
@@ -73,6 +87,13 @@ class OpenLineage(RunPlugin):
         self._start(run)
         if self._run is not None:
             self._run.running(event.operator, state)
+
+
+def _named(source: tuple[str, str], output: Place) -> Datasets:
+    """Return source and output of a run, of which nothing is known but their names."""
+    from openlineage.client import event_v2
+
+    return Datasets([event_v2.InputDataset(*source)], [event_v2.OutputDataset(*output_name(output))])
 
 
 def datasets_of(run: RunContext) -> Datasets:

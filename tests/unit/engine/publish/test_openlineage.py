@@ -189,6 +189,28 @@ def test_an_error_is_reported_without_secrets(
     assert "hunter2" not in json.dumps(endpoint.events)
 
 
+def test_a_run_without_a_plan_is_reported_once(endpoint: Any, tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    values = recipe.model_dump(mode="json", exclude_unset=True)
+    missing = type(recipe).parse({**values, "source": {**values["source"], "path": str(tmp_path / "absent")}})
+    with pytest.raises(InputError) as failed:
+        run(missing)
+    first, last = endpoint.events
+    assert (first["eventType"], last["eventType"]) == ("START", "FAIL")
+    assert first["eventTime"] < last["eventTime"]
+    assert first["run"]["runId"] == last["run"]["runId"]
+    assert last["run"]["facets"]["errorMessage"]["message"] == str(failed.value)
+    assert last["inputs"][0]["name"] == str(tmp_path / "absent")
+    assert last["outputs"][0]["name"] == str(tmp_path / "out")
+    endpoint.events.clear()
+    done = run(recipe)
+    retract(tmp_path / "out", done.version, "wrong")
+    endpoint.events.clear()
+    with pytest.raises(InputError, match="was withdrawn"):
+        run(recipe)
+    assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
+
+
 def test_a_signal_is_an_abort(endpoint: Any, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
         raise KeyboardInterrupt
