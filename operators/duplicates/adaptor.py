@@ -7,10 +7,11 @@ and an increment compares its new rows alone.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,18 +27,20 @@ from operators.base import (
     DatasetDelta,
     Executor,
     Operator,
+    OperatorError,
     OperatorParams,
     ReportContext,
     ShardReader,
     copy_state,
 )
-from operators.duplicates.params import DuplicatesParams
+from operators.duplicates.params import DuplicatesParams, too_many
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.duplicates.minhash import Duplicates
 
-NAME = "duplicates"
+_log = logging.getLogger("rowsieve")
+NAME, ENCODE = "duplicates", "encode"
 DUPLICATE_OF = "duplicate_of"
 SIMILARITY = "duplicate_similarity"
 WEIGHT_COLUMN = NAME + FACTOR
@@ -57,6 +60,25 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
     uses = ("ingest",)
     fits_on_all_rows = True
     state_needs_row_ids = True
+
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> DuplicatesOperator:
+        """Return the operator itself.
+
+        Raises
+        ------
+        OperatorError
+            Nothing says what is compared, and the features are encoded columns.
+        """
+        given = self.params.columns or "distance" in self.params.model_fields_set
+        if not given and any(operator.name == ENCODE for operator in chain):
+            raise OperatorError(
+                "operators.duplicates: the features are encoded columns, of which unlike rows may point in "
+                "nearly the same direction: many rows would count as duplicates. Name what is compared: "
+                "columns: [TEXT] for texts, or the operator embed for vectors of a network. To compare the "
+                "encoded columns all the same, give a distance, such as distance: 0.000001, with weight: 1 "
+                "at first, which only marks rows."
+            )
+        return self
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -146,8 +168,10 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
             store = partial(store_vectors, reader, state)
             (compared,) = executor.map(store, [params], resources=resources)
         count = partial(_count, reader, state, self.params, self.requires)
-        found = sum(executor.map(count, shards, resources=resources))
-        return {"compared": float(compared), "duplicates": before.get("duplicates", 0.0) + found}
+        found = before.get("duplicates", 0.0) + sum(executor.map(count, shards, resources=resources))
+        if doubtful := too_many(self.params, int(found), int(compared)):
+            _log.warning("operators.duplicates: %s", doubtful)
+        return {"compared": float(compared), "duplicates": found}
 
     def _search_texts(
         self, context: Context, executor: Executor, shards: Sequence[int], before: Mapping[str, float]

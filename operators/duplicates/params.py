@@ -13,8 +13,10 @@ class DuplicatesParams(OperatorParams):
     """Parameters of ``duplicates``: which rows are near duplicates, and what becomes of them."""
 
     columns: tuple[str, ...] = ()
-    """Source columns of texts that are compared, together. Without any, the feature vectors are compared:
-    give that a meaning with `embed`."""
+    """Source columns of texts that are compared, together. Without any, the feature vectors are compared.
+    That has a meaning for vectors of a network (`embed`, or a source column of vectors). Features that `encode`
+    makes of numbers and categories need a `distance` of your own, since most of their rows point in nearly
+    the same directions."""
     threshold: Annotated[float, Field(ge=0.3, le=1.0)] = 0.8
     """Jaccard similarity of two texts' shingles from which on they are near duplicates. It is estimated from
     128 hashes, with a standard error of at most 0.044. Unused for vectors."""
@@ -37,3 +39,20 @@ class DuplicatesParams(OperatorParams):
                 kind = "vectors are" if not self.columns else "texts (columns) are"
                 raise ValueError(f"{name} has no meaning where {kind} compared; leave it out")
         return self
+
+
+MANY = 0.5
+"""Share of duplicates from which on the limit is more likely wrong than the rows are duplicates."""
+
+
+def too_many(params: DuplicatesParams, duplicates: int, compared: int) -> str:
+    """Return a warning with its remedy where more than ``MANY`` of the rows are duplicates; else nothing."""
+    if duplicates <= MANY * compared:
+        return ""
+    limit = "raise the threshold" if params.columns else f"lower the distance ({params.distance:g})"
+    what = f"their weight is multiplied by {params.weight:g}" if params.weight < 1 else "they are marked"
+    return (
+        f"{duplicates:,} of {compared:,} rows count as near duplicates of an older row, and {what}. Unless "
+        f"the source repeats its rows, {limit}, or compare other columns. Set weight: 1 until the pairs in the "
+        "report are duplicates in your eyes."
+    )

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from operators.arrays import Ids
 from operators.base import ROW_ID, SPLIT, ReportContext
-from operators.duplicates.params import DuplicatesParams
+from operators.duplicates.params import DuplicatesParams, too_many
 from operators.hashing import row_hashes
 from operators.report import Cell, Content, ReportSection, ReportTable
 from operators.report.text import count, percent
@@ -39,6 +39,8 @@ def duplicates_section(
         f"{count(n, 'row')} of {compared:,} ({percent(n / max(compared, 1))}) are near duplicates of an "
         f"older row, by their {what}: {limit}. " + _consequence(params.weight)
     ]
+    if doubtful := too_many(params, n, compared):
+        content.append(doubtful)
     if found.num_rows:
         content += _between_splits(context, found, of_column)
         content.append(_table(context, found.slice(0, SHOWN), of_column, similarity_column))

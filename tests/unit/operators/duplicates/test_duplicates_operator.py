@@ -88,7 +88,7 @@ def test_vectors_are_those_of_all_pairs(shards: int, tmp_path: Path) -> None:
     assert 40 < (expected >= 0).sum() < 80
 
 
-@pytest.mark.parametrize("duplicates", [BY_TEXT, {}])
+@pytest.mark.parametrize("duplicates", [BY_TEXT, {"distance": 0.001}])
 def test_an_increment_compares_new_rows_with_all_and_gives_what_a_full_run_gives(
     duplicates: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -158,6 +158,23 @@ def test_the_report_lists_duplicates_and_those_in_other_splits(tmp_path: Path) -
 def test_wrong_parameters_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         DuplicatesParams(**given)
+
+
+def test_encoded_columns_are_compared_only_at_a_given_distance(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_shards(tmp_path / "data", table())
+    for given in ({}, {"weight": 0.5}):
+        with pytest.raises(InputError, match=r"operators\.duplicates: the features are encoded.*columns: "):
+            make_plan(recipe(tmp_path, given))
+    result = run(recipe(tmp_path, {"distance": 0.05}, report={"enabled": True}))
+    n = sum(one >= 0 for one in older(result))
+    told = f"{n} of 200 rows count as near duplicates of an older row, and their weight is multiplied by 0"
+    assert n > 100
+    assert f"operators.duplicates: {told}" in caplog.text
+    page = (tmp_path / "out" / "reports" / f"{result.version}.html").read_text()
+    assert told in re.sub(r"\s+", " ", page)
+    assert "lower the distance (0.05)" in caplog.text
 
 
 def test_a_wrong_column_is_named(tmp_path: Path) -> None:
