@@ -40,7 +40,7 @@ def write_card(
     front = {
         "pretty_name": manifest["recipe"],
         "size_categories": [size_category(manifest["rows"])],
-        "tags": ["rowsieve", "croissant"],
+        "tags": ["rowsieve", "croissant"] if files is None else ["rowsieve"],
         "configs": [
             {
                 "config_name": "default",
@@ -48,7 +48,8 @@ def write_card(
             }
         ],
     }
-    sections = [_introduction(manifest), _columns(manifest), _counts(manifest["summary"]), _origin(manifest)]
+    sections = [_introduction(manifest), _columns(manifest), _counts(manifest["summary"])]
+    sections.append(_origin(manifest, exported=files is not None))
     if withdrawn:
         sections.insert(0, f"> **Withdrawn.** {_text(withdrawn)}\n")
     return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n" + "\n".join(sections)
@@ -119,12 +120,19 @@ def _counts(summary: Mapping[str, Any]) -> str:
     return f"## Counts\n\n| rows | count |\n|---|---|\n{_block(lines)}"
 
 
-def _origin(manifest: Mapping[str, Any]) -> str:
+def _origin(manifest: Mapping[str, Any], *, exported: bool) -> str:
+    """Return the origin of the rows. An exported folder has neither manifest nor description beside it."""
     used = ", ".join(f"{_code(op['name'])} {op['version']}" for op in manifest["operators"])
+    made = f"## Origin\n\nOperators: {used}. Seed: {manifest['seed']}."
+    if exported:
+        return (
+            f"{made} This folder is an export. The manifest of version `{manifest['version']}`, in the "
+            "output that it was exported from, names every file of the source with its digest, every "
+            "parameter and every package.\n"
+        )
     return (
-        f"## Origin\n\nOperators: {used}. Seed: {manifest['seed']}. The version's `manifest.json` names "
-        "every file of the source with its digest, every parameter and every package; its `croissant.json` "
-        "describes the files for loaders and catalogues.\n"
+        f"{made} The version's `manifest.json` names every file of the source with its digest, every "
+        "parameter and every package; its `croissant.json` describes the files for loaders and catalogues.\n"
     )
 
 

@@ -15,6 +15,7 @@ from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
 from engine.publish.publisher import describe_again
 from engine.publish.withdrawn_models import TrainedModel, WithdrawnTag, tag_runs_and_models
+from engine.report.withdrawn import mark_report
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
 from engine.storage.manifest import is_published, pointed_version, read_manifest
@@ -82,6 +83,7 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
     with hold_lease(output, "rowsieve retract") as lease:
         reason = write_withdrawal(output, version, why).why
         describe_again(output, version, reason)
+        mark_report(output, version, reason)
         current, pointed = current_version(output), pointed_version(output)
         if pointed not in (None, current):
             lease.point(output / POINTER, current)
@@ -124,6 +126,7 @@ def undo_retraction(output: Place, version: str) -> Retraction:
         if pointed is None or (record.was_current and pointed != version and not later):
             lease.point(output / POINTER, version)
         describe_again(output, version, "")
+        mark_report(output, version, "")
         remove_withdrawal(output, version)
     return _tell(output, version, None)
 

@@ -14,9 +14,9 @@ class DuplicatesParams(OperatorParams):
 
     columns: tuple[str, ...] = ()
     """Source columns of texts that are compared, together. Without any, the feature vectors are compared.
-    That has a meaning for vectors of a network (`embed`, or a source column of vectors). Features that `encode`
-    makes of numbers and categories need a `distance` of your own, since most of their rows point in nearly
-    the same directions."""
+    That has a meaning for vectors of a network (`embed`, or a source column of vectors). Features that
+    `encode` makes of numbers and categories need a `distance` of your own, since most of their rows point in
+    nearly the same directions."""
     threshold: Annotated[float, Field(ge=0.3, le=1.0)] = 0.8
     """Jaccard similarity of two texts' shingles from which on they are near duplicates. It is estimated from
     128 hashes, with a standard error of at most 0.044. Unused for vectors."""
@@ -53,6 +53,6 @@ def too_many(params: DuplicatesParams, duplicates: int, compared: int) -> str:
     what = f"their weight is multiplied by {params.weight:g}" if params.weight < 1 else "they are marked"
     return (
         f"{duplicates:,} of {compared:,} rows count as near duplicates of an older row, and {what}. Unless "
-        f"the source repeats its rows, {limit}, or compare other columns. Set weight: 1 until the pairs in the "
-        "report are duplicates in your eyes."
+        f"the source repeats its rows, {limit}, or compare other columns. Set weight: 1 until the pairs in "
+        "the report are duplicates in your eyes."
     )

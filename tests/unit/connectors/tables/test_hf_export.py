@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -67,6 +68,11 @@ def test_datasets_opens_the_splits_with_their_rows(tmp_path: Path, monkeypatch: 
     front = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
     patterns = {item["split"]: item["path"] for item in front["configs"][0]["data_files"]}
     assert patterns == {split: f"data/{split}-*.parquet" for split in SPLITS}
+    for card in (folder / "README.md", version.path / "README.md"):
+        named = re.findall(r"[\w./*-]+\.(?:json|parquet|md|html)", card.read_text())
+        assert named
+        assert [name for name in named if not list(card.parent.glob(name))] == []
+        assert ("croissant" in card.read_text()) == (card.parent / "croissant.json").exists()
     again = CliRunner().invoke(app, to)
     assert "was already" in again.output
 

@@ -14,12 +14,14 @@ from mlflow import MlflowClient
 from typer.testing import CliRunner
 
 import rowsieve
+from engine import report as report_package
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from engine.publish.tracking import VERSION_TAG
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
+from engine.report.withdrawn import BODY
 from engine.runs import retraction
 from engine.runs.history import history, prune
 from engine.runs.replay import current_quarantine
@@ -38,6 +40,7 @@ from engine.training.version import open_version
 from tests.data import small_recipe
 
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+PAGE = "<html>\n<body>\n<p>groups</p>\n</body>\n</html>\n"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +112,29 @@ def test_the_card_and_the_description_say_it(out: Path) -> None:
     command(f"{out}@{last.name}", "--undo")
     assert (last / "README.md").read_bytes() == card
     assert (last / "croissant.json").read_bytes() == described
+
+
+def test_the_report_says_it(out: Path) -> None:
+    assert Path(str(report_package.__file__)).with_name("report.html.j2").read_text().count(BODY) == 1
+    last = str(pointed_version(out))
+    report = out / "reports" / f"{last}.html"
+    retract(out, last, "no report, no matter")
+    assert not report.exists()
+    report.parent.mkdir(exist_ok=True)
+    report.write_text(PAGE)
+    retract(out, last, "labels of <May>")
+    retract(out, last, "labels of <b> & June")
+    shown = report.read_text()
+    assert shown.count("withdrawn.</strong>") == 1
+    assert '<body>\n<p class="note"' in shown
+    assert "withdrawn.</strong> labels of &lt;b&gt; &amp; June</p>" in shown
+    undo_retraction(out, last)
+    assert report.read_text() == PAGE
+    report.unlink()
+    report.symlink_to(out / "versions" / last / "README.md")
+    retract(out, last, "a link is left alone")
+    assert report.is_symlink()
+    assert b"alert" not in report.read_bytes()
 
 
 def test_an_older_version_changes_nothing_for_readers(out: Path) -> None:
