@@ -108,10 +108,15 @@ class DiffRecord(Record):
     """Second version."""
     rows: dict[str, int]
     """`before`, `after`, `common`, `gone`, `new`."""
+    matched: Object
+    """By what rows were matched: `key` (columns), `content_columns`, rows `by_key`, `by_position` in
+    unchanged files and `by_content`; rows `without_key` and `repeated` (they have the key or content of an
+    earlier row), before and after."""
     groups: list[Object]
     """Groups with `change` (same, grown, shrunk, new, gone) and rows before, after and in common."""
     changed: dict[str, Object]
-    """For `group`, `split`, `outlier` and `weight`: `rows` with another value, and `examples`."""
+    """For `group`, `split`, `outlier`, `weight` and, with a key, `source`: `rows` with another value, and
+    `examples`."""
     largest_weight_change: float
     """Largest absolute difference of a weight."""
     tolerance: float

@@ -51,6 +51,14 @@ def diff(
     tolerance: Annotated[
         float, typer.Option(min=0, help="Change above which a weight counts as changed")
     ] = 0.01,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Source column that names a row, such as an id; several times: together. Default: the place "
+            "in unchanged files, else all source columns",
+        ),
+    ] = None,
     rows: Annotated[
         Path | None, typer.Option(help="Write every row that is new, gone or changed to this Parquet file")
     ] = None,
@@ -60,15 +68,17 @@ def diff(
     """Show the differences between two versions: new, removed and changed groups, and changed rows."""
     with print_errors(verbose):
         from engine.cli.output import show_json
-        from engine.runs.diff import diff as compare
+        from engine.runs.diff import compare
         from engine.runs.row_changes import write_row_changes
+        from engine.runs.row_pairs import RowPairs
         from engine.training.version import open_version
 
         names = [name if output is None else f"{output}@{name}" for name in (before, after)]
         then, now = (open_version(name) for name in names)
-        found = compare(then, now, tolerance=tolerance)
-        if rows is not None:
-            found["rows_written"] = write_row_changes(then, now, found, rows, tolerance=tolerance)
+        with RowPairs(then, now, key or ()) as pairs:
+            found = compare(pairs, tolerance=tolerance)
+            if rows is not None:
+                found["rows_written"] = write_row_changes(pairs, found, rows, tolerance=tolerance)
         show_json(found) if as_json else _show_diff(found)
         if rows is not None and not as_json:
             console.print(f"{found['rows_written']:,} rows in {rows}", soft_wrap=True)
@@ -107,6 +117,7 @@ def _show_diff(found: dict[str, Any]) -> None:
         f"rows, {rows['common']:,} in common, {rows['gone']:,} gone, {rows['new']:,} new",
         soft_wrap=True,
     )
+    console.print(_matched_text(found["matched"]), soft_wrap=True)
     groups = plain_table("group", "before", "after", "rows before", "rows after", "in common", "nearest")
     for entry in found["groups"]:
         then, now, nearest = (
@@ -117,6 +128,8 @@ def _show_diff(found: dict[str, Any]) -> None:
     console.print(groups)
     changed = plain_table("rows with another", "rows", "for example")
     for kind, entry in found["changed"].items():
+        if kind == "source" and not found["matched"]["key"]:
+            continue  # rows without a key match by what they hold
         changed.add_row(kind, f"{entry['rows']:,}", "; ".join(map(_example, entry["examples"][:2])))
     console.print(changed)
     console.print(
@@ -124,9 +137,27 @@ def _show_diff(found: dict[str, Any]) -> None:
     )
 
 
+def _matched_text(matched: dict[str, Any]) -> str:
+    """Return by what the rows were matched, and what could not be told apart."""
+    if matched["key"]:
+        text = f"rows matched by the key {', '.join(matched['key'])}: {matched['by_key']:,}"
+    else:
+        columns = matched["content_columns"]
+        text = f"rows matched by their place in unchanged files: {matched['by_position']:,}; by content "
+        text += f"({len(columns)} source columns of both versions): {matched['by_content']:,}"
+    for name, what in (("without_key", "have no key"), ("repeated", "repeat an earlier row's")):
+        then, now = matched[name]
+        if (then or now) and (matched["key"] or name == "repeated"):
+            of = " key, and match in order" if matched["key"] else " content, and match in order"
+            text += f"; {then:,} rows before and {now:,} after {what}{of if name == 'repeated' else ''}"
+    return text
+
+
 def _example(entry: dict[str, Any]) -> str:
     def text(value: Any) -> str:
         return f"{value:.4g}" if isinstance(value, float) else str(value)
 
     place = entry["file"].rsplit("/", 1)[-1]
+    if entry["key"] is not None:
+        place = f"{entry['key']} in {place}"
     return f"{place} row {entry['row']}: {text(entry['before'])} -> {text(entry['after'])}"

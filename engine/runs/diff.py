@@ -1,16 +1,16 @@
-"""Differences between two versions: new, removed and changed groups, and changed rows, part by part."""
+"""Differences between two versions: new, removed and changed groups, and changed rows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.runs.row_matching import CommonRows, PartReader, match_rows
+from engine.runs.row_pairs import FILE, KEY, ROW, RowBatch, RowPairs
 from engine.training.version import Version
 from operators.arrays import NOISE
 from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
@@ -31,16 +31,25 @@ class ChangeCounts:
     weights: int = 0
     """Rows whose weight has changed by more than the tolerance."""
     largest: float = 0.0
+    rewritten: int = 0
+    """Rows whose source columns have changed, apart from the key that they were matched by."""
     examples: dict[tuple[str, Any], list[dict[str, Any]]] = field(default_factory=dict)
     """Up to ``EXAMPLES`` rows of each kind of change."""
 
 
-def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[str, Any]:
-    """Compare two versions of a dataset.
+def diff(
+    before: Version, after: Version, *, tolerance: float = 0.01, key: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Compare two versions of a dataset; see :func:`compare`. ``key`` are source columns that name a row."""
+    with RowPairs(before, after, key) as pairs:
+        return compare(pairs, tolerance=tolerance)
 
-    Two rows are the same if they have the same position in files with the same bytes. Two groups are the same
-    if each has more rows in common with the other than with any other group. One part of each version is in
-    memory at a time.
+
+def compare(pairs: RowPairs, *, tolerance: float = 0.01) -> dict[str, Any]:
+    """Compare the matched rows of two versions.
+
+    Two groups are the same if each has more rows in common with the other than with any other group. Memory
+    is bounded as :class:`RowPairs` says.
 
     Parameters
     ----------
@@ -49,13 +58,14 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
 
     Returns
     -------
-    JSON-able: ``rows`` (before, after, common, gone, new), ``groups``, ``changed`` (rows in common with
-    another group, weight, split or verdict on outliers, with examples), ``largest_weight_change``.
+    JSON-able: ``rows`` (before, after, common, gone, new), ``matched`` (by what rows were matched),
+    ``groups``, ``changed`` (rows in common with another group, weight, split or verdict on outliers, or with
+    other source columns than the key, with examples), ``largest_weight_change``.
     """
     counts = ChangeCounts()
-    readers = (PartReader(before), PartReader(after))
-    for piece in match_rows(before.manifest, after.manifest):
-        _add(counts, piece, readers, tolerance)
+    for batch in pairs.batches():
+        _add(counts, batch, tolerance)
+    before, after = pairs.before, pairs.after
     groups = match_groups(counts.groups, *(_sizes(version) for version in (before, after)))
     same = {g["before"]: g["after"] for g in groups if g["before"] is not None} | {NOISE: NOISE}
     moved = {pair: n for pair, n in counts.groups.items() if same.get(pair[0]) != pair[1]}
@@ -70,12 +80,18 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
             "gone": n_before - counts.rows,
             "new": n_after - counts.rows,
         },
+        "matched": {
+            "key": list(pairs.key),
+            "content_columns": [] if pairs.key else [column.name for column in pairs.content],
+            **asdict(pairs.counts),
+        },
         "groups": groups,
         "changed": {
             "group": _changes(counts, "group", moved),
             "split": _changes(counts, "split", _unequal(counts.splits)),
             "outlier": _changes(counts, "outlier", _unequal(counts.outliers)),
             "weight": {"rows": counts.weights, "examples": counts.examples.get(("weight", None), [])},
+            "source": {"rows": counts.rewritten, "examples": counts.examples.get(("source", None), [])},
         },
         "largest_weight_change": counts.largest,
         "tolerance": tolerance,
@@ -125,13 +141,12 @@ def _pair(
     return entry | {"common": shared, "nearest": nearest if None in (then, now) else None}
 
 
-def _add(
-    counts: ChangeCounts, piece: CommonRows, readers: tuple[PartReader, PartReader], tolerance: float
-) -> None:
-    sides = zip(readers, piece.parts, piece.starts, strict=True)
-    tables = (reader.rows(part, start, piece.rows) for reader, part, start in sides)
-    then, now = ({name: table.column(name).to_numpy() for name in table.column_names} for table in tables)
-    counts.rows += piece.rows
+def _add(counts: ChangeCounts, batch: RowBatch, tolerance: float) -> None:
+    then, now = (
+        {name: table.column(name).to_numpy() for name in table.column_names}
+        for table in (batch.then, batch.now)
+    )
+    counts.rows += batch.then.num_rows
     for kind, counter, name in (
         ("group", counts.groups, GROUP),
         ("split", counts.splits, SPLIT),
@@ -141,18 +156,20 @@ def _add(
         counter.update(pairs)
         for pair in set(pairs):
             if pair[0] != pair[1] or kind == "group":
-                _example(counts, (kind, pair), piece, pairs.index(pair), then, now, name)
+                _example(counts, (kind, pair), pairs.index(pair), then, now, name)
     change = np.abs(now[WEIGHT].astype(np.float64) - then[WEIGHT])
     for row in np.flatnonzero(change > tolerance)[:EXAMPLES].tolist():
-        _example(counts, ("weight", None), piece, row, then, now, WEIGHT)
+        _example(counts, ("weight", None), row, then, now, WEIGHT)
+    for row in np.flatnonzero(batch.rewritten)[:EXAMPLES].tolist():
+        _example(counts, ("source", None), row, then, now, ROW_ID)
     counts.weights += int(np.count_nonzero(change > tolerance))
+    counts.rewritten += int(np.count_nonzero(batch.rewritten))
     counts.largest = max(counts.largest, float(change.max(initial=0.0)))
 
 
 def _example(
     counts: ChangeCounts,
     key: tuple[str, Any],
-    piece: CommonRows,
     row: int,
     then: Mapping[str, Column],
     now: Mapping[str, Column],
@@ -164,7 +181,8 @@ def _example(
     ids = {"row_id_before": int(then[ROW_ID][row]), "row_id_after": int(now[ROW_ID][row])}
     before, after = (side[name][row : row + 1].tolist()[0] for side in (then, now))
     values = {"before": before, "after": after}
-    known.append({"file": piece.path, "row": piece.row + row, **ids, **values})
+    place = {"file": now[FILE][row], "row": int(now[ROW][row]), "key": now[KEY][row]}
+    known.append({**place, **ids, **values})
 
 
 def _changes(counts: ChangeCounts, kind: str, moved: Mapping[Pair, int]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""Rows that two versions have in common, and their published values.
+"""Rows of two versions with the same position in files with the same bytes, and what a version holds of rows.
 
-Two rows are the same if they have the same position in files with the same bytes.
+:mod:`engine.runs.row_pairs` matches all other rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,10 @@ class PartReader:
             found = found.rename_columns([*VALUES])
             self._part, self._table = part, found.cast(pa.schema([*VALUES.items()]))
         return self._table.slice(start, rows)
+
+    def source(self, part: int, names: Sequence[str]) -> pa.Table:
+        """Return source columns of all rows of a part."""
+        return self._reader.read_source(part, names)
 
 
 def _overlaps(then: list[Segment], path: str, now: list[Segment]) -> Iterator[CommonRows]:

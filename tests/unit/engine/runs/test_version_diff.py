@@ -20,6 +20,7 @@ from engine.runs.diff import diff, match_groups
 from engine.runs.history import history, prune
 from engine.runs.row_changes import write_row_changes
 from engine.runs.row_matching import match_rows
+from engine.runs.row_pairs import RowPairs
 from engine.training.version import Version, open_version
 from tests.unit.engine.runs.test_increments import add_night, nights, recipe, run, spurious_table
 
@@ -112,9 +113,10 @@ def test_every_changed_row_is_written(tmp_path: Path) -> None:
     then, now, found = rows_of(before), rows_of(after), diff(before, after)
     same = {g["before"]: g["after"] for g in found["groups"] if g["before"] is not None} | {-1: -1}
     file = tmp_path / "rows.parquet"
-    assert write_row_changes(before, after, found, file) == pq.read_metadata(file).num_rows
-    bytes_then = file.read_bytes()
-    write_row_changes(before, after, found, file)
+    with RowPairs(before, after) as pairs:
+        assert write_row_changes(pairs, found, file) == pq.read_metadata(file).num_rows
+        bytes_then = file.read_bytes()
+        write_row_changes(pairs, found, file)
     assert file.read_bytes() == bytes_then
     seen: dict[tuple[str, int], dict[str, Any]] = {}
     for row in pq.read_table(file).to_pylist():
@@ -151,8 +153,11 @@ def test_every_changed_row_is_written(tmp_path: Path) -> None:
         "groups was not in both recipes",
         "outliers was not in both recipes",
     }
-    with pytest.raises(InputError, match=r"--rows .* cannot be written"):
-        write_row_changes(before, after, found, tmp_path / "no/rows.parquet")
+    with (
+        RowPairs(before, after) as pairs,
+        pytest.raises(InputError, match=r"--rows .* cannot be written"),
+    ):
+        write_row_changes(pairs, found, tmp_path / "no/rows.parquet")
 
 
 @given(

@@ -1,0 +1,203 @@
+"""Rows of two versions are matched by a key, or by place and content, as a join of all rows would."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.core.errors import InputError
+from engine.recipe.recipe import Recipe
+from engine.runs import row_pairs
+from engine.runs.diff import compare, diff
+from engine.runs.row_changes import write_row_changes
+from engine.runs.row_keys import common_columns, digests
+from engine.runs.row_pairs import RowPairs
+from engine.runs.runner import run
+from engine.training.version import Version
+from tests.data import recipe_for
+
+OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+
+
+def version(folder: Path, name: str, source: pa.Table, sizes: Sequence[int] = ()) -> Version:
+    """A version of a file with other bytes than any other, in parts of the given sizes; group = row id."""
+    place, n = folder / "versions" / name, source.num_rows
+    (place / "data").mkdir(parents=True)
+    table = source.append_column("row_id", pa.array(np.arange(n)))
+    table = table.append_column("group", pa.array(np.arange(n, dtype=np.int32)))
+    table = table.append_column("is_outlier", pa.array([False] * n))
+    table = table.append_column("weight", pa.array([1.0] * n, pa.float32()))
+    table = table.append_column("split", pa.array(["train"] * n))
+    shards, parts, first = [], [], 0
+    for number, rows in enumerate(sizes or [n]):
+        part = f"data/part-{number:05d}.parquet"
+        pq.write_table(table.slice(first, rows), place / part)
+        shards.append({"path": "f", "first_row": first, "rows": rows, "range": [number, number + 1]})
+        parts.append({"path": part, "rows": rows})
+        first += rows
+    manifest = {
+        "version": name,
+        "rows": n,
+        "parts": parts,
+        "schema": [{"name": field.name, "type": str(field.type)} for field in table.schema],
+        "summary": {"groups": {str(row): 1 for row in range(n)}},
+        "source": {"shards": shards, "files": {"f": name}},
+        "operators": [],
+    }
+    return Version(place, manifest)
+
+
+def pairs_of(before: Version, after: Version, key: Sequence[str] = ()) -> list[tuple[int, int]]:
+    """Row ids of the matched rows; every row of both versions is in one batch exactly once."""
+    found, alone = [], ([], [])  # type: ignore[var-annotated]
+    with RowPairs(before, after, key) as pairs:
+        for batch in pairs.batches():
+            found += zip(*(side["row_id"].to_pylist() for side in (batch.then, batch.now)), strict=True)
+            for side, table in zip(alone, (batch.gone, batch.new), strict=True):
+                side += table["row_id"].to_pylist()
+    for side, of in enumerate((before, after)):
+        assert sorted([*(pair[side] for pair in found), *alone[side]]) == [*range(of.manifest["rows"])]
+    return sorted(found)
+
+
+def joined(then: list[Any], now: list[Any]) -> list[tuple[int, int]]:
+    """Brute force: the k-th row of a value before and the k-th after."""
+    seen: Counter[Any] = Counter()
+    places = {}
+    for row, value in enumerate(now):
+        places[value, seen[value]] = row
+        seen[value] += 1
+    seen.clear()
+    found = []
+    for row, value in enumerate(then):
+        if (value, seen[value]) in places:
+            found.append((row, places[value, seen[value]]))
+        seen[value] += 1
+    return found
+
+
+rows = st.lists(st.tuples(st.sampled_from("ab|:"), st.one_of(st.none(), st.integers(0, 2))), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(then=rows, now=rows, in_memory=st.integers(1, 4))
+def test_content_matches_as_a_join_of_all_rows(then: list[Any], now: list[Any], in_memory: int) -> None:
+    schema = pa.schema([("t", pa.string()), ("n", pa.int64())])
+    tables = [pa.table([[t for t, _ in side], [n for _, n in side]], schema=schema) for side in (then, now)]
+    half = len(then) // 2
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as name:
+        patch.setattr(row_pairs, "ROWS_IN_MEMORY", in_memory)
+        before = version(Path(name), "v1", tables[0], [half, len(then) - half])
+        after = version(Path(name), "v2", tables[1])
+        assert pairs_of(before, after) == joined(then, now)
+
+
+def test_types_with_the_same_meaning_match(tmp_path: Path) -> None:
+    lists = pa.array([[1.0, 2.0], [None, None], [3.0, None], [1.0, 2.0]], pa.list_(pa.float32(), 2))
+    then = pa.table(
+        {
+            "n": pa.array([1, 2, None, 4]),
+            "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
+            "vector": lists,
+            "place": pa.array([{"x": 1}, {"x": None}, None, {"x": 2}]),
+            "raw": pa.array([b"1", b"", None, b"1:"]),
+            "day": pa.array([0, 1, 2, None], pa.date32()),
+            "old": pa.array([1, 1, 1, 1]),
+        }
+    )
+    order = [3, 1, 0, 2]
+    now = then.take(order).drop_columns(["old"]).append_column("more", pa.array([9, 9, 9, 9]))
+    for name, kind in (("n", pa.float64()), ("word", pa.string()), ("day", pa.timestamp("ns"))):
+        now = now.set_column(now.schema.get_field_index(name), name, now[name].cast(kind))
+    before, after = version(tmp_path, "v1", then, [2, 2]), version(tmp_path, "v2", now, [1, 3])
+    assert pairs_of(before, after) == [(0, 2), (1, 1), (2, 3), (3, 0)]
+    found = diff(before, after)
+    assert found["matched"]["content_columns"] == ["day", "n", "place", "raw", "vector", "word"]
+    assert found["matched"]["by_content"] == 4
+    columns = common_columns(before, after)
+    nulls = pa.array([[1.0, 2.0], None, [3.0, None], None], pa.list_(pa.float32(), 2))
+    then = then.set_column(then.schema.get_field_index("vector"), "vector", nulls)
+    whole = digests(then, columns)
+    assert whole == [digests(then.slice(row, 1), columns)[0] for row in range(4)]
+
+
+def test_a_key_matches_rows_whose_other_columns_have_changed(tmp_path: Path) -> None:
+    then = pa.table({"id": [7, 8, 9, 9, None], "a": ["x", "y", "z", "w", "n"]})
+    now = pa.table({"id": [9.0, 10.0, 8.0, 9.0, 9.0, None], "a": ["z", "q", "other", "w", "z", "n"]})
+    before, after = version(tmp_path, "v1", then, [3, 2]), version(tmp_path, "v2", now)
+    assert pairs_of(before, after, ["id"]) == [(1, 2), (2, 0), (3, 3)]
+    with RowPairs(before, after, ["id"]) as pairs:
+        found = compare(pairs)
+        file = tmp_path / "rows.parquet"
+        write_row_changes(pairs, found, file)
+        bytes_then = file.read_bytes()
+        write_row_changes(pairs, found, file)
+        assert file.read_bytes() == bytes_then
+    assert found["matched"] == {
+        "key": ["id"],
+        "content_columns": [],
+        "by_key": 3,
+        "by_position": 0,
+        "by_content": 0,
+        "without_key": [1, 1],
+        "repeated": [1, 2],
+    }
+    assert found["changed"]["source"]["rows"] == 1
+    assert found["changed"]["source"]["examples"][0]["key"] == "8"
+    written = {(row["change"], row["key"]): row for row in pq.read_table(file).to_pylist()}
+    assert "other values in its source columns" in written["changed", "8"]["reason"]
+    assert written["gone", "7"]["row"] == 0
+    assert ("new", None) in written
+    assert pairs_of(before, after, ["a", "id"]) == [(2, 0), (3, 3)]
+    with pytest.raises(InputError, match=r"--key ids: the version v1 has no source.*Did you mean 'id'"):
+        diff(before, after, key=["ids"])
+    with pytest.raises(InputError, match="--key group: the version v1 has no source column"):
+        diff(before, after, key=["group"])
+    nested = version(tmp_path, "v3", pa.table({"id": [[1]]}))
+    with pytest.raises(InputError, match=r"--key id: the column has the type list.*cannot be a key"):
+        diff(nested, nested, key=["id"])
+
+
+def test_rows_appended_to_a_csv_change_no_other_row(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"{1000 + row},{rng.normal():.4f},{'no' if row % 3 else 'yes'}" for row in range(120)]
+    names = []
+    for n in (100, 120):
+        (tmp_path / "t.csv").write_text("\n".join(["id,a,label", *lines[:n]]) + "\n")
+        values = recipe_for(tmp_path / "t.csv", tmp_path / "out")
+        names.append(run(Recipe.parse({**values, "truth": {}, "operators": OPERATORS})).version)
+    for key, by in (([], "by_content"), (["--key", "id"], "by_key")):
+        words = [
+            "diff",
+            *names,
+            "--output",
+            str(tmp_path / "out"),
+            "--rows",
+            str(tmp_path / "r.parquet"),
+            *key,
+        ]
+        shown = CliRunner().invoke(app, [*words, "--json"])
+        assert shown.exit_code == 0, shown.output
+        found = json.loads(shown.stdout)
+        assert found["rows"] == {"before": 100, "after": 120, "common": 100, "gone": 0, "new": 20}
+        assert found["matched"][by] == 100
+        new = [row for row in pq.read_table(tmp_path / "r.parquet").to_pylist() if row["change"] == "new"]
+        assert [row["row"] for row in new] == [*range(100, 120)]
+        assert {row["key"] for row in new} == ({str(1100 + row) for row in range(20)} if key else {None})
+        text = " ".join(CliRunner().invoke(app, words).output.split())
+        assert (
+            "matched by the key id: 100" if key else "by content (3 source columns of both versions): 100"
+        ) in text
