@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from engine.cli.app import app
 from engine.recipe.recipe import Recipe
 from tests.adult import write_adult
 from tests.data import recipe_for, spurious_table, write_shards
@@ -59,17 +61,31 @@ ROWSIEVE = [c for c in COMMANDS if "bin/rowsieve " in c]
 # What these run, other tests run too, without a process of their own: `test_init.py` runs the recipe that
 # `init` writes, and `test_docs_pages.py` the exports.
 LONG = ("full.yaml", " compare ", " retrain ", "operators.split.validation", " run adult.yaml", " export ")
-MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c for c in ROWSIEVE]
+FAILING = [c for c in ROWSIEVE if "source.lable" in c]
+MARKED = [
+    pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c
+    for c in ROWSIEVE
+    if c not in FAILING
+]
 
 
 @pytest.mark.parametrize("command", MARKED)
-def test_commands_run(command: str, workplace: Path) -> None:
-    expected = 2 if "source.lable" in command else 0
+def test_commands_run(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, to import the libraries once; a shell makes words of the text, as it would."""
     local = LOCAL if "deploy/recipes" in command else ""
-    done = run(command + local, workplace)
-    assert done.returncode == expected, done.stderr
-    if expected:
-        assert done.stderr.strip() in README
+    program, *words = run(f"printf '%s\\n' {command}{local}", workplace).stdout.splitlines()
+    assert program == ".venv/bin/rowsieve"
+    monkeypatch.chdir(workplace)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", FAILING)
+def test_a_command_that_fails_says_what_the_page_says(command: str, workplace: Path) -> None:
+    """In a process of its own, by the program that is installed."""
+    done = run(command + LOCAL, workplace)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.strip() in README
 
 
 @pytest.mark.slow
