@@ -90,9 +90,9 @@ def resolve_chain(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
 def topological_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
     """Return the operators ordered so that each comes after those that it reads from.
 
-    The order in the recipe has no influence. Operators whose inputs nobody adds come last; ``compose``
-    reports what is missing. `ingest` comes as early as possible, since only the operators that make its
-    features may read rows that it rejects.
+    The order in the recipe has no influence. Operators whose inputs nobody adds come last;
+    ``check_composition`` reports what is missing. `ingest` comes as early as possible, since only the
+    operators that make its features may read rows that it rejects.
     """
     waiting, ordered = sorted(chain, key=_ingest_first), list[Operator[Any]]()
     while waiting:
@@ -108,8 +108,8 @@ def _ingest_first(operator: Operator[Any]) -> tuple[bool, str]:
     return operator.name != "ingest", operator.name
 
 
-def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
-    """Map each column to the operator that adds it. Raises InputError if an input or a column is missing."""
+def check_composition(chain: Sequence[Operator[Any]]) -> None:
+    """Raise InputError if an operator misses an input, or two add the same column."""
     adder: dict[str, str] = {}
     seen: set[str] = set()
     everything = {field.name: operator.name for operator in chain for field in operator.adds}
@@ -129,7 +129,6 @@ def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
                 f"operators: nothing adds the column {field.name!r}, which every published row has. "
                 f"Add `{USUAL_ADDER[field.name]}: {{}}` to the recipe's operators."
             )
-    return adder
 
 
 def _check_inputs(

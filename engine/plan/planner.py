@@ -13,7 +13,7 @@ from engine.core.policy import current_policy
 from engine.plan.chain import (
     CUES,
     ENCODE,
-    compose,
+    check_composition,
     resolve_chain,
     topological_order,
     wants_cues,
@@ -26,7 +26,7 @@ from engine.plan.model import Plan
 from engine.plan.operator_setup import build_operator, encode_params, ingest_params
 from engine.plan.plan_checks import check_contract_names, check_internal_names, check_trained_model
 from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
-from engine.plan.versioning import resolve_version, with_file_identities
+from engine.plan.version_resolution import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES
 
@@ -77,6 +77,6 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     if parts is not None:
         chain = [parts, *resolve_chain([parts, *chain])[1:]]
     check_internal_names(chain)
-    compose(chain)
+    check_composition(chain)
     operators = with_file_identities(recipe, chain)
     return resolve_version(Plan(recipe, source, listing, features, operators, "", "", learnt_from), probe)

@@ -1,6 +1,6 @@
 """Gradients kept as (activation, error) pairs per layer: exact inner products without the flat rows."""
 
 from operators.factored.gradients import FactoredGradients, Layer, MeanGradient
-from operators.factored.packing import FactoredLayer, unpack
+from operators.factored.packed_rows import FactoredLayer, unpack
 
 __all__ = ["FactoredGradients", "FactoredLayer", "Layer", "MeanGradient", "unpack"]

@@ -253,7 +253,7 @@ def _measure(params: GradientsParams, context: Context) -> dict[str, float]:
 
 def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]:
     """Store the layout of packed rows, from the first rows of the first shard that has any."""
-    from operators.factored.packing import write_parts
+    from operators.factored.packed_rows import write_parts
 
     compute = _opened(params, context)
     parts: list[FactoredLayer] = []

@@ -9,7 +9,7 @@ from operators.arrays import Float64
 from operators.base import FACTORS, GRADIENT, ReportContext
 from operators.columns import vectors_to_numpy
 from operators.factored import FactoredGradients, unpack
-from operators.factored.packing import read_parts
+from operators.factored.packed_rows import read_parts
 from operators.planes import LOST, classes_of, plane_of_products, point_map, principal_plane
 from operators.report import PointMap, ReportSection
 

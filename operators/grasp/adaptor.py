@@ -37,7 +37,7 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.factored import FactoredLayer, unpack
-from operators.factored.packing import read_parts
+from operators.factored.packed_rows import read_parts
 from operators.gradients.adaptor import PROJECTION
 from operators.gradients.params import GradientsParams
 from operators.grasp.params import GroupsParams
@@ -52,7 +52,7 @@ from operators.grasp.state import (
     write_selection,
 )
 from operators.groups.base import GroupsBase, LabelClass, apply_by_class, gather_class, stored_labels
-from operators.groups.merging import least_rows, to_groups
+from operators.groups.small_groups import least_rows, to_groups
 from operators.groups.state import (
     class_names,
     has_labels,
@@ -250,7 +250,7 @@ class Groups(GroupsBase[GroupsParams]):
         drawn = {int(record["class"]): len(record["group_of"]) for record in records if record["drawn_from"]}
         if not drawn:
             return records
-        from operators.grasp.placing import merge_placed, place_shards
+        from operators.grasp.placement import merge_placed, place_shards
 
         found = place_shards(context, run, self._column, {i: counts[:, i] for i in drawn}, drawn)
         merge = partial(merge_placed, context.state, self.params, found)
@@ -287,7 +287,7 @@ def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
 
 
 def _nearest_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
-    from operators.grasp.placing import place
+    from operators.grasp.placement import place
 
     return place(state, column, index, rows)
 

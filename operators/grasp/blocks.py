@@ -38,7 +38,7 @@ from operators.grasp.selection import (
 from operators.grasp.stability import checked_rows
 from operators.grasp.state import class_record, keeps_grid, write_grid
 from operators.groups.base import describe_length_mismatch
-from operators.groups.merging import least_rows, to_groups
+from operators.groups.small_groups import least_rows, to_groups
 from operators.groups.state import model_path, write_label_part, write_label_starts
 from operators.metrics.silhouette_sums import TILE, cluster_sums, coefficients, mean_and_error
 from operators.metrics.silhouettes import (

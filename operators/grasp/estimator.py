@@ -23,7 +23,7 @@ from operators.factored import FactoredGradients
 from operators.grasp.class_model import FactoredModel, Model, assign
 from operators.grasp.kernel import MAX_CORES, infer_whole_class, seed_of
 from operators.grasp.selection import EPS_GRID, FIT_ROWS, MinSamplesGrid, Rule, Selection
-from operators.groups.merging import MIN_ROWS, MIN_SHARE, to_groups
+from operators.groups.small_groups import MIN_ROWS, MIN_SHARE, to_groups
 from operators.points import Metric
 
 Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
@@ -69,8 +69,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         then labelled as ``predict`` does, by at most 4,096 core samples. None clusters all rows.
     min_rows, min_share : int and float, default 100 and .005
         Smallest number of rows of a group, and smallest share of its class. A smaller cluster joins the group
-        whose core samples are nearest; see :mod:`operators.groups.merging`. With 0 and 0 every cluster is a
-        group, as published.
+        whose core samples are nearest; see :mod:`operators.groups.small_groups`. With 0 and 0 every cluster
+        is a group, as published.
     stability : int, default 0
         How many times a class is clustered again on part of its rows. ``selection_`` has the adjusted Rand
         index of each; see :func:`operators.grasp.stability.stability`.

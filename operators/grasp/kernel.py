@@ -47,7 +47,7 @@ from operators.grasp.selection import (
 )
 from operators.grasp.stability import checked_rows
 from operators.grasp.stability import stability as stability_figures
-from operators.groups.merging import MIN_ROWS, MIN_SHARE, least_rows, merge_small, to_groups
+from operators.groups.small_groups import MIN_ROWS, MIN_SHARE, least_rows, merge_small, to_groups
 from operators.metrics import Silhouettes, mean_silhouettes
 from operators.points import Metric, Points, equal_rows
 
@@ -97,7 +97,8 @@ def infer_class(
     gradients : (n, p) float32 or float64, finite, n >= 1; or factored, with exact neighbours only.
     metric, eps_grid, min_samples_grid, select, random_state, max_cores, stability, neighbours, nprobe,
     ef_search, device : see :class:`GroupInference`.
-    least_rows : rows that a group needs, see :mod:`operators.groups.merging`; 0 leaves clusters as they are.
+    least_rows : rows that a group needs, see :mod:`operators.groups.small_groups`; 0 leaves clusters as
+        they are.
     keep : function that is called with the labels (n_eps, n_min_samples, n) of all cells.
 
     Returns

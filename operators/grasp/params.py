@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
 from operators.grasp.selection import EPS_GRID, FIT_ROWS, MIN_SAMPLES_GRID, Rule
-from operators.groups.merging import MIN_ROWS, MIN_SHARE
+from operators.groups.small_groups import MIN_ROWS, MIN_SHARE
 
 Eps: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MinSamples: TypeAlias = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]

@@ -149,7 +149,7 @@ class Selection:
         better.
     approximation : difference from exact DBSCAN, where ``neighbours`` is "ivf" or "hnsw".
     drawn_from : number of rows of the class if only ``n_rows`` drawn ones were clustered, else 0.
-    group_of : (n_clusters,) the group of each cluster, see :mod:`operators.groups.merging`.
+    group_of : (n_clusters,) the group of each cluster, see :mod:`operators.groups.small_groups`.
     sizes : (n_groups,) rows of the class in each group.
     least_rows : smallest number of rows of a group of the class.
     stability : adjusted Rand index between the groups and those found anew on part of the rows, one for each

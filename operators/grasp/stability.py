@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 from operators.arrays import Index, Labels, Matrix
 from operators.factored import FactoredGradients
 from operators.grasp.class_model import Model, assign
-from operators.groups.merging import to_groups
+from operators.groups.small_groups import to_groups
 from operators.hashing import draw_rows
 
 Infer = Callable[[Matrix | FactoredGradients], tuple[Model, Labels]]

@@ -30,7 +30,7 @@ from operators.groups.base import (
     stored_labels,
 )
 from operators.groups.kernel import GroupMethod, GroupResult
-from operators.groups.merging import centre_distances, least_rows, merge_small, to_groups
+from operators.groups.small_groups import centre_distances, least_rows, merge_small, to_groups
 from operators.groups.state import (
     class_names,
     number_groups,

@@ -27,8 +27,8 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, apply_by_class
-from operators.groups.merging import least_rows
 from operators.groups.params import CueGroupsParams
+from operators.groups.small_groups import least_rows
 from operators.groups.state import number_groups, read_group_record, write_group_record
 
 Breaks = Callable[[pa.Table], npt.NDArray[np.bool_]]

@@ -24,8 +24,8 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, group_columns
-from operators.groups.merging import least_rows
 from operators.groups.params import EiilParams, JttParams
+from operators.groups.small_groups import least_rows
 from operators.groups.state import read_group_record, write_group_record
 from operators.probe.params import ProbeParams
 

@@ -49,7 +49,7 @@ class GroupMethod(ABC, Generic[P]):
     """Method that splits one class into groups.
 
     ``Params`` has a field ``method`` with the method's name as its only value. If it also has ``min_rows``
-    and ``min_share``, groups with fewer rows are merged, see :mod:`operators.groups.merging`. Modules of
+    and ``min_share``, groups with fewer rows are merged, see :mod:`operators.groups.small_groups`. Modules of
     methods are imported while planning, so they import scikit-learn and similar libraries inside functions.
     """
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field
 
 from operators.base import OperatorParams, Resources
-from operators.groups.merging import MIN_ROWS, MIN_SHARE
+from operators.groups.small_groups import MIN_ROWS, MIN_SHARE
 from operators.probe.params import ProbeParams
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]

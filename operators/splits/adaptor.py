@@ -25,7 +25,7 @@ from operators.base import (
     ReportContext,
 )
 from operators.report import ReportSection
-from operators.splits.hashing import PARTS, TEST, VALIDATION, strata
+from operators.splits.hashed_split import PARTS, TEST, VALIDATION, strata
 from operators.splits.params import SplitParams
 from operators.suggestions import nearest
 

@@ -36,7 +36,7 @@ from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.hashing import END, Hashes, row_hashes
 from operators.row_identity import content_hashes, content_identities, key_hashes, source_column
 from operators.splits.adaptor import Split, split_column, stratum_keys
-from operators.splits.hashing import (
+from operators.splits.hashed_split import (
     DROPPED,
     PARTS,
     TEST,

@@ -35,7 +35,7 @@ from operators.bounded_json import read_json
 from operators.row_identity import source_column
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw, draw_test_rows
-from operators.splits.hashing import TRAIN, VALIDATION
+from operators.splits.hashed_split import TRAIN, VALIDATION
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
 from operators.suggestions import nearest

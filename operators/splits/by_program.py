@@ -37,7 +37,7 @@ from operators.splits.adaptor import FOLD, NO_FOLD, Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, RemainingRows
 from operators.splits.cluster import Strata
-from operators.splits.hashing import TRAIN, VALIDATION, strata
+from operators.splits.hashed_split import TRAIN, VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
 
@@ -234,7 +234,7 @@ class Pairs:
 
 
 def _pair(keys: Int64) -> tuple[Int64, Int64]:
-    """Return the two codes that :func:`operators.splits.hashing.strata` joined into each key."""
+    """Return the two codes that :func:`operators.splits.hashed_split.strata` joined into each key."""
     return keys >> 32, (keys & 0xFFFFFFFF) - 1
 
 

@@ -31,7 +31,7 @@ from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, RemainingRows
-from operators.splits.hashing import VALIDATION, strata
+from operators.splits.hashed_split import VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
 
@@ -62,7 +62,7 @@ class Cluster(Split[ClusterParams]):
 
     def _fit(self, context: Context, executor: Executor) -> dict[str, float]:
         # Imported here because planning imports this module and must not load scikit-learn.
-        from operators.splits.hashing import count_strata
+        from operators.splits.hashed_split import count_strata
         from operators.splits.kernel import iterate, mmd_of, random_mmd
         from operators.splits.selection import make_quotas
         from operators.splits.sharded import ParticipatingRows, RowFiles, ShardedRows, draw_sample

@@ -23,7 +23,7 @@ from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.hashing import END, Hashes, row_hashes
 from operators.splits.features import FeatureMap
-from operators.splits.hashing import Search, find_ends, order_keys
+from operators.splits.hashed_split import Search, find_ends, order_keys
 from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.kernel import ValidationRows
 from operators.splits.selection import Quotas
@@ -122,7 +122,7 @@ class GainThresholds(NamedTuple):
     names: Int64
     """(g,) strata, ascending."""
     ends: Hashes
-    """(g,) sort keys (:func:`operators.splits.hashing.order_keys`): rows with a smaller gain are taken."""
+    """(g,) sort keys (:func:`operators.splits.hashed_split.order_keys`): rows of smaller gain are taken."""
     ties: Int64
     """(g,) row ids: of the rows whose gain is at the end, those with a smaller id are taken."""
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from operators.arrays import Int64
 from operators.base import FEATURES, SPLIT, Context, Executor, OperatorError
 from operators.bounded_json import read_json
-from operators.splits.hashing import TRAIN, VALIDATION
+from operators.splits.hashed_split import TRAIN, VALIDATION
 from operators.splits.params import ClusterParams, SplitParams
 
 if TYPE_CHECKING:

@@ -62,8 +62,8 @@ from operators.weights.kernel import (
     largest_groups,
 )
 from operators.weights.params import WeightsParams
+from operators.weights.row_weights import COLUMNS, Factors, Scales, read_keys
 from operators.weights.totals import LOW, Totals, sum_shard, sum_totals, warning
-from operators.weights.weighing import COLUMNS, Factors, Scales, read_keys
 
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob

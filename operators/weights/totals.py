@@ -10,7 +10,7 @@ import numpy as np
 
 from operators.arrays import Float64
 from operators.base import ShardReader
-from operators.weights.weighing import Scales
+from operators.weights.row_weights import Scales
 
 PRODUCT = "product"
 LOW = 0.1

@@ -18,7 +18,7 @@ from engine.storage.lease.base import (
     read_holder,
     seconds_since_heartbeat,
 )
-from engine.storage.lease.holding import hold_lease
+from engine.storage.lease.held_lease import hold_lease
 
 __all__ = [
     "FOLDER",

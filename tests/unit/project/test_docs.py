@@ -140,6 +140,23 @@ def test_tests_that_are_named_exist() -> None:
     assert {entry for entry in named if not (ROOT / entry.split(": ")[1]).exists()} == set()
 
 
+def test_modules_that_are_named_by_their_path_exist() -> None:
+    """Such as `plan/planner.py`: from the page's folder or one in it, from the one above it, or the root."""
+    named = {
+        (page, path)
+        for page in package_pages()
+        for path in re.findall(r"`([\w/]+/\w+\.py)`", page.read_text("utf-8"))
+    }
+    assert len(named) > 100
+    missing = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page, path in sorted(named)
+        if not any((start / path).exists() for start in (page.parent, page.parent.parent, ROOT))
+        if not [*page.parent.glob(f"*/{path}")]
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("package", ["engine/report", "engine/runs", "engine/training"])
 def test_the_page_of_a_package_names_its_modules(package: str) -> None:
     named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / package / "README.md").read_text("utf-8")))

@@ -114,7 +114,7 @@ KNOWN_OPERATORS = {
             "engine.plan.model",
             "engine.plan.operator_setup",
             "engine.plan.source_columns",
-            "engine.plan.versioning",
+            "engine.plan.version_resolution",
             "engine.runs.compare.comparison",
             "engine.storage.reader",
             "engine.training.version",

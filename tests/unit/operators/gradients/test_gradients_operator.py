@@ -20,7 +20,7 @@ from engine.execution.local_executor import LocalExecutor
 from operators.base import Context, OperatorError, ShardInfo
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.factored import unpack
-from operators.factored.packing import read_parts
+from operators.factored.packed_rows import read_parts
 from operators.gradients import Projection, per_sample_gradients
 from operators.gradients.adaptor import Gradients
 from operators.gradients.params import GradientsParams

@@ -14,7 +14,7 @@ from operators.grasp.kernel import infer_class, infer_whole_class
 from operators.grasp.rows_on_disk import drawn_rows
 from operators.grasp.selection import MIN_SAMPLES_GRID, min_samples_values
 from operators.grasp.stability import checked_rows
-from operators.groups.merging import to_groups
+from operators.groups.small_groups import to_groups
 from operators.points import Points, equal_rows
 from tests.unit.operators.grasp.test_grasp import clusters
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, VECTOR
 from operators.hashing import END, row_hashes
 from operators.splits.at_random import Random
-from operators.splits.hashing import PARTS, Search, assign_parts, histograms, part_sizes
+from operators.splits.hashed_split import PARTS, Search, assign_parts, histograms, part_sizes
 from operators.splits.params import RandomParams
 from tests.unit.in_memory import run_operator, split_table
 

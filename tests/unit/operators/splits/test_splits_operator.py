@@ -20,7 +20,7 @@ from operators.columns import numpy_to_vectors
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.adaptor import Split
-from operators.splits.hashing import order_keys
+from operators.splits.hashed_split import order_keys
 from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE
 from tests.data import small_recipe

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.groups.merging import centre_distances, least_rows, merge_small, to_groups
+from operators.groups.small_groups import centre_distances, least_rows, merge_small, to_groups
 
 
 def test_a_speck_joins_the_nearest_group_not_the_largest() -> None:
