@@ -1,4 +1,4 @@
-"""What the commands on a recipe and its source print with ``--json``, before anything runs."""
+"""Records that the commands on a recipe and its source print with ``--json``, before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``run``, ``status`` and the commands on jobs print with ``--json``."""
+"""Records that ``run``, ``status`` and the commands on jobs print with ``--json``."""
 
 from __future__ import annotations
 

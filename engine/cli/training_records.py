@@ -1,4 +1,4 @@
-"""What ``retrain``, ``predict`` and ``compare`` print with ``--json``."""
+"""Records that ``retrain``, ``predict`` and ``compare`` print with ``--json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands on published versions and their rows print with ``--json``."""
+"""Records that the commands on published versions and their rows print with ``--json``."""
 
 from __future__ import annotations
 

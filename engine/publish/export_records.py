@@ -69,7 +69,7 @@ class ExportedTable:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What tells the table from others."""
+        """The format, path and catalog that tell the table from others."""
         return self.format, self.path, self.catalog
 
     def __str__(self) -> str:

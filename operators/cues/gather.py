@@ -162,7 +162,7 @@ def _hashes(reader: ShardReader, seed: int, limits: Limits, shard: int) -> dict[
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is read of texts: words to look for, columns to keep, and for which share of the sampled rows."""
+    """The parts of texts that are read: words to look for, columns to keep, and for which share of the rows."""
 
     words: tuple[CueWords, ...] = ()
     texts: tuple[str, ...] = ()

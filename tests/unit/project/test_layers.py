@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from operators.registry import operator_names
 from tests.operator_roles import stated_roles
 
 ROOT = Path(__file__).parents[3]
@@ -324,6 +325,19 @@ def known_operators(graph: Graph) -> dict[str, set[str]]:
 
 def test_the_engine_knows_few_operators_beside_their_contract(graph: Graph) -> None:
     assert known_operators(graph) == {folder: names for folder, (_, names) in KNOWN_OPERATORS.items()}
+
+
+def test_the_report_names_no_operator() -> None:
+    """`groups` is also the name of what a page lists. Operators contribute sections by their contract."""
+    names = {*operator_names()} - {"groups"}
+    assert {"cues", "eos", "weights"} <= names
+    named = {
+        (path.name, node.value)
+        for path in (ROOT / "engine/report").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert named == set()
 
 
 def test_no_modules_import_each_other_in_a_cycle(graph: Graph) -> None:

@@ -81,6 +81,24 @@ def test_length_and_nesting_are_counted(code: str, lines: int, depth: int) -> No
     assert (body_lines(function), nesting(function)) == (lines, depth)
 
 
+def poor_docstrings(text: str) -> list[str]:
+    """Return the docstrings of fewer than three words, and those that begin with "What"."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    found = [ast.get_docstring(node) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    return [doc for doc in found if doc is not None and (len(doc.split()) < 3 or doc.startswith("What "))]
+
+
+def test_docstrings_are_statements() -> None:
+    assert len(poor_docstrings('"""What came of it."""\ndef f():\n    """Itself."""\n')) == 2
+    faults = {
+        str(path.relative_to(ROOT)): poor
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if (poor := poor_docstrings(path.read_text()))
+    }
+    assert faults == {}
+
+
 def test_every_package_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed = set(project["tool"]["setuptools"]["packages"]) - {"rowsieve"}
