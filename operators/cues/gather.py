@@ -162,7 +162,7 @@ def _hashes(reader: ShardReader, seed: int, limits: Limits, shard: int) -> dict[
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The parts of texts that are read: words to look for, columns to keep, and for which share of the rows."""
+    """The parts of texts that are read: words to look for, columns to keep, and the share of rows."""
 
     words: tuple[CueWords, ...] = ()
     texts: tuple[str, ...] = ()
