@@ -286,6 +286,11 @@ def test_the_engine_has_no_loose_modules() -> None:
     assert folders == set(LAYERS)
 
 
+def test_the_map_of_the_engine_has_the_layers_in_their_order() -> None:
+    page = (ROOT / "engine/README.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE) == list(LAYERS)
+
+
 def wrong_layers(graph: Graph) -> list[str]:
     return [
         f"{name} imports {other}"

@@ -182,6 +182,7 @@ def test_a_radius_beyond_all_rows_joins_them() -> None:
     ("parameters", "says"),
     [
         ({"eps": 0}, "eps is 0"),
+        ({"eps": -0.5}, "eps is -0.5"),
         ({"min_samples": 0}, "min_samples is 0"),
         ({"metric": "l1"}, "metric is 'l1'"),
         ({"metric": "precomputed", "neighbours": "ivf"}, "neighbours is 'ivf' and metric is 'precomputed'"),

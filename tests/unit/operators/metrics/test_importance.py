@@ -142,6 +142,14 @@ def test_the_sample_is_bounded_and_knows_no_order() -> None:
     assert len(drawn_rows(ids, 5000, 5, "test")) == 1000
 
 
+def test_without_a_block_nothing_is_shuffled() -> None:
+    X, y = np.zeros((4, 1), np.float32), np.array([0, 0, 1, 1])
+    found = permutation_importance(lambda rows: np.array([0, 0, 1, 0]), X, y, {}, random_state=0)
+    assert found.margin("accuracy").shape == (0,)
+    assert found.to_dict()["columns"] == []
+    assert found.to_dict()["baseline"]["accuracy"] == 0.75
+
+
 def test_the_margin_covers_what_other_rows_would_give() -> None:
     """Over draws of the held-out rows the loss varies as the standard error says, that of noise is within."""
 
