@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
+from engine.core.suggestions import nearest
 from engine.runs.descriptions import required_descriptions
 from engine.training.version import Version, open_version
 from operators.base import SPLIT
@@ -88,7 +89,7 @@ class PublishedVersion:
 
     def iter_parts(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the parts in the order of ``row_id``, each read when it is asked for."""
-        names = None if columns is None else list(columns)
+        names = None if columns is None else self._checked(columns)
         for part in self.manifest["parts"]:
             yield read_columns(self.path / part["path"], names)
 
@@ -151,6 +152,15 @@ class PublishedVersion:
         from .training_rows import SplitReaders
 
         return SplitReaders(self._found)
+
+    def _checked(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns. Raises InputError, which names the nearest one, if the version lacks one."""
+        known = self.column_names
+        for name in columns:
+            if name not in known:
+                hint = nearest(name, known) or f" It has: {', '.join(known)}."
+                raise InputError(f"The version {self.version} has no column {name!r}.{hint}")
+        return list(columns)
 
     def _parts_of(self, split: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         """Yield the rows of each part that are in a split."""

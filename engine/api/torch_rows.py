@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, TensorDataset, get_worker_info
 
+from engine.core.errors import InputError
+
 from .training_rows import SplitReader, TrainingRows
 
 Batch = tuple[torch.Tensor, ...]
@@ -32,10 +34,12 @@ class StreamedRows(IterableDataset[Batch]):
 
     Every pass has the parts, and the rows within each, in another order, which follows from the seed. The
     last batch of a part may be smaller. With several workers of a ``DataLoader`` each reads some of the
-    parts. Give it to one with ``batch_size=None``.
+    parts. Give it to one with ``batch_size=None``. Raises InputError for a batch size below 1.
     """
 
     def __init__(self, reader: SplitReader, batch_size: int, seed: int) -> None:
+        if batch_size < 1:
+            raise InputError(f"to_torch(streaming=True): batch_size is {batch_size}. Give 1 or more.")
         super().__init__()
         self._reader, self._batch_size, self._seed = reader, batch_size, seed
         self._passes = 0

@@ -191,6 +191,8 @@ def show_lineage(found: dict[str, Any]) -> None:
     """Print a version with its MLflow runs, models and source files as a tree."""
     shown = f"{found['folder']} ({found['rows']:,} rows)"
     tree = Tree(Text("version ") + bold(found["version"]) + f" {shown}")
+    if found["withdrawn"] is not None:
+        tree.add(bold("withdrawn") + f": {found['withdrawn']}")
     if not found["runs"]:
         tree.add("no MLflow run is recorded for it")
     for run in found["runs"]:

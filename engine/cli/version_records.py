@@ -197,6 +197,8 @@ class LineageRecord(Record):
 
     version: str
     """Version."""
+    withdrawn: str | None
+    """Why it was withdrawn; null where it stands."""
     folder: str
     """Its folder."""
     content: str

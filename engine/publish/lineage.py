@@ -14,7 +14,7 @@ from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
 from engine.storage.manifest import check_published, published_versions, read_manifest
-from engine.storage.withdrawals import current_version, nothing_current
+from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of
 
 
 def trace(version: str, output: Place | None) -> dict[str, Any]:
@@ -23,9 +23,10 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
     Raises InputError if the version is not found, or MLflow does not answer.
     """
     output, name = _locate(version, output)
-    manifest = read_manifest(version_folder(output, name))
+    manifest, withdrawn = read_manifest(version_folder(output, name)), withdrawal_of(output, name)
     return {
         "version": name,
+        "withdrawn": withdrawn.why if withdrawn else None,
         "folder": str(version_folder(output, name)),
         "content": manifest["content"],
         "rows": manifest["rows"],

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connectors.storage import Place
 from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
+from engine.core.redaction import redact
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
 from engine.publish.tracking import VERSION_TAG, client
+from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.training.served_files import check_limits, model_files
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+_log = logging.getLogger("rowsieve")
 CHAMPION = "champion"
 MODEL, DATA = "model", "rowsieve"
 """Folder of a model among the artifacts of its run, and of Rowsieve's files in the model's ``data``."""
@@ -101,13 +105,23 @@ def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> None:
 
 
 def _artifact(mlflow_client: MlflowClient, model: str) -> tuple[str, str]:
-    """Return the run and the path of the artifact that a URI names."""
+    """Return the run and the path of the artifact that a URI names.
+
+    Logs a warning where the version that a registered model was trained on was withdrawn.
+    """
     name = model.partition(":/")[2].strip("/")
     if model.startswith("runs:/"):
         run_id, _, path = name.partition("/")
         return run_id, path or MODEL
     registered, at, alias = name.partition("@")
     if at:
-        return str(mlflow_client.get_model_version_by_alias(registered, alias).run_id), MODEL
-    registered, _, number = name.partition("/")
-    return str(mlflow_client.get_model_version(registered, number).run_id), MODEL
+        found = mlflow_client.get_model_version_by_alias(registered, alias)
+    else:
+        registered, _, number = name.partition("/")
+        found = mlflow_client.get_model_version(registered, number)
+    if (why := found.tags.get(WITHDRAWN_TAG)) is not None:
+        _log.warning(
+            "%s was trained on the version %s, which was withdrawn: %s",
+            *(model, tag_value(found.tags, VERSION_TAG), redact(why)),
+        )
+    return str(found.run_id), MODEL

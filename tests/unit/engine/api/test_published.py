@@ -77,6 +77,9 @@ def test_columns_can_be_chosen(output: tuple[Path, list[str]]) -> None:
     assert found.to_pandas(["weight"])["weight"].dtype == "float32"
     assert found.to_arrow().column_names == found.column_names
     assert isinstance(found.to_arrow(), pa.Table)
+    for split in (None, "train"):
+        with pytest.raises(InputError, match=r"has no column 'weigth'\. Did you mean 'weight'"):
+            found.to_pandas(["row_id", "weigth"], split)
 
 
 def test_unknown_versions_name_the_nearest(output: tuple[Path, list[str]], tmp_path: Path) -> None:

@@ -120,3 +120,8 @@ def test_the_folder_of_features_goes_with_the_version(tmp_path: Path) -> None:
     assert folder.is_dir()
     del found
     assert not folder.exists()
+
+
+def test_a_batch_has_rows(version: rowsieve.PublishedVersion) -> None:
+    with pytest.raises(InputError, match=r"batch_size is 0\. Give 1 or more"):
+        version.to_torch(streaming=True, batch_size=0)

@@ -16,6 +16,7 @@ def test_names_in_mlflow_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "console", console)
     found: dict[str, Any] = {
         "version": MARKUP,
+        "withdrawn": MARKUP,
         "folder": MARKUP,
         "rows": 1,
         "runs": [
@@ -34,6 +35,6 @@ def test_names_in_mlflow_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     with console.capture() as shown:
         output.show_lineage(found)
     text = shown.get()
-    assert text.count("[link=https://example.org]") == 13
+    assert text.count("[link=https://example.org]") == 14
     assert "\x1b]8" not in text
     assert "1e+15 s after 1970" in text

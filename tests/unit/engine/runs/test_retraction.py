@@ -18,6 +18,7 @@ from engine import report as report_package
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
+from engine.publish.lineage import trace
 from engine.publish.tracking import VERSION_TAG
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
@@ -36,6 +37,7 @@ from engine.storage.withdrawals import (
     withdrawal_of,
     write_withdrawal,
 )
+from engine.training.stored_models import _artifact
 from engine.training.version import open_version
 from tests.data import small_recipe
 
@@ -89,6 +91,9 @@ def test_readers_get_the_version_before(out: Path, caplog: pytest.LogCaptureFixt
     assert caplog.text.count(f"{last} was withdrawn: labels of May") == 2
     assert [entry["withdrawn"] for entry in history(out)] == ["labels of May", None, None]
     assert "withdrawn: labels" in CliRunner().invoke(app, ["versions", str(out)]).output
+    assert "withdrawn: labels of May" in CliRunner().invoke(app, ["lineage", f"{out}@{last}"]).output
+    assert trace(f"{out}@{last}", None)["withdrawn"] == "labels of May"
+    assert trace(f"{out}@vb", None)["withdrawn"] is None
     assert retract(out, last, "other reason").why == "other reason"
     assert command(f"{out}@{last}", "--undo").startswith(f"{last} stands again")
     assert current_version(out) == last
@@ -330,7 +335,9 @@ def test_a_damaged_record_is_an_error(text: str, out: Path) -> None:
         open_version(out)
 
 
-def test_models_are_told_and_aliases_move(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_told_and_aliases_move(
+    out: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     last, uri = str(current_version(out)), f"sqlite:///{out}/mlflow.db"
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     mlflow = MlflowClient(uri, uri)
@@ -355,6 +362,9 @@ def test_models_are_told_and_aliases_move(out: Path, monkeypatch: pytest.MonkeyP
     assert "--models moves aliases" in shown
     assert mlflow.get_model_version("churn", "3").tags[WITHDRAWN_TAG] == "labels of May"
     assert mlflow.get_run(ran).data.tags[WITHDRAWN_TAG] == "labels of May"
+    with caplog.at_level(logging.WARNING, "rowsieve"):
+        assert _artifact(mlflow, "models:/churn@champion")[1] == _artifact(mlflow, "models:/churn/3")[1]
+    assert caplog.text.count(f"was trained on the version {last}, which was withdrawn: labels of May") == 2
     assert str(mlflow.get_model_version_by_alias("churn", "champion").version) == "3"
     shown = command(f"{out}@{last}", "--why", "labels of May", "--models")
     assert "champion now points to version 1" in shown
