@@ -27,7 +27,10 @@ from tests.data import recipe_for, spurious_table, write_shards
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("connectors", "deploy", "engine", "operators", "tests")
 PAGES = {
-    page: page.read_text("utf-8") for name in PACKAGES for page in sorted((ROOT / name).rglob("README.md"))
+    page: page.read_text("utf-8")
+    for name in PACKAGES
+    for page in sorted((ROOT / name).rglob("*.md"))
+    if page.name in ("README.md", "AUDIT.md")
 }
 PROGRAMS = ("rowsieve", "make", "python", "pip", "ray", "kubectl", ".venv/bin/python", ".venv/bin/pip")
 ELSEWHERE = {
@@ -46,6 +49,10 @@ ELSEWHERE = {
     "rowsieve predict models:": (
         "tests/unit/engine/training/test_prediction.py",
         "needs a registered model",
+    ),
+    "rowsieve cues OUTPUT": (
+        "tests/unit/engine/cli/test_cues_lines.py",
+        "needs a version with the operator cues",
     ),
     "rowsieve deploy render": ("tests/unit/project/test_deploy_files.py", "run there, with its files"),
     "pip wheel ": ("tests/unit/project/test_distribution.py", "built there"),
