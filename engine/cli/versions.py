@@ -160,4 +160,6 @@ def _example(entry: dict[str, Any]) -> str:
     place = entry["file"].rsplit("/", 1)[-1]
     if entry["key"] is not None:
         place = f"{entry['key']} in {place}"
+    if entry["before"] is None:
+        return f"{place} row {entry['row']}"
     return f"{place} row {entry['row']}: {text(entry['before'])} -> {text(entry['after'])}"

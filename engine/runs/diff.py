@@ -161,7 +161,7 @@ def _add(counts: ChangeCounts, batch: RowBatch, tolerance: float) -> None:
     for row in np.flatnonzero(change > tolerance)[:EXAMPLES].tolist():
         _example(counts, ("weight", None), row, then, now, WEIGHT)
     for row in np.flatnonzero(batch.rewritten)[:EXAMPLES].tolist():
-        _example(counts, ("source", None), row, then, now, ROW_ID)
+        _example(counts, ("source", None), row, then, now, None)
     counts.weights += int(np.count_nonzero(change > tolerance))
     counts.rewritten += int(np.count_nonzero(batch.rewritten))
     counts.largest = max(counts.largest, float(change.max(initial=0.0)))
@@ -173,13 +173,14 @@ def _example(
     row: int,
     then: Mapping[str, Column],
     now: Mapping[str, Column],
-    name: str,
+    name: str | None,
 ) -> None:
+    """Keep an example; without a ``name`` it has no values, as all source columns are compared."""
     known = counts.examples.setdefault(key, [])
     if len(known) >= EXAMPLES:
         return
     ids = {"row_id_before": int(then[ROW_ID][row]), "row_id_after": int(now[ROW_ID][row])}
-    before, after = (side[name][row : row + 1].tolist()[0] for side in (then, now))
+    before, after = (side[name][row : row + 1].tolist()[0] if name else None for side in (then, now))
     values = {"before": before, "after": after}
     place = {"file": now[FILE][row], "row": int(now[ROW][row]), "key": now[KEY][row]}
     known.append({**place, **ids, **values})
