@@ -20,6 +20,7 @@ from operators.cues.listing import recipe_section
 OPERATORS: dict[str, Any] = {
     "cues": {},
     "groups": {"method": "cues"},
+    "outliers": {"evidence": {"max_rows": 300}},  # not tested here, and most of the time otherwise
     "weights": {},
     "split": {"validation": 0.2},
 }

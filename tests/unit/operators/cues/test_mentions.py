@@ -32,7 +32,8 @@ from tests.data import recipe_for, write_shards
 from tests.unit.in_memory import MemoryReader
 
 BRANDS = {"column": "note", "words": ["Nordwind", "alvora"]}
-OPERATORS: dict[str, Any] = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+FEW = {"evidence": {"max_rows": 300}}  # not tested here, and most of the time otherwise
+OPERATORS: dict[str, Any] = {"groups": {"method": "none"}, "outliers": FEW, "weights": {}, "split": {}}
 
 
 def texts(cue: Any) -> list[str | None]:
