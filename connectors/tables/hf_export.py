@@ -57,6 +57,13 @@ class HfExport(Export):
         same = (version_of(found), content_of(found)) == (tag.version, tag.content)
         return f"folder {tag.version}" if same else ""
 
+    def check_absent(self, exists: bool) -> None:
+        """Raise ConnectorError if the folder is there and ``mode`` is to create it."""
+        if exists and self.mode == "create":
+            raise ConnectorError(
+                f"{self.path} is there already. Export with mode overwrite, or to another folder."
+            )
+
     def start_export(
         self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
     ) -> PendingExport:
@@ -73,8 +80,8 @@ class HfExport(Export):
                 f"{self.path}: a dataset folder holds one version. Export with mode create or overwrite."
             )
         _check_readable(schema)
-        self.check_absent(bool(_names(folder)))
         _check_own(folder)
+        self.check_absent(bool(_names(folder)))
         staged = folder.with_name(f"_{folder.name}.{tag.version}.{uuid.uuid4().hex}")
         split = content.split if content else None
         if split and split not in schema.names:

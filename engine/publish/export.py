@@ -129,7 +129,7 @@ def _export(
             if not known:
                 raise
             return _recorded(folder, table, known, written=False)
-        _record(folder, table, "")
+        _record(folder, table, "", written=True)
         done = pending.commit(records)
         return _recorded(folder, table, done.state, written=done.written)
     except ConnectorError as error:
@@ -144,16 +144,16 @@ def _export(
 
 def _recorded(folder: Place, table: Export, state: str, *, written: bool) -> ExportResult:
     """Return the result of an export once the output has kept it."""
-    _record(folder, table, state)
+    _record(folder, table, state, written=written)
     return ExportResult(table.format, table.path, state, written)
 
 
-def _record(folder: Place, table: Export, state: str) -> None:
+def _record(folder: Place, table: Export, state: str, *, written: bool) -> None:
     """Keep in the output that the table has the version; warn where the output cannot be written."""
     if folder.parent.name != "versions":
         return
     try:
-        record_export(folder.parent.parent, folder.name, table, state)
+        record_export(folder.parent.parent, folder.name, table, state, written=written)
     except (ConnectorError, OSError) as error:
         _log.warning(
             "%s cannot keep that %s holds the version %s, so `rowsieve retract` will not name it: %s.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -76,12 +77,27 @@ class ExportedTable:
         return f"{self.format} {self.path}" + (f" in {self.catalog}" if self.catalog else "")
 
 
-def record_export(output: Place, version: str, table: Export, state: str) -> None:
-    """Keep that a table has a version; ``state`` is empty before the commit. Raises OSError."""
+def record_export(output: Place, version: str, table: Export, state: str, *, written: bool) -> None:
+    """Keep that a table has a version. Raises OSError.
+
+    Parameters
+    ----------
+    state
+        The table's name for its state with the version; empty before the commit.
+    written
+        Whether this export writes it. If an earlier one did, the time of that export stays: another version
+        may have been written over it since.
+
+    """
     catalog = catalog_name(table.path, table.catalog)[0] if table.catalog else ""
     named = {"format": table.format, "path": redact(table.path), "catalog": redact(catalog)}
     place = output / FOLDER / version / f"{digest(named)}.json"
-    values = named | {"version": version, "mode": table.mode, "state": state, "at": time.time()}
+    at, mode = time.time(), str(table.mode)
+    if not written:
+        with suppress(InputError, FileNotFoundError):
+            earlier = _read(output, version, place)
+            at, mode = earlier.at, earlier.mode
+    values = named | {"version": version, "mode": mode, "state": state, "at": at}
     write_json(place, values, root=output)
 
 

@@ -79,7 +79,7 @@ def test_datasets_opens_the_splits_with_their_rows(tmp_path: Path, monkeypatch: 
 
 def test_overwrite_replaces_the_version(tmp_path: Path) -> None:
     assert done(started(tmp_path / "d"))
-    with pytest.raises(ConnectorError, match="is there already"):
+    with pytest.raises(ConnectorError, match=r"is there already\. Export with mode overwrite, or"):
         started(tmp_path / "d", tag=NEW)
     assert done(started(tmp_path / "d", "overwrite", NEW))
     assert not open_export("hf", str(tmp_path / "d"), "create").committed_state(OLD)
@@ -90,7 +90,7 @@ def test_overwrite_replaces_the_version(tmp_path: Path) -> None:
 def test_two_rivals_who_create_keep_the_first(tmp_path: Path) -> None:
     one, other = started(tmp_path / "d"), started(tmp_path / "d", tag=NEW)
     assert done(one)
-    with pytest.raises(ConnectorError, match="is there already"):
+    with pytest.raises(ConnectorError, match=r"is there already\. Export with mode overwrite, or"):
         done(other)
     assert open_export("hf", str(tmp_path / "d"), "create").committed_state(OLD)
 

@@ -81,6 +81,8 @@ def test_a_table_that_another_version_has_replaced_is_named_as_such(folder: Path
     for name in (last, first):
         to = f"delta:{folder}/t"
         command("export", f"{folder}/out@{name}", "--to", to, "--mode", "overwrite", "--executor", "local")
+    again = command("export", f"{folder}/out@{last}", "--to", to, "--executor", "local")
+    assert "was already version 0" in again
     shown = command("retract", f"{folder}/out@{last}", "--why", "x")
     assert f"where {first} has replaced it; older states may hold it" in shown
     assert "it was exported to delta" in command("retract", f"{folder}/out@{first}", "--why", "x")
