@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 15
+    version = 16
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -270,6 +270,10 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             metrics["named_cost"],
             DEAR_IF_HONEST if metrics["named_cost"] > DEAR else "",
         )
+    elif found["found_words"]:
+        from operators.cues.report import words_sentence
+
+        _log.info("cues: %s by %.0f %%.", words_sentence(found), 100 * metrics["blend"])
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info(
             "cues: the weights follow the robust ones by %.0f %%; the evidence for a shortcut alone allows "

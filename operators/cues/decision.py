@@ -99,7 +99,14 @@ class Decision:
 
 
 def decide(
-    sample: DecisionSample, path: WeightPath, gate: float, *, named: bool, l2: float, seed: int
+    sample: DecisionSample,
+    path: WeightPath,
+    gate: float,
+    *,
+    named: bool,
+    must_gain: bool,
+    l2: float,
+    seed: int,
 ) -> Decision:
     """Return how far classes are balanced and the robust factor is followed.
 
@@ -110,7 +117,9 @@ def decide(
     gate
         Part of the robust factor that the evidence allows, from 0 to 1.
     named
-        Whether the user has named the shortcut: the part is then taken whatever the groups say.
+        Whether the shortcut is named: the part is not raised then.
+    must_gain
+        Whether the worst group has to be better. The part of what the user names is taken in any case.
     l2, seed
         As for ``strength.try_strengths``.
 
@@ -125,7 +134,7 @@ def decide(
     if gate > 0:
         points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
         blend = gate if named else raised_gate(gate, trials, y, sample.broken)
-        if named:
+        if not must_gain:
             return Decision(class_strength(trials, y), blend, points)
         if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points)

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from operators.base import OperatorError
 from operators.cues.curve import measured_curve
 from operators.cues.curve_report import published_point
+from operators.cues.fit_words import FoundWords, find_words, fit_with_words
 from operators.cues.gather import SampledRows, read_sample
 from operators.cues.importance import measured_importance, write_importance
 from operators.cues.linear import with_directions
@@ -52,16 +53,13 @@ def run_fit(task: FitTask) -> dict[str, float]:
     y, ids = sample.y, sample.ids
     settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
     with threadpool_limits(limits=1):  # the same bytes, however many cores there are
-        X, directions = _extended(sample, task)
-        _check_categories(task.settings.spurious, X, task.columns)
-        state = _fit(X, y, ids, task, settings)
-        if directions is not None:
-            state = replace(state, scaler=replace(state.scaler, directions=directions.coefficients))
-        suspects, words = ([], []) if state.reason else _suspects(X, y, ids, task, settings)
+        fitted = _fitted(sample, task, settings)
+        state, X, columns = fitted.state, fitted.X, fitted.columns
+        suspects, words = ([], []) if state.reason else _suspects(X, y, ids, fitted.task(task), settings)
         curve = None
         if not state.reason:
             curve = measured_curve(state, sample, task.classes)
-        importance = measured_importance(state, sample, task.columns, len(task.classes), settings.seed)
+        importance = measured_importance(state, sample, columns, len(task.classes), settings.seed)
     save_state(state, task.state)
     write_importance(task.state, importance)
     binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects if s.feature < X.shape[1]}
@@ -70,20 +68,60 @@ def run_fit(task: FitTask) -> dict[str, float]:
         state,
         suspects,
         task.params,
-        replace(task.columns, mentions=(*task.columns.mentions, *words)),
+        replace(columns, mentions=(*columns.mentions, *words)),
         classes=task.classes,
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=_undivided(state, X, task),
-        unclear=[] if directions is None else _unclear(sample, directions, task),
+        unclear=[] if fitted.directions is None else _unclear(sample, fitted.directions, task),
         trade_off=curve,
+        found_words=[] if fitted.found is None else fitted.found.record(),
+        words_gate=None if fitted.found is None else fitted.found.gate,
     )
     return (
-        _metrics(state)
+        _metrics(state, fitted.found)
         | _baseline_metrics(curve)
         | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
         | importance_metrics(importance)
     )
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """State, features and columns with those that words add, directions of the words that the recipe names,
+    and the words that were found to carry a shortcut."""
+
+    state: CueState
+    X: Any
+    columns: FeatureColumns
+    directions: Directions | None
+    found: FoundWords | None
+
+    def task(self, task: FitTask) -> FitTask:
+        """Return the task with these columns."""
+        return replace(task, columns=self.columns)
+
+
+def _fitted(sample: SampledRows, task: FitTask, settings: CueSettings) -> _Fitted:
+    """Fit, with the names of the recipe or else with words that are found to carry a shortcut."""
+    X, directions = _extended(sample, task)
+    _check_categories(task.settings.spurious, X, task.columns)
+    y, ids, counts, columns = sample.y, sample.ids, np.array(task.counts), task.columns
+    state = _fit(X, y, ids, task, settings)
+    coefficients = [] if directions is None else [directions.coefficients]
+    found = None
+    if task.has_texts and not state.reason and not settings.spurious:
+        found = find_words(read_texts(task.paths), sample.X, y, ids, columns, settings)
+    balanced = None if found is None else fit_with_words(found, X, sample.X, y, ids, settings, counts)
+    if found is None or balanced is None:
+        found = None
+    else:
+        state, X = balanced
+        coefficients.append(found.directions)
+        columns = replace(columns, mentions=(*columns.mentions, *found.sets))
+    if coefficients:
+        state = replace(state, scaler=replace(state.scaler, directions=np.hstack(coefficients)))
+    return _Fitted(state, X, columns, directions, found)
 
 
 def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:
@@ -132,12 +170,13 @@ def _suspects(
     return sorted(found, key=lambda one: -one.strength), [one for one, _ in words]
 
 
-def _metrics(state: CueState) -> dict[str, float]:
+def _metrics(state: CueState, words: FoundWords | None) -> dict[str, float]:
     evidence = {} if state.evidence is None else dict(vars(state.evidence))
+    gate = 0.0 if state.evidence is None else state.evidence.gate()
     if evidence:
         evidence["slice_gain"] = evidence.pop("gain")  # `gain` is that of the published weights
     return {
-        "gate": 0.0 if state.evidence is None else state.evidence.gate(),
+        "gate": gate if words is None else words.gate,
         "blend": state.blend,
         "slice_blend": state.slice_blend,
         "named": float(len(state.named or ())),

@@ -74,8 +74,9 @@ def write_suspects(
     more
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
         (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
-        ``unclear`` (sentences on words that cannot be balanced as meant) and ``trade_off``
-        (``curve.measured_curve``; None without a search).
+        ``unclear`` (sentences on words that cannot be balanced as meant), ``trade_off``
+        (``curve.measured_curve``; None without a search), ``found_words`` (``FoundWords.record``: words that
+        are balanced though nobody named them) and ``words_gate``, the trust in them, None without any.
 
     """
     from operators.cues.state import summary
@@ -83,12 +84,13 @@ def write_suspects(
     answers = Answers.of(params, columns)
     binary: Mapping[int, tuple[float, float]] = more.pop("binary")
     classes: Sequence[str] = more["classes"]
+    words_gate = more.pop("words_gate")
     record = {
         **more,
         "robustness": params.robustness,
         "spurious": params.model_dump(mode="json")["spurious"],
         "legitimate": params.model_dump(mode="json")["legitimate"],
-        "gate": state.blend if state.named is None else None,
+        "gate": state.blend if state.named is None else words_gate,
         **summary(state),
         "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
     }

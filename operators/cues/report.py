@@ -127,6 +127,8 @@ def verdict(found: Mapping[str, Any]) -> str:
     measured = f" {baseline_sentence(found['trade_off'])}" if found.get("trade_off") else ""
     if found["reason"]:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
+    if found.get("found_words"):
+        return f"{words_sentence(found)}{_named_price(found)}.{measured}"
     if found["gate"] is None and (undivided := found.get("undivided")):
         return (
             f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows "
@@ -158,6 +160,20 @@ def verdict(found: Mapping[str, Any]) -> str:
         found["class_strength"], "balance the classes in part"
     )
     return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
+
+
+def words_sentence(found: Mapping[str, Any]) -> str:
+    """Say which words of texts were found to carry a shortcut, without a full stop."""
+    sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
+    named = " and ".join(f"{words} in `{column}`" for column, words in sets)
+    return (
+        f"Words carry a shortcut: {named} go with the label, and the other words neither tell the label as "
+        "well nor, given the label, whether these occur. They are balanced against the label"
+    )
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " or ".join(f"'{word}'" for word in words)
 
 
 def _named_price(found: Mapping[str, Any]) -> str:

@@ -95,6 +95,9 @@ def fit(
     without = _decide(search, *whole, s, counts) if search.blend > 0 else None
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
     decision = _decide(found, *whole, s, counts)
+    if s.must_gain and not decision.blend:
+        without = without or _decide(search, *whole, s, counts)
+        return _apply_decision(search, without, Z, y, ids, s, counts)
     strength = (without or decision).class_strength  # as far as without a name
     by_class = class_factors(counts, strength=strength)
     return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
@@ -114,7 +117,9 @@ def _decide(
     factor = full_factor(found, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
     sample = DecisionSample(found.scaler.apply(X), y, ids, factor, breaks(found, X, y, ids))
-    return decide(sample, path, found.blend, named=found.named is not None, l2=s.l2, seed=s.seed)
+    named = found.named is not None
+    must_gain = s.must_gain or not named
+    return decide(sample, path, found.blend, named=named, must_gain=must_gain, l2=s.l2, seed=s.seed)
 
 
 def _apply_decision(

@@ -52,6 +52,9 @@ class CueSettings:
         Largest loss of held-out balanced accuracy, and C / 2 of it that of the worst of C
         classes; the part is two thirds, a third or a sixth of ``named_share``, or 0, where they are exceeded.
         At 1 nothing is too much.
+    must_gain
+        Whether names are followed only if the worst group is better for it on held-out rows: those that the
+        user has not given.
     l2
         Ridge penalty of the probe.
     max_rows
@@ -70,6 +73,7 @@ class CueSettings:
     named_share: float = 0.85
     searched_share: float = 0.5
     max_named_cost: float = 1.0
+    must_gain: bool = False
     l2: float = 1e-3
     max_rows: int = 50_000
     seed: int = 0

@@ -102,12 +102,12 @@ def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
     for factor, opens in ((harmful, False), (helpful, True)):
         path = WeightPath.fit(factor, y, counts, cap=20.0, min_effective=0.2)
         sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
-        found = decide(sample, path, 0.9, named=False, l2=1e-3, seed=0)
+        found = decide(sample, path, 0.9, named=False, must_gain=True, l2=1e-3, seed=0)
         assert (found.blend >= 0.9) == opens
         published = [point.strength for point in found.points]
         assert (1.9 in published) == opens
         assert set(STRENGTHS) <= set(published)
-        assert decide(sample, path, 0.9, named=True, l2=1e-3, seed=0).blend == 0.9
+        assert decide(sample, path, 0.9, named=True, must_gain=False, l2=1e-3, seed=0).blend == 0.9
 
 
 def broken_rows_right(shares: dict[float, tuple[float, ...]]) -> tuple[Any, Any, Any]:
