@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from operators.arrays import Floats, Integers
 from operators.cues.cross_fitting import cross_fit_halves
@@ -124,6 +123,8 @@ def _area_within(inside: Mask, Z: Floats, y: Integers, half: Integers) -> float:
 
     A model of all classes would tell the mark by the label.
     """
+    from sklearn.metrics import roc_auc_score
+
     areas = []
     for c in np.unique(y):
         rows = y == c
