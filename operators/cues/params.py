@@ -92,7 +92,8 @@ class CuesParams(OperatorParams):
     legitimate: tuple[Reference, ...] = Field(
         default=(),
         description="Columns that are honest signal and have no part in the search, written as for "
-        "`spurious`; the cut of a slice does not matter. Words leave the list of suspects, but features that "
+        "`spurious`; the cut of a slice does not matter. Words leave the list of suspects and are not "
+        "balanced without a name, but features that "
         "tell them stay in the search",
     )
     max_named_cost: float = Field(
