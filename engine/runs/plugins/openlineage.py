@@ -20,6 +20,7 @@ from engine.publish.lineage_facets import (
     statistics_facet,
     version_lineage,
 )
+from engine.publish.lineage_outbox import is_configured
 from engine.recipe.recipe import Recipe
 from engine.runs.plugins.base import RunContext, RunPlugin
 
@@ -56,6 +57,8 @@ class OpenLineage(RunPlugin):
 
     def planning_failed(self, recipe: Recipe, error: BaseException) -> None:
         """Report the start, at its own time, and the end of a run that has no plan."""
+        if not is_configured():
+            return
         output = output_of(recipe.output.path)
         started = begin(output, recipe.name, "RUN")
         if started is not None:

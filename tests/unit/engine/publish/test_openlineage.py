@@ -211,6 +211,20 @@ def test_a_run_without_a_plan_is_reported_once(endpoint: Any, tmp_path: Path) ->
     assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
 
 
+def test_without_a_configuration_a_run_without_a_plan_writes_and_warns_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = small_recipe(tmp_path)
+    values = recipe.model_dump(mode="json", exclude_unset=True)
+    absent = {**values["source"], "path": str(tmp_path / "absent")}
+    with pytest.raises(InputError):
+        run(type(recipe).parse({**values, "source": absent, "output": {"path": "s3:///no-bucket"}}))
+    with pytest.raises(InputError):
+        run(type(recipe).parse({**values, "source": absent}))
+    assert "openlineage" not in caplog.text
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_signal_is_an_abort(endpoint: Any, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
         raise KeyboardInterrupt
