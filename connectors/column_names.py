@@ -8,7 +8,8 @@ from itertools import chain, count
 
 import pyarrow as pa
 
-from connectors.errors import ConnectorError, nearest
+from connectors.errors import ConnectorError
+from foundation.messages import nearest
 
 
 def number_repeated(names: Sequence[str]) -> list[str]:

@@ -27,7 +27,8 @@ from connectors.column_names import (
 from connectors.files import each, find_names
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
-from connectors.text_source import CODECS, TextSource, compression, quote_value
+from connectors.text_source import CODECS, TextSource, compression
+from foundation.messages import shorten
 
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
@@ -252,7 +253,7 @@ class CsvSource(TextSource):
             if share is None or not MOSTLY <= share < 1:
                 continue
             row = int(np.flatnonzero(~numbers.fill_null(True).to_numpy(zero_copy_only=False))[0])
-            value = quote_value(column[row].as_py())
+            value = shorten(column[row].as_py())
             most = "over 99%" if share > 0.99 else f"{share:.0%}"
             raise ConnectorError(
                 f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is no number, but "
@@ -287,12 +288,12 @@ class CsvSource(TextSource):
                 as_text = self._read(path, row, [one.name], {one.name: pa.string()})
                 value = as_text[one.name][0].as_py()
                 return (
-                    f"column {one.name!r}: {quote_value(value)} is not {one.type}, the type of the rows "
+                    f"column {one.name!r}: {shorten(value)} is not {one.type}, the type of the rows "
                     f"before. Correct the value or leave it empty; source.missing: [{value!r}] reads it as "
                     f"missing; a larger source.shard_bytes lets more rows decide the type; "
                     f"source.text_columns reads a column as text."
                 )
-        return f"the row does not parse: {quote_value(row.decode())}. Correct it."
+        return f"the row does not parse: {shorten(row.decode())}. Correct it."
 
 
 def _check_lengths(path: str, names: list[str]) -> None:

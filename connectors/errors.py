@@ -5,9 +5,7 @@ This module needs no other package, so that a program which only redacts text st
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
@@ -66,16 +64,3 @@ class ConnectorError(Exception):
 
 class CorruptError(ConnectorError):
     """The bytes of a file, or of one of its shards, are not valid in its format."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the closest known name, or an empty text."""
-    found = closest(name, known)
-    return "" if found is None else f" Did you mean {found!r}?"
-
-
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to ``name``, ignoring case, or None."""
-    names = {other.casefold(): other for other in known}
-    found = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
-    return names[found[0]] if found else None

@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
-from connectors.errors import closest
 from connectors.locations import (
     OBJECT_STORES,
     extension,
@@ -33,6 +32,7 @@ from connectors.locations import (
 )
 from connectors.policy import SourcePolicy, current_policy, is_metadata_address
 from connectors.schema import merged
+from foundation.messages import closest
 
 T = TypeVar("T")
 MAX_CONCURRENT = 8

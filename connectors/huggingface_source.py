@@ -14,10 +14,11 @@ from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
-from connectors.errors import nearest
 from connectors.files import check_links, exists, reading, resolve
 from connectors.locations import inside
 from connectors.schema import plain_schema
+from foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
+from foundation.messages import nearest
 
 SPLITS, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 FILES = ("Image", "Audio")
@@ -138,13 +139,13 @@ class HuggingFaceSource(ArrowSource):
     def _json(self, path: str) -> dict[str, Any]:
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         with reading(path), filesystem.open_input_file(where) as file:
-            text = file.read()
+            text = file.read(MAX_BYTES + 1)
         try:
-            found = json.loads(text)
+            found = parse_json_text(text)
             if not isinstance(found, dict):
-                raise ValueError("it is no object")
-        except (ValueError, RecursionError) as error:
-            raise CorruptError(f"{path} is no JSON: {error}. Save the dataset again.") from error
+                raise JsonTextError("it is no object")
+        except JsonTextError as error:
+            raise CorruptError(f"{path} describes no dataset: {error}. Save the dataset again.") from error
         return found
 
 

@@ -19,7 +19,8 @@ from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import nulls_for_missing
 from connectors.files import each
 from connectors.policy import current_policy
-from connectors.text_source import CODECS, TextSource, compression, quote_value, whole
+from connectors.text_source import CODECS, TextSource, compression, whole
+from foundation.messages import shorten
 
 
 class JsonlOptions(SourceOptions):
@@ -112,13 +113,13 @@ class JsonlSource(TextSource):
             found = json.loads(text)
         except json.JSONDecodeError as error:
             return (
-                f"not a JSON object: {error.msg} at character {error.colno}: {quote_value(text.strip())}. "
+                f"not a JSON object: {error.msg} at character {error.colno}: {shorten(text.strip())}. "
                 f"Write one object a line, nothing else (a JSON array can be turned with: jq -c '.[]')."
             )
         if not isinstance(found, dict):
-            return f"{quote_value(found)} is not an object. Write one object a line."
+            return f"{shorten(found)} is not an object. Write one object a line."
         return _diagnose_object(found, schema) or (
-            f"the object does not parse: {quote_value(text.strip())}. Look for a key that is there twice."
+            f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice."
         )
 
 
@@ -223,7 +224,7 @@ def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
         if pa.types.is_integer(_innermost(field.type)):
             fix = "Write the column with one type in all rows (3.0, not 3, if others have decimals)"
         return (
-            f"column {name!r}: {quote_value(value)} is not {field.type}, the type of the rows before. "
+            f"column {name!r}: {shorten(value)} is not {field.type}, the type of the rows before. "
             f"{fix}, or null where it is missing (source.missing names texts that are read as null); a "
             f"larger source.shard_bytes lets more rows decide the type."
         )

@@ -13,7 +13,6 @@ from typing import Any
 
 from connectors.base import Connector, ConnectorError, Source, SourceSpec
 from connectors.cleaned import Cleaned
-from connectors.errors import nearest
 from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
 from connectors.flattened import Flattened
@@ -21,6 +20,7 @@ from connectors.locations import extension
 from connectors.policy import current_policy
 from connectors.text_encoding import UTF8, UnknownEncodingError, find_encoding
 from connectors.view import View, pushed
+from foundation.messages import nearest
 
 ENTRY_POINTS = "rowsieve.sources"
 BUILT_IN: Mapping[str, str] = MappingProxyType(

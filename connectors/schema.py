@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from connectors.column_names import check_same_names
-from connectors.errors import ConnectorError, nearest
+from connectors.errors import ConnectorError
+from foundation.messages import nearest
 
 
 def merged(schemas: Mapping[str, pa.Schema]) -> pa.Schema:

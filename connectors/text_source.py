@@ -276,12 +276,6 @@ def whole(data: bytes) -> tuple[io.BytesIO, int]:
     return io.BytesIO(data), max(len(data) + 1, 1024)
 
 
-def quote_value(value: Any) -> str:
-    """Return a value as an error text shows it, shortened."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 MAX_PARSED = 2**31 - 2
 """Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}

@@ -7,24 +7,13 @@ size, number of values and depth only. The engine reads its own records by
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import stat
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
 from operators.base import OperatorError
-
-MAX_BYTES = 256 * 2**20
-MAX_VALUES = 10_000_000
-"""Values of a file, counted by its brackets and commas: each may take 100 bytes of memory."""
-MAX_DEPTH = 100
-"""Levels of lists and objects. Python's parser ends in RecursionError at about 1,000."""
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-"""A JSON string, also one without an end: otherwise the search for ends would take quadratic time."""
-_NOT_BRACKETS = re.compile(rb"[^][{}]+")
 
 
 class BadJsonError(OperatorError, ValueError):
@@ -73,21 +62,7 @@ def parse_json(data: bytes | str, place: object) -> Any:
     BadJsonError
         It exceeds a bound, or is not JSON.
     """
-    found = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    if len(found) > MAX_BYTES:
-        raise BadJsonError(place, f"it is larger than {MAX_BYTES >> 20} MiB")
-    opened = found.count(b"[") + found.count(b"{")
-    if opened + found.count(b",") > MAX_VALUES:
-        raise BadJsonError(place, f"it holds more than {MAX_VALUES:,} values")
-    if opened > MAX_DEPTH and _depth(found) > MAX_DEPTH:
-        raise BadJsonError(place, f"lists and objects are nested more than {MAX_DEPTH} deep")
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadJsonError(place, f"it is no JSON ({error})") from None
-
-
-def _depth(data: bytes) -> int:
-    """Return the largest number of open brackets outside of strings, in linear time."""
-    brackets = _NOT_BRACKETS.sub(b"", _TEXT.sub(b"", data))
-    return max(accumulate(1 if sign in b"[{" else -1 for sign in brackets), default=0)
+        return parse_json_text(data)
+    except JsonTextError as error:
+        raise BadJsonError(place, str(error)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, place_of, read_whole
 from connectors.tables.common import library, location
 from connectors.tables.legacy import CONTENT, VERSION
+from foundation.json_text import parse_json_text
 
 Format = Literal["delta", "hf", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
@@ -66,10 +66,10 @@ def read_record(folder: Place, name: str) -> dict[str, Any] | None:
     Others may write to the folder. Raises ConnectorError for a record of another form, a link and a pipe.
     """
     try:
-        found = json.loads(read_whole(folder / name, root=folder, max_bytes=MAX_RECORD_BYTES))
+        found = parse_json_text(read_whole(folder / name, root=folder, max_bytes=MAX_RECORD_BYTES))
     except OSError:
         return None
-    except (ValueError, RecursionError):
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise ConnectorError(

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-NAMES = ("engine", "operators", "connectors")
+NAMES = ("engine", "operators", "connectors", "foundation")
 
 
 def shadowed(*, working_directory: bool = True) -> str:

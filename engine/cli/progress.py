@@ -25,7 +25,7 @@ from rich.text import Text
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 from engine.core.events import Event, Listener
-from engine.core.suggestions import nearest
+from foundation.messages import nearest
 
 FIT_LINE_SECONDS = 30.0
 FORMATS = ("auto", "rich", "plain", "json")

@@ -22,10 +22,10 @@ def run_quarantine(
 ) -> None:
     """Carry out one action. Raises RowsieveError."""
     from engine.cli.output import show_json, show_quarantine
-    from engine.core.suggestions import nearest
     from engine.execution.quarantine import read_quarantine
     from engine.plan.planner import make_plan
     from engine.runs.replay import export_rows, replay
+    from foundation.messages import nearest
 
     if action == "list":
         rows = read_quarantine(make_plan(recipe), limit)

@@ -48,7 +48,7 @@ def schema(
     with print_errors(verbose):
         from engine.cli.json_records import RECORDS
         from engine.cli.output import show_json
-        from engine.core.suggestions import nearest
+        from foundation.messages import nearest
 
         if not name:
             show_json({each: schema_of(record) for each, record in RECORDS.items()})

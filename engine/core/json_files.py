@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_whole, write_whole
 from engine.core.errors import InputError
-from operators.bounded_json import MAX_BYTES, BadJsonError, parse_json
+from foundation.json_text import MAX_BYTES
+from operators.bounded_json import BadJsonError, parse_json
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_SCHEMES
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
+from foundation.messages import nearest
 
 FILE = "ROWSIEVE_POLICY"
 VARIABLES = {

@@ -10,9 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from operators.suggestions import nearest
-
-__all__ = ["explain", "nearest"]
+from foundation.messages import nearest, shorten
 
 TAG = re.compile(r"<(\w+)>")
 """Tag of one kind of value among several, which pydantic puts among the keys: a model's name, or a word."""
@@ -60,8 +58,7 @@ def _nearest_value(fault: ErrorDetails) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shorten(value, 60)
 
 
 def _model_at(model: type[BaseModel], keys: list[str]) -> type[BaseModel]:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.core.errors import Exit, InputError
-from engine.core.suggestions import nearest
 from engine.jobs.connection import clear_errors, connect
 from engine.jobs.key import JobState, exit_code
+from foundation.messages import nearest
 
 POLL_SECONDS = 1.0
 

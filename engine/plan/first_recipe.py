@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from connectors.locations import path_of
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
 from engine.plan.plan_checks import TakenNameError
@@ -26,6 +25,7 @@ from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
+from foundation.messages import nearest
 from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
 from operators.encode.column_forms import Form

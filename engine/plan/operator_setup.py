@@ -7,9 +7,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.core.errors import InputError
-from engine.core.suggestions import explain, nearest
+from engine.core.suggestions import explain
 from engine.plan.chain import ENCODE
 from engine.recipe.recipe import Recipe
+from foundation.messages import nearest
 from operators.base import Operator, OperatorError
 from operators.factories import check_allowed
 from operators.parts.adaptor import NAME as PARTS

@@ -16,9 +16,10 @@ from connectors.registry import find_connector
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of
-from engine.core.suggestions import explain, nearest
+from engine.core.suggestions import explain
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
+from foundation.messages import nearest
 from operators.base import Operator
 from operators.encode.column_forms import Form, form_of, holds_texts
 from operators.encode.column_use import unsupported_type

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
+from foundation.messages import nearest
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from engine.core.errors import InputError, one_line
-from engine.core.suggestions import nearest
+from foundation.messages import nearest
 
 MAX_BYTES, MAX_NODES = 2**20, 100_000
 

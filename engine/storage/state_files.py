@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError, one_line
-from operators.bounded_json import MAX_BYTES, BadJsonError, parse_json
+from foundation.json_text import MAX_BYTES
+from operators.bounded_json import BadJsonError, parse_json
 
 MAX_EXPANSION = 2000
 """Bytes of an array in an archive for each of its bytes on disk: deflate reaches about 1,000."""

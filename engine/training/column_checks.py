@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
 from engine.training.version import Version
+from foundation.messages import nearest
 
 NUMERIC = re.compile(r"(u?int|half|float|double|decimal)")
 """Beginning of the names of Arrow's numeric types."""

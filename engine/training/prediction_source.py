@@ -19,8 +19,9 @@ from connectors.base import Listing
 from connectors.registry import find_connector
 from connectors.text_encoding import UTF8
 from engine.core.errors import InputError
-from engine.core.suggestions import explain, nearest
+from engine.core.suggestions import explain
 from engine.training.serving import ServedModel
+from foundation.messages import nearest
 
 
 @dataclass(frozen=True)

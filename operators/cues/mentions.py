@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foundation.messages import nearest
 from operators.arrays import Floats, Integers
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.cues.draws import halves
 from operators.cues.linear import Scaler, fit_softmax
 from operators.cues.params import CueWords
 from operators.encode.column_forms import holds_texts
-from operators.suggestions import nearest
 
 HALVES = 4
 """Number of the halves; others serve the twins, the trade-off and the importances."""

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from foundation.messages import nearest
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.slices import SourceColumn
 from operators.encode.words import LevelWords, NumberWords, Words, condition_of
 from operators.encoded_features import Output
-from operators.suggestions import nearest
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
 COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.messages import shorten
 from operators.base import (
     FEATURE_FAULT,
     FEATURES,
@@ -32,7 +33,6 @@ from operators.base import (
 from operators.columns import vectors_with_gaps
 from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
 from operators.factories import check_allowed
-from operators.ingest.kernel import shorten
 from operators.report import ReportSection
 
 

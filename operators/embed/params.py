@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field
 
+from foundation.messages import nearest
 from operators.base import OperatorParams, Resources
-from operators.suggestions import nearest
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {

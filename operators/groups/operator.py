@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from foundation.messages import nearest
 from operators.base import Context, Operator, OperatorError, OperatorParams, ShardInfo
 from operators.groups.adaptor import class_wise
 from operators.groups.base import GroupsBase
 from operators.groups.kernel import GroupMethod
 from operators.groups.state import RECORD, read_group_record
-from operators.suggestions import nearest
 
 ENTRY_POINTS = "rowsieve.group_methods"
 BUILT_IN: Mapping[str, str] = MappingProxyType(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foundation.messages import shorten
 from operators.arrays import Float32
 from operators.base import (
     FEATURE_FAULT,
@@ -43,7 +44,6 @@ from operators.ingest.kernel import (
     check_features,
     explain_value,
     feature_widths,
-    shorten,
 )
 from operators.ingest.label_checks import LabelCounts, check_labels
 from operators.ingest.labels import class_indices, count_labels

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.messages import shorten
 from operators.arrays import Float32
 from operators.base import OperatorError
 from operators.values import python_value
@@ -175,9 +175,3 @@ def explain_value(column: pa.ChunkedArray, row: int, reason: Reason, width: int 
         place = int((codes == reason).argmax())
         return shorten(value[place]), f"{TEXTS[reason]} at position {place}"
     return shorten(value), TEXTS[reason]
-
-
-def shorten(value: Any) -> str:
-    """Return a value as an error text shows it."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

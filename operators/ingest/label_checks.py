@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from foundation.messages import shorten
 from operators.class_shares import class_shares
-from operators.ingest.kernel import shorten
 from operators.values import is_number
 from operators.yaml_text import inline_yaml
 

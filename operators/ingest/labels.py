@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.messages import shorten
 from operators.base import OperatorError
-from operators.ingest.kernel import Codes, Reason, shorten
+from operators.ingest.kernel import Codes, Reason
 
 
 def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.NDArray[np.int32], Codes]:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from foundation.messages import nearest
 from operators.base import OperatorError
 from operators.factories import check_allowed
 from operators.models.spec import ModelSpec
-from operators.suggestions import nearest
 
 
 def prepare_device(cpus: float, gpus: float) -> torch.device:

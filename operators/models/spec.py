@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from operators.suggestions import nearest
+from foundation.messages import nearest
 
 BUILT_IN = ("logistic", "mlp")
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foundation.messages import nearest
 from operators.arrays import Int64
 from operators.base import (
     CATEGORY,
@@ -27,7 +28,6 @@ from operators.base import (
 from operators.report import ReportSection
 from operators.splits.hashed_split import PARTS, TEST, VALIDATION, strata
 from operators.splits.params import SplitParams
-from operators.suggestions import nearest
 
 METHODS = {
     "random": "at_random:Random",

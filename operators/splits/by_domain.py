@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.messages import nearest
 from operators.arrays import Int64
 from operators.base import (
     GROUP,
@@ -38,7 +39,6 @@ from operators.splits.at_random import Draw, draw_test_rows
 from operators.splits.hashed_split import TRAIN, VALIDATION
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
-from operators.suggestions import nearest
 
 MAX_VALUES = 10_000
 RowFilter: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]

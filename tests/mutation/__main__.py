@@ -48,7 +48,7 @@ from tests.mutation.named import NAMED
 LOADED = (hypothesis, pa, pd, scipy.stats, sklearn.utils.estimator_checks, torch)
 """Imported once, for all forks."""
 ROOT = Path(__file__).parents[2]
-COPIED = ("operators", "engine", "connectors", "tests", "deploy", "pyproject.toml", "rowsieve")
+COPIED = ("operators", "engine", "connectors", "foundation", "tests", "deploy", "pyproject.toml", "rowsieve")
 KERNELS = {
     "dbscan": ("dbscan/*.py", "points.py", "disjoint_sets.py"),
     "grasp": ("grasp/sel*.py",),
@@ -281,7 +281,7 @@ def _run_tests(project: Path, tests: list[str]) -> None:
         for stream in (1, 2):
             os.dup2(nowhere.fileno(), stream)
     os.chdir(project)
-    for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "operators", "engine")]:
+    for name in [name for name in sys.modules if name.split(".")[0] in COPIED]:
         del sys.modules[name]
     sys.path.insert(0, str(project))
     sys.dont_write_bytecode = True

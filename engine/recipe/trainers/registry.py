@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.core.errors import InputError
-from engine.core.suggestions import explain, nearest
+from engine.core.suggestions import explain
 from engine.recipe.estimators import LIBRARIES
 from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.trainers.base import RefusedModelError, TrainParams
@@ -17,6 +17,7 @@ from engine.recipe.trainers.erm import BaselineParams, ErmParams, ResampleParams
 from engine.recipe.trainers.phases import BoostedParams, DfrParams, JttParams
 from engine.recipe.trainers.robust import DoroParams, GdroParams, StepwiseParams
 from engine.recipe.training_plugins import RULES, RulePlugin, find_plugin, plugin_names
+from foundation.messages import nearest
 
 LATER_KEYS: Mapping[str, Any] = MappingProxyType(
     {

@@ -17,7 +17,6 @@ from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.json_files import write_json
-from engine.core.suggestions import nearest
 from engine.plan.executor_choice import resolved_section
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.planner import make_plan
@@ -28,6 +27,7 @@ from engine.report.survey import cast_or_null
 from engine.runs.compare.scores import Cell, Entry, floor_of, score
 from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import hold_lease
+from foundation.messages import nearest
 from operators.base import GROUP, GROUP_OUTLIER, LABEL
 from operators.parts.adaptor import NAME as PARTS
 

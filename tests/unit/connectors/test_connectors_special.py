@@ -207,6 +207,34 @@ def test_a_saved_dataset_that_cannot_be_read_is_explained(
         open_source(str(saved(tmp_path, **state))).list()
 
 
+@pytest.mark.parametrize("name", ["state.json", "dataset_info.json", "dataset_dict.json"])
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("[" * 101, "nested more than 100 deep"),
+        ("[1]", "it is no object"),
+        ("{", "it is no JSON"),
+        ('{"a": [' + "1," * 150 + "1]}", "more than 150 values"),
+        ('{"a": "' + "x" * 5000 + '"}', "larger than"),
+    ],
+)
+def test_what_describes_a_saved_dataset_is_bounded(
+    content: str, text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foundation.json_text.MAX_VALUES", 150)
+    monkeypatch.setattr("foundation.json_text.MAX_BYTES", 5000 if "larger" in text else 200_000)
+    (saved(tmp_path) / name).write_text(content)
+    with pytest.raises(ConnectorError, match=rf"{name} describes no dataset: .*{text}"):
+        open_source(str(tmp_path), format="huggingface").list()
+
+
+def test_no_more_of_it_is_read_than_the_bound(tmp_path: Path) -> None:
+    with (saved(tmp_path) / "state.json").open("wb") as file:
+        file.truncate(2**40)  # takes no room on the disk, and more than there is in memory
+    with pytest.raises(ConnectorError, match=r"state\.json describes no dataset: it is larger than 256 MiB"):
+        open_source(str(tmp_path), format="huggingface").list()
+
+
 class Pickled(pa.ExtensionType):
     def __init__(self) -> None:
         super().__init__(pa.binary(), "ray.data.arrow_pickled_object")

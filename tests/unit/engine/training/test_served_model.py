@@ -95,7 +95,12 @@ def test_requirements_are_exact_and_name_no_stranger(model: Path) -> None:
     names = {line.partition("==")[0] for line in lines}
     assert {"torch", "mlflow", "pyarrow"} <= names
     assert not {"rowsieve", "transformers", "ray"} & names
-    assert {path.name for path in (model / "code").iterdir()} == {"connectors", "engine", "operators"}
+    assert {path.name for path in (model / "code").iterdir()} == {
+        "connectors",
+        "engine",
+        "foundation",
+        "operators",
+    }
 
 
 def test_gaps_unknown_values_and_extra_columns(model: Path) -> None:

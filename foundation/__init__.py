@@ -1,0 +1,1 @@
+"""What ``engine``, ``operators`` and ``connectors`` share; it imports the standard library alone."""
