@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
 from engine.plan.chain import CONTRACT
 from engine.training.version import Version
+from foundation.messages import nearest
 
 DIGEST_BYTES = 16
 
