@@ -6,6 +6,7 @@ as ``"operators.splits.adaptor:Split"``: they are imported when they are used.
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -383,6 +384,12 @@ def first_names(text: str) -> set[str]:
         elif isinstance(node, ast.Import):
             names.update(alias.name.split(".")[0] for alias in node.names)
     return names
+
+
+def test_the_foundation_imports_the_standard_library_alone() -> None:
+    paths = [path for name, path in module_files().items() if name.startswith("foundation")]
+    names = set().union(*(first_names(path.read_text("utf-8")) for path in paths))
+    assert {"difflib", "json"} <= names <= {*sys.stdlib_module_names}
 
 
 @pytest.mark.parametrize(("library", "expected"), [("ray", RAY), ("mlflow", MLFLOW)])
