@@ -1,1 +1,1 @@
-"""What ``engine``, ``operators`` and ``connectors`` share; it imports the standard library alone."""
+"""Functions that ``engine``, ``operators`` and ``connectors`` share; it imports the standard library alone."""
