@@ -1,1 +1,1 @@
-"""Functions that ``engine``, ``operators`` and ``connectors`` share; it imports the standard library alone."""
+"""Code that ``engine``, ``operators`` and ``connectors`` share. It imports the standard library alone."""

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
 from engine.runs.descriptions import required_descriptions
 from engine.training.version import Version, open_version
+from foundation.messages import nearest
 from operators.base import SPLIT
 
 if TYPE_CHECKING:
