@@ -291,7 +291,6 @@ class Weights(Operator[WeightsParams]):
         largest = largest_groups(by_class)
         if not self._doubts or len(by_class) == len(largest):
             return None  # every class is one group: nothing to doubt
-        # Imported here because planning imports this module and must not load torch.
         from operators.weights.cross_fit import FoldJob, count_classes
 
         sizes: Counter[int] = Counter()

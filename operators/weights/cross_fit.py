@@ -2,6 +2,9 @@
 
 Confident learning ranks label errors by it (Northcutt, Jiang, Chuang 2021). Here all groups have the same
 weight in the training, since otherwise rows that break a cue would be as unlikely as wrong labels.
+
+Importing this module does not import torch, so that a driver on Ray, which only hands the folds out, does
+without.
 """
 
 from __future__ import annotations
@@ -9,23 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from torch import nn
 
 from operators.arrays import Float64, Integers
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.communicator import Communicator
 from operators.hashing import folds_of
-from operators.models import ModelSpec, load, prepare_device, save
+from operators.models.spec import ModelSpec
 from operators.probe.job import CachedShards
-from operators.probe.kernel import train
-from operators.probe.rows import Rows, Shards
-from operators.probe.scoring import predict
 from operators.probe.settings import Settings
 from operators.weights.kernel import (
     OUTLIER,
@@ -36,6 +35,12 @@ from operators.weights.kernel import (
     trusted_share,
 )
 from operators.weights.params import CrossFit, WeightsParams
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from operators.communicator import Communicator
+    from operators.probe.rows import Rows, Shards
 
 PURPOSE = "weights/trust-folds"
 COLUMNS = (FEATURES, LABEL, GROUP)
@@ -59,6 +64,8 @@ def rows_without(
     X, y, keys, folds : (n, d) features, (n,) class, group (``group_keys``) and fold of each row.
     sizes : rows of each group in the whole dataset, by ``group_keys``.
     """
+    from operators.probe.rows import Rows
+
     groups = {key: n_rows for key, n_rows in sizes.items() if key >= 0}
     weights = balanced_weights(np.where(keys >= 0, keys, OUTLIER), groups)
     others = np.flatnonzero(folds != fold)
@@ -69,6 +76,8 @@ def self_confidence(
     models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Integers, folds: Integers
 ) -> Float64:
     """Return the probability (n,) of each row's own label by the model of its fold."""
+    from operators.probe.scoring import predict
+
     p = np.empty(len(y))
     for fold, model in enumerate(models):
         mine = np.flatnonzero(folds == fold)
@@ -142,6 +151,9 @@ class FoldJob:
 
         All workers of a communicator call it; rank 0 stores the model.
         """
+        from operators.models import prepare_device, save
+        from operators.probe.kernel import train
+
         cross_fit = self.params.cross_fit
         seed = self.trust.seed
         shards = ShardsWithout(self.reader, fold=fold, trust=self.trust, sizes=self.sizes)
@@ -166,6 +178,8 @@ def fold_folder(state: Path, fold: int) -> Path:
 
 def open_trust(trust: LabelTrust, state: Path) -> Callable[[pa.Table], Float64]:
     """Load the models of all folds; return a function from a shard's rows to their trust (n,) in [0, 1]."""
+    from operators.models import load
+
     models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(trust.n_folds)]
 
     def share(table: pa.Table) -> Float64:

@@ -126,6 +126,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_a_driver_on_ray_loads_no_learning_library_to_hand_out_the_work_of_fit() -> None:
     """Their import takes seconds, in which the workers wait."""
     modules = "operators.cues.fit_task, operators.grasp.rows_on_disk, operators.outliers.sample"
+    modules += ", operators.weights.cross_fit"
     code = (
         f"import sys, {modules}\nprint(*{{'torch', 'sklearn', 'scipy.stats', 'pandas'}} & set(sys.modules))"
     )
