@@ -44,12 +44,12 @@ def test_folds_are_the_same_to_the_byte(tmp_path: Path, monkeypatch: pytest.Monk
         train_folds(job, resources, n_workers)
 
     monkeypatch.setattr("operators.weights.folds_ray.train_folds", seen)
-    (tmp_path / "classes.json").write_text('{"classes": ["a", "b", "c"]}')
+    (tmp_path / "classes.json").write_text('{"classes": ["a", "b", "c"], "counts": [100, 100, 100]}')
     found = []
     for small_rows in (ROWS * SHARDS, 0):
         state = tmp_path / f"up-to-{small_rows}"
         state.mkdir()
-        params = WeightsParams(cross_fit=CrossFit(folds=2), small_rows=small_rows)
+        params = WeightsParams(trust="self_confidence", cross_fit=CrossFit(folds=2), small_rows=small_rows)
         context = Context(MemoryReader(), state, {"ingest": tmp_path}, seed=1)
         metrics = Weights(params).fit(context, RayExecutor())
         files = {str(path.relative_to(state)): path.read_bytes() for path in state.rglob("*.*")}
