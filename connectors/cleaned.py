@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, SourceShard
 from connectors.cells import clean_texts, is_text
+from connectors.foundation.messages import nearest
 from connectors.schema import pick
 from connectors.wrapper import Wrapper
-from foundation.messages import nearest
 
 Value = str | int | bool | None
 

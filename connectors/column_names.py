@@ -9,7 +9,7 @@ from itertools import chain, count
 import pyarrow as pa
 
 from connectors.errors import ConnectorError
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 
 
 def number_repeated(names: Sequence[str]) -> list[str]:

@@ -25,10 +25,10 @@ from connectors.column_names import (
     rename_remedy,
 )
 from connectors.files import each, find_names
+from connectors.foundation.messages import shorten
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.text_source import CODECS, TextSource, compression
-from foundation.messages import shorten
 
 MOSTLY = 0.8
 HEADER_BYTES = 2**16

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
+from connectors.foundation.messages import closest
 from connectors.locations import (
     OBJECT_STORES,
     extension,
@@ -32,7 +33,6 @@ from connectors.locations import (
 )
 from connectors.policy import SourcePolicy, current_policy, is_metadata_address
 from connectors.schema import merged
-from foundation.messages import closest
 
 T = TypeVar("T")
 MAX_CONCURRENT = 8

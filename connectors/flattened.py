@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, SourceShard
 from connectors.column_names import check_names
+from connectors.foundation.messages import nearest
 from connectors.schema import pick
 from connectors.wrapper import Wrapper
-from foundation.messages import nearest
 
 
 @dataclass(frozen=True)

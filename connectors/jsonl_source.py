@@ -18,9 +18,9 @@ from pydantic import Field
 from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import nulls_for_missing
 from connectors.files import each
+from connectors.foundation.messages import shorten
 from connectors.policy import current_policy
 from connectors.text_source import CODECS, TextSource, compression, whole
-from foundation.messages import shorten
 
 
 class JsonlOptions(SourceOptions):

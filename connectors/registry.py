@@ -16,11 +16,11 @@ from connectors.cleaned import Cleaned
 from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
 from connectors.flattened import Flattened
+from connectors.foundation.messages import nearest
 from connectors.locations import extension
 from connectors.policy import current_policy
 from connectors.text_encoding import UTF8, UnknownEncodingError, find_encoding
 from connectors.view import View, pushed
-from foundation.messages import nearest
 
 ENTRY_POINTS = "rowsieve.sources"
 BUILT_IN: Mapping[str, str] = MappingProxyType(

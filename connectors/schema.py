@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from connectors.column_names import check_same_names
 from connectors.errors import ConnectorError
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 
 
 def merged(schemas: Mapping[str, pa.Schema]) -> pa.Schema:

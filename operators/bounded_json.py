@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
+from connectors.foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
 from operators.base import OperatorError
 
 

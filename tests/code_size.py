@@ -10,7 +10,7 @@ import ast
 import subprocess
 from collections import Counter
 
-PACKAGES = ("engine", "operators", "connectors", "foundation")
+PACKAGES = ("engine", "operators", "connectors")
 KINDS = ("modules", "lines", "code", "docstrings", "blank")
 
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.column_names import check_same_names
+from connectors.foundation.json_text import parse_json_text
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, place_of, read_whole
 from connectors.tables.common import library, location
 from connectors.tables.legacy import CONTENT, VERSION
-from foundation.json_text import parse_json_text
 
 Format = Literal["delta", "hf", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]

@@ -5,7 +5,7 @@ or on a Ray cluster. ``open`` reads a published version. ``rowsieve.estimators``
 scikit-learn estimators. Importing this package is cheap: every name is loaded when it is first used.
 
 This package is installed under the name ``rowsieve``. It also checks that the plain package names ``engine``,
-``operators``, ``connectors`` and ``foundation`` resolve to Rowsieve before anything imports them.
+``operators`` and ``connectors`` resolve to Rowsieve before anything imports them.
 """
 
 from __future__ import annotations

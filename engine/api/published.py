@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.foundation.messages import nearest
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
 from engine.runs.descriptions import required_descriptions
 from engine.training.version import Version, open_version
-from foundation.messages import nearest
 from operators.base import SPLIT
 
 if TYPE_CHECKING:

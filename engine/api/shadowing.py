@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-NAMES = ("engine", "operators", "connectors", "foundation")
+NAMES = ("engine", "operators", "connectors")
 
 
 def shadowed(*, working_directory: bool = True) -> str:

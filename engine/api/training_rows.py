@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.features import FeatureMaker
 from engine.training.version import Version
-from foundation.messages import nearest
 from operators.base import GROUP, LABEL, ROW_ID, SPLIT, WEIGHT
 
 if TYPE_CHECKING:

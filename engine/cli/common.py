@@ -51,7 +51,7 @@ class Terminated(KeyboardInterrupt):
     """Raised on SIGTERM, which a cancelled job or an evicted pod receives."""
 
 
-OWN_PACKAGES = ("connectors", "engine", "foundation", "operators", "rowsieve")
+OWN_PACKAGES = ("connectors", "engine", "operators", "rowsieve")
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def render(
 
 def _check_kind(kind: str) -> None:
     """Raise InputError for an unknown kind, with the nearest known one."""
+    from connectors.foundation.messages import nearest
     from engine.jobs.kubernetes.options import Kind
-    from foundation.messages import nearest
 
     known = get_args(Kind)
     if kind not in known:

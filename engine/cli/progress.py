@@ -22,10 +22,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from connectors.foundation.messages import nearest
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 from engine.core.events import Event, Listener
-from foundation.messages import nearest
 
 FIT_LINE_SECONDS = 30.0
 FORMATS = ("auto", "rich", "plain", "json")

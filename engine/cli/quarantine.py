@@ -21,11 +21,11 @@ def run_quarantine(
     recipe: Recipe, action: str, to: Path | None, limit: int, *, as_json: bool, verbose: bool
 ) -> None:
     """Carry out one action. Raises RowsieveError."""
+    from connectors.foundation.messages import nearest
     from engine.cli.output import show_json, show_quarantine
     from engine.execution.quarantine import read_quarantine
     from engine.plan.planner import make_plan
     from engine.runs.replay import export_rows, replay
-    from foundation.messages import nearest
 
     if action == "list":
         rows = read_quarantine(make_plan(recipe), limit)

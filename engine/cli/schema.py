@@ -46,9 +46,9 @@ def schema(
 ) -> None:
     """Print the JSON schema of what a command prints with --json."""
     with print_errors(verbose):
+        from connectors.foundation.messages import nearest
         from engine.cli.json_records import RECORDS
         from engine.cli.output import show_json
-        from foundation.messages import nearest
 
         if not name:
             show_json({each: schema_of(record) for each, record in RECORDS.items()})

@@ -10,9 +10,9 @@ import json
 from typing import Any, TypeVar
 
 from connectors.base import ConnectorError
+from connectors.foundation.json_text import MAX_BYTES
 from connectors.storage import Place, read_whole, write_whole
 from engine.core.errors import InputError
-from foundation.json_text import MAX_BYTES
 from operators.bounded_json import BadJsonError, parse_json
 
 T = TypeVar("T")

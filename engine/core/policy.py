@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from connectors.foundation.messages import nearest
 from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_SCHEMES
 from engine.core.errors import InputError
-from foundation.messages import nearest
 
 FILE = "ROWSIEVE_POLICY"
 VARIABLES = {

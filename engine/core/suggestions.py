@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from foundation.messages import nearest, shorten
+from connectors.foundation.messages import nearest, shorten
 
 TAG = re.compile(r"<(\w+)>")
 """Tag of one kind of value among several, which pydantic puts among the keys: a model's name, or a word."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import Exit, InputError
 from engine.jobs.connection import clear_errors, connect
 from engine.jobs.key import JobState, exit_code
-from foundation.messages import nearest
 
 POLL_SECONDS = 1.0
 

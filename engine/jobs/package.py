@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from engine.core.errors import InputError
 
-PACKAGES = ("engine", "operators", "connectors", "foundation")
+PACKAGES = ("engine", "operators", "connectors")
 RECIPE = "recipe.yaml"
 MAX_BYTES = 100 * 2**20
 """Largest size of a package before compression. Data belong on storage that the cluster can read."""

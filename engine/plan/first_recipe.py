@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from connectors.foundation.messages import nearest
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.estimate import Estimate, estimate
@@ -25,7 +26,6 @@ from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
-from foundation.messages import nearest
 from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
 from operators.encode.column_forms import Form

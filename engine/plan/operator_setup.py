@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.core.suggestions import explain
 from engine.plan.chain import ENCODE
 from engine.recipe.recipe import Recipe
-from foundation.messages import nearest
 from operators.base import Operator, OperatorError
 from operators.factories import check_allowed
 from operators.parts.adaptor import NAME as PARTS

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from connectors.base import ConnectorError
 from connectors.csv_guess import doubtful_marks
 from connectors.csv_source import CsvSource
+from connectors.foundation.messages import nearest
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
-from foundation.messages import nearest
 from operators.encode.column_use import Kind
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak

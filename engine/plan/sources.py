@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from connectors import Listing, Source, open_source
 from connectors.files import identity
 from connectors.filters import parse
+from connectors.foundation.messages import nearest
 from connectors.registry import find_connector
 from engine.core.digests import digest
 from engine.core.errors import InputError
@@ -19,7 +20,6 @@ from engine.core.output_layout import output_of
 from engine.core.suggestions import explain
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
-from foundation.messages import nearest
 from operators.base import Operator
 from operators.encode.column_forms import Form, form_of, holds_texts
 from operators.encode.column_use import unsupported_type

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from connectors.foundation.messages import nearest
 from engine.recipe.training_plugins import find_plugin
-from foundation.messages import nearest
 from operators.attribute_docs import DescribedModel
 
 LIBRARIES = ("sklearn", "xgboost", "lightgbm")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from connectors.foundation.messages import nearest
 from engine.recipe.training_plugins import OBJECTIVES, find_plugin, plugin_names
-from foundation.messages import nearest
 
 Task = Literal["classification", "regression"]
 CROSS_ENTROPY, SQUARED, PINBALL = "cross_entropy", "squared", "pinball"

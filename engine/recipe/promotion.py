@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
-from foundation.messages import nearest
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

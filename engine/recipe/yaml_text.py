@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError, one_line
-from foundation.messages import nearest
 
 MAX_BYTES, MAX_NODES = 2**20, 100_000
 

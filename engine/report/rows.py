@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from connectors.foundation.messages import nearest
 from engine.plan.model import Plan
 from engine.recipe.recipe import ImageSection
 from engine.report.groups import GroupRow
 from engine.report.pictures import sprite
 from engine.report.survey import SMALL, Survey, gather
-from foundation.messages import nearest
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
 from operators.report import ExampleRows
 from operators.report.text import count, number, percent, short

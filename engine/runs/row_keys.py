@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.plan.chain import CONTRACT
 from engine.training.version import Version
-from foundation.messages import nearest
 
 DIGEST_BYTES = 16
 

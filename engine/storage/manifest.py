@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from connectors.base import ConnectorError
+from connectors.foundation.messages import nearest
 from connectors.storage import Place, read_many, read_whole
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.core.suggestions import explain
-from foundation.messages import nearest
 from operators.bounded_json import BadJsonError, parse_json
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

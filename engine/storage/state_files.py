@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from connectors.foundation.json_text import MAX_BYTES
 from engine.core.errors import InputError, one_line
-from foundation.json_text import MAX_BYTES
 from operators.bounded_json import BadJsonError, parse_json
 
 MAX_EXPANSION = 2000

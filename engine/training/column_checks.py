@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.training.version import Version
-from foundation.messages import nearest
 
 NUMERIC = re.compile(r"(u?int|half|float|double|decimal)")
 """Beginning of the names of Arrow's numeric types."""

@@ -238,7 +238,7 @@ def requirements(networks: bool, *, model: str) -> list[str]:
 def code_paths(scratch: Path) -> list[str]:
     """Copy Rowsieve's packages without byte code; return their folders for MLflow's ``code_paths``."""
     folders = []
-    for name in ("connectors", "engine", "foundation", "operators"):
+    for name in ("connectors", "engine", "operators"):
         target = scratch / name
         shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
         folders.append(str(target))

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from connectors import ConnectorError, Source, open_source
 from connectors.base import Listing
+from connectors.foundation.messages import nearest
 from connectors.registry import find_connector
 from connectors.text_encoding import UTF8
 from engine.core.errors import InputError
 from engine.core.suggestions import explain
 from engine.training.serving import ServedModel
-from foundation.messages import nearest
 
 
 @dataclass(frozen=True)

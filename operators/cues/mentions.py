@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.arrays import Floats, Integers
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.cues.draws import halves

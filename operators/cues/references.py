@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CueWords, Reference, names_of

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foundation.messages import shorten
+from connectors.foundation.messages import shorten
 from operators.base import (
     FEATURE_FAULT,
     FEATURES,

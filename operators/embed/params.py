@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.base import OperatorParams, Resources
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(

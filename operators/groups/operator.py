@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.base import Context, Operator, OperatorError, OperatorParams, ShardInfo
 from operators.groups.adaptor import class_wise
 from operators.groups.base import GroupsBase

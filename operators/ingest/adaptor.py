@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foundation.messages import shorten
+from connectors.foundation.messages import shorten
 from operators.arrays import Float32
 from operators.base import (
     FEATURE_FAULT,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foundation.messages import shorten
+from connectors.foundation.messages import shorten
 from operators.arrays import Float32
 from operators.base import OperatorError
 from operators.values import python_value

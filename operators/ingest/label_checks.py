@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foundation.messages import shorten
+from connectors.foundation.messages import shorten
 from operators.class_shares import class_shares
 from operators.values import is_number
 from operators.yaml_text import inline_yaml

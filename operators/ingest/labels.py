@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foundation.messages import shorten
+from connectors.foundation.messages import shorten
 from operators.base import OperatorError
 from operators.ingest.kernel import Codes, Reason
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.base import OperatorError
 from operators.factories import check_allowed
 from operators.models.spec import ModelSpec

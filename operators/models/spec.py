@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 
 BUILT_IN = ("logistic", "mlp")
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.arrays import Int64
 from operators.base import (
     CATEGORY,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foundation.messages import nearest
+from connectors.foundation.messages import nearest
 from operators.arrays import Int64
 from operators.base import (
     GROUP,

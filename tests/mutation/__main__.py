@@ -48,7 +48,7 @@ from tests.mutation.named import NAMED
 LOADED = (hypothesis, pa, pd, scipy.stats, sklearn.utils.estimator_checks, torch)
 """Imported once, for all forks."""
 ROOT = Path(__file__).parents[2]
-COPIED = ("operators", "engine", "connectors", "foundation", "tests", "deploy", "pyproject.toml", "rowsieve")
+COPIED = ("operators", "engine", "connectors", "tests", "deploy", "pyproject.toml", "rowsieve")
 KERNELS = {
     "dbscan": ("dbscan/*.py", "points.py", "disjoint_sets.py"),
     "grasp": ("grasp/sel*.py",),

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.core.suggestions import explain
 from engine.recipe.estimators import LIBRARIES
@@ -17,7 +18,6 @@ from engine.recipe.trainers.erm import BaselineParams, ErmParams, ResampleParams
 from engine.recipe.trainers.phases import BoostedParams, DfrParams, JttParams
 from engine.recipe.trainers.robust import DoroParams, GdroParams, StepwiseParams
 from engine.recipe.training_plugins import RULES, RulePlugin, find_plugin, plugin_names
-from foundation.messages import nearest
 
 LATER_KEYS: Mapping[str, Any] = MappingProxyType(
     {

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.foundation.messages import nearest
 from connectors.storage import Place
 from engine.core.digests import digest
 from engine.core.errors import InputError
@@ -27,7 +28,6 @@ from engine.report.survey import cast_or_null
 from engine.runs.compare.scores import Cell, Entry, floor_of, score
 from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import hold_lease
-from foundation.messages import nearest
 from operators.base import GROUP, GROUP_OUTLIER, LABEL
 from operators.parts.adaptor import NAME as PARTS
 

@@ -221,8 +221,8 @@ def test_a_saved_dataset_that_cannot_be_read_is_explained(
 def test_what_describes_a_saved_dataset_is_bounded(
     content: str, text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foundation.json_text.MAX_VALUES", 150)
-    monkeypatch.setattr("foundation.json_text.MAX_BYTES", 5000 if "larger" in text else 200_000)
+    monkeypatch.setattr("connectors.foundation.json_text.MAX_VALUES", 150)
+    monkeypatch.setattr("connectors.foundation.json_text.MAX_BYTES", 5000 if "larger" in text else 200_000)
     (saved(tmp_path) / name).write_text(content)
     with pytest.raises(ConnectorError, match=rf"{name} describes no dataset: .*{text}"):
         open_source(str(tmp_path), format="huggingface").list()

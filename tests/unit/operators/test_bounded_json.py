@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.foundation import json_text
+from connectors.foundation.json_text import MAX_DEPTH
 from engine.core.errors import InputError
 from engine.core.json_files import read_json as read_place
-from foundation import json_text
-from foundation.json_text import MAX_DEPTH
 from operators.bounded_json import BadJsonError, parse_json, read_json
 
 ROOT = Path(__file__).parents[3]
 OTHERS = {
-    "foundation/json_text.py": "the reader itself",
+    "connectors/foundation/json_text.py": "the reader itself",
     "connectors/jsonl_source.py": "rows, whose depth the policy bounds",
     "connectors/webdataset_source.py": "values of rows, whose depth the policy bounds",
     "connectors/tables/delta_log.py": "lines of a log, by a hook; it catches RecursionError",
@@ -117,7 +117,7 @@ def test_the_error_survives_the_way_from_a_worker() -> None:
 def test_there_is_one_reader() -> None:
     """Each further call of ``json.loads`` is a place where a forged file ends in a RecursionError."""
     pattern = re.compile(r"\bjson\.(?:loads?|JSONDecoder)\b")
-    packages = ("engine", "operators", "connectors", "foundation")
+    packages = ("engine", "operators", "connectors")
     files = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in files}
     found = {name for name, text in texts.items() if pattern.search(text)}

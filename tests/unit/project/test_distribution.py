@@ -19,7 +19,7 @@ from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy" / "README.md"
-PACKAGES = ("connectors", "engine", "foundation", "operators")
+PACKAGES = ("connectors", "engine", "operators")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PATIENCE = 600
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"

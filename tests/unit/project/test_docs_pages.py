@@ -25,7 +25,7 @@ from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("connectors", "deploy", "engine", "foundation", "operators", "tests")
+PACKAGES = ("connectors", "deploy", "engine", "operators", "tests")
 PAGES = {
     page: page.read_text("utf-8")
     for name in PACKAGES

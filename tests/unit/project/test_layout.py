@@ -17,7 +17,7 @@ from setuptools import find_packages
 from engine.api import shadowed
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("engine", "operators", "connectors", "foundation")
+PACKAGES = ("engine", "operators", "connectors")
 
 
 LONG_MODULES = {
@@ -221,7 +221,6 @@ def test_nothing_lies_at_the_top_by_accident() -> None:
         "connectors",
         "deploy",
         "engine",
-        "foundation",
         "operators",
         "pyproject.toml",
         "tests",

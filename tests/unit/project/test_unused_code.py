@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("engine", "operators", "connectors", "foundation")
+PACKAGES = ("engine", "operators", "connectors")
 
 ALLOWED = {
     "connectors.policy.set_policy": "for a program that embeds Rowsieve and sets its policy in code",

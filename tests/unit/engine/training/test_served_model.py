@@ -98,7 +98,6 @@ def test_requirements_are_exact_and_name_no_stranger(model: Path) -> None:
     assert {path.name for path in (model / "code").iterdir()} == {
         "connectors",
         "engine",
-        "foundation",
         "operators",
     }
 

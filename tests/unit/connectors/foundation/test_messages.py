@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.messages import closest, nearest, shorten
+from connectors.foundation.messages import closest, nearest, shorten
 
 
 @pytest.mark.parametrize(
