@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from operators.arrays import Floats, Integers
+from operators.class_shares import counted_classes
 from operators.cues.cross_fitting import cross_fit_halves
 from operators.cues.draws import halves
 from operators.cues.evidence import ramp
@@ -85,7 +86,8 @@ def find_words(
         Seed and penalty.
 
     """
-    kept = np.flatnonzero(np.isin(ids, sampled.ids))
+    counted = counted_classes(np.bincount(y))[y]  # one text of a rare class has all of its words
+    kept = np.flatnonzero(np.isin(ids, sampled.ids) & counted)
     place = np.searchsorted(sampled.ids, ids[kept])
     others = np.setdiff1d(np.arange(columns.n_features), sorted(columns.entries_of(sampled.texts)))
     Z = Scaler.from_rows(X[kept][:, others]).apply(X[kept][:, others]) if len(others) else None

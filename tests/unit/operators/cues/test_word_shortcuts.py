@@ -161,6 +161,17 @@ def test_the_other_columns_judge_as_well() -> None:
     assert contains(written, one.words).tolist() == one.inside.tolist()
 
 
+def test_a_class_of_few_rows_says_nothing_of_words() -> None:
+    """One row of a third class contains a word that occurs anywhere by chance."""
+    y, _ = labels(11)
+    inside = np.random.default_rng(311).random(N) < 0.05
+    y[0], inside[0] = 2, True
+    written = [f"{text} {'kestrel' if k else ''}" for text, k in zip(texts(y, 11, 0.1), inside, strict=True)]
+    sampled, X = SampledTexts(np.arange(N), {"note": written}), vectors(y, inside.astype(int), 11)
+    found = find_words(sampled, X, y, np.arange(N), FeatureColumns(("x",), (X.shape[1],)), CueSettings())
+    assert found is None
+
+
 def test_any_cut_into_shards_gives_the_same_weights(tmp_path: Path) -> None:
     X, y, _, side, sampled = problem(10)
     columns = {FEATURES: numpy_to_vectors(X), LABEL: pa.array(y, pa.int32()), "note": sampled.texts["note"]}
