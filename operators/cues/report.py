@@ -33,6 +33,7 @@ NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
 OPTIONS = ("spurious", "legitimate")
+WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
 WEAKEST = {
     "share_support": "it lies in class shares of a column of many values, and the other columns do not "
     "support that this is a shortcut; name the column if it is one",
@@ -180,12 +181,13 @@ def _named_price(found: Mapping[str, Any]) -> str:
     """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
     if "named_cost" not in found:
         return ""
+    advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
     part, cost = f"{found['blend']:.0%}", found["named_cost"]
     price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
     if found.get("searched_part"):
         share = f"{found['searched_part']:.0%}"
         price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
-    return price + (DEAR_IF_HONEST if cost > DEAR else "")
+    return price + (advice if cost > DEAR else "")
 
 
 def word_notes(found: Mapping[str, Any]) -> list[str]:

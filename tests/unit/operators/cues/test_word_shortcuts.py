@@ -16,7 +16,7 @@ from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings
 from operators.cues.fit_words import find_words, fit_with_words
 from operators.cues.mentions import contains
-from operators.cues.params import CuesParams, CueWords
+from operators.cues.params import DEAR, CuesParams, CueWords
 from operators.cues.references import FeatureColumns
 from operators.cues.report import verdict
 from operators.cues.row_weights import weights
@@ -184,6 +184,8 @@ def test_any_cut_into_shards_gives_the_same_weights(tmp_path: Path) -> None:
     (words,) = record["found_words"]
     assert (words["column"], words["words"], record["gate"]) == ("note", ["verified"], 1)
     assert "'verified' in `note`" in verdict(record)
+    assert record["named_cost"] > DEAR
+    assert "name them under `legitimate`" in verdict(record)
     assert record["suspects"][0]["reference"] == {"column": "note", "words": ["verified"]}
 
     honest = CuesParams(legitimate=(CueWords(column="note", words=("verified",)),))
