@@ -135,10 +135,16 @@ def loss_warning(found: RetrainResult) -> str:
     point = published_point(curve) if curve else None
     if accuracy is None or point is None or accuracy > point["mean_accuracy"] - MAX_LOSS:
         return ""
+    trainer = str(result.model.about["trainer"])
+    advice = (
+        "It may have been trained too little or with too large a penalty: try more epochs or a smaller l2."
+        if trainer.startswith("erm")
+        else f"{trainer} gives up all rows for the worst inferred group, in which many labels may be wrong. "
+        "Compare it with --trainer erm before use."
+    )
     return (
         f"accuracy {accuracy:.3f} is far below {point['mean_accuracy']:.3f}, which a linear model with the "
-        f"published weights has on held-out rows. {result.model.about['trainer']} gives up all rows for the "
-        f"worst inferred group, in which many labels may be wrong. Compare it with --trainer erm before use."
+        f"published weights has on held-out rows. {advice}"
     )
 
 

@@ -32,11 +32,12 @@ def write_card(
         The manifest of a version.
     files
         A pattern of data files for each split of the hub; by default the parts of the version, which
-        hold the rows of all splits, as one split named ``all``.
+        hold the rows of all splits, as one split named ``rows``: the
+        hub knows ``all`` as a keyword.
     withdrawn
         Why the version was withdrawn; empty if it stands.
     """
-    found = {"all": "data/*.parquet"} if files is None else dict(files)
+    found = {"rows": "data/*.parquet"} if files is None else dict(files)
     front = {
         "pretty_name": manifest["recipe"],
         "size_categories": [size_category(manifest["rows"])],

@@ -27,6 +27,32 @@ OF_NUMBERS = ("loss", "rmse", "mae", "r2", "coverage", "loss_high")
 """Ends of the names of a regression's metrics; ``log_loss`` is one of a classification."""
 SMALL_IS_GOOD, LARGE_IS_GOOD = ("loss", "rmse", "mae", "ece"), ("accuracy", "auprc", "r2")
 """Ends of names of metrics by which is better."""
+METRICS = (
+    "accuracy",
+    "worst_group_accuracy",
+    "worst_group_accuracy_low",
+    "average_accuracy",
+    "balanced_accuracy",
+    "log_loss",
+    "auprc",
+    "ece",
+    "cvar_0.1",
+    "log_loss_cvar_0.1",
+    "loss",
+    "worst_group_loss",
+    "worst_group_loss_high",
+    "average_loss",
+    "rmse",
+    "mae",
+    "r2",
+    "coverage",
+)
+"""Metrics of classifications and regressions; those of groups may have the name of a grouping in front, and
+those of CVaR have any share behind."""
+KNOWN_METRIC = re.compile(
+    r"accuracy|balanced_accuracy|(?:log_)?loss|auprc|ece|rmse|mae|r2|coverage|(?:log_loss_)?cvar_[\d.]+"
+    r"|(?:\w+_)?(?:worst_group_(?:accuracy(?:_low)?|loss(?:_high)?)|average_(?:accuracy|loss))"
+)
 AND = re.compile(r"\s+and\s+")
 ACCURACY, WORST = "accuracy", "worst_group_accuracy"
 EXAMPLE = "worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"
@@ -82,6 +108,7 @@ class Condition:
         number = (match["offset"] or "0").replace(" ", "") if relative else match["number"]
         sure = None if match["confidence"] is None else float(match["confidence"])
         found = cls(text.strip(), match["metric"], match["sign"], relative, float(number), key, sure)
+        found._check_name()
         found._check_confidence()
         return found
 
@@ -95,6 +122,11 @@ class Condition:
                 f"{self.key} {self.text!r}: {self.metric} is better the {better} it is, so that the worse "
                 f'model would become champion: "{self.metric} {sign} champion".'
             )
+
+    def _check_name(self) -> None:
+        if KNOWN_METRIC.fullmatch(self.metric) is None:
+            hint = nearest(self.metric, METRICS) or f" There are: {', '.join(METRICS)}."
+            raise InputError(f"{self.key} {self.text!r}: there is no metric {self.metric!r}.{hint}")
 
     def _check_confidence(self) -> None:
         if self.confidence is None:

@@ -31,8 +31,8 @@ def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
     assert "few" not in lines[3]
 
 
-def _trained(accuracy: float) -> Any:
-    model = SimpleNamespace(about={"trainer": "gdro"})
+def _trained(accuracy: float, trainer: str = "gdro") -> Any:
+    model = SimpleNamespace(about={"trainer": trainer})
     evaluations = {"validation": SimpleNamespace(accuracy=accuracy)}
     return SimpleNamespace(result=SimpleNamespace(version=None, model=model, evaluations=evaluations))
 
@@ -43,6 +43,8 @@ def test_a_model_that_gives_up_most_rows_is_warned_of(monkeypatch: pytest.Monkey
     curve = {"published_strength": 1.64, "points": points}
     monkeypatch.setattr(cues, "read_cues", lambda version: {"trade_off": curve})
     assert "accuracy 0.566 is far below 0.880" in loss_warning(_trained(0.566))
+    assert "Compare it with --trainer erm" in loss_warning(_trained(0.566))
+    assert "trained too little" in loss_warning(_trained(0.566, "erm_class_balanced"))
     assert not loss_warning(_trained(0.82))
     monkeypatch.setattr(cues, "read_cues", lambda version: {})
     assert not loss_warning(_trained(0.5))

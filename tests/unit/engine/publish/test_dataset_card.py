@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from datasets import load_dataset
 from markdown_it import MarkdownIt
 
 from engine.publish.croissant import describe_version, field_id
@@ -90,10 +91,15 @@ def test_the_card_has_the_hubs_front_matter(version: Path) -> None:
     _, front, body = text.split("---\n", 2)
     found = yaml.safe_load(front)
     assert found["size_categories"] == ["n<1K"]
-    assert found["configs"][0]["data_files"] == [{"split": "all", "path": "data/*.parquet"}]
+    assert found["configs"][0]["data_files"] == [{"split": "rows", "path": "data/*.parquet"}]
     assert f"Version `{read_manifest(version)['version']}`: 120 rows" in body
     assert "| `rs_weight` | `float` |" in body
     assert "rows whose `rs_split` is `train`, with `rs_weight` as sample weight" in body
+
+
+def test_a_versions_folder_loads_by_its_card(version: Path, tmp_path: Path) -> None:
+    loaded = load_dataset(str(version), cache_dir=str(tmp_path / "cache"))
+    assert {name: rows.num_rows for name, rows in loaded.items()} == {"rows": 120}
 
 
 def test_names_of_strangers_are_escaped(version: Path) -> None:

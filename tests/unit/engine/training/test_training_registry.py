@@ -197,7 +197,18 @@ def test_conditions() -> None:
     assert absolute.evaluate({"accuracy": 0.9}, None)[0]
     assert not absolute.evaluate({"accuracy": 0.8}, {"accuracy": 0.1})[0]
     with pytest.raises(InputError, match=r"no metric 'acuracy'. Did you mean 'accuracy'"):
-        Condition.parse("acuracy > 1").evaluate({"accuracy": 0.9}, None)
+        Condition.parse("acuracy > 1")
+    with pytest.raises(InputError, match=r"Did you mean 'worst_group_accuracy'"):
+        Condition.parse("worst_group_acuracy > champion with confidence .95")
+    for metric in (
+        "truth_worst_group_accuracy_low",
+        "log_loss_cvar_0.25",
+        "worst_group_loss",
+        "average_loss",
+    ):
+        assert Condition.parse(f"{metric} > 0.1").metric == metric
+    with pytest.raises(InputError, match=r"no metric 'auprc'. There are: accuracy"):
+        Condition.parse("auprc > 1").evaluate({"accuracy": 0.9}, None)
     for text in ("accuracy", "accuracy = 1", "accuracy > champion + worst", "a > 1; b > 2"):
         with pytest.raises(InputError, match="--promote-if"):
             Condition.parse(text)
