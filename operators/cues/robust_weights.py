@@ -92,13 +92,19 @@ def fit(
     search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     if not s.spurious:
         return _apply_decision(search, _decide(search, *whole, s, counts), Z, y, ids, s, counts)
-    without = _decide(search, *whole, s, counts) if search.blend > 0 else None
+    without = _decide(search, *whole, s, counts) if search.blend > 0 or s.must_gain else None
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
     decision = _decide(found, *whole, s, counts)
-    if s.must_gain and not decision.blend:
-        without = without or _decide(search, *whole, s, counts)
+    if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
-    strength = (without or decision).class_strength  # as far as without a name
+    return _with_class_strength(found, decision, without or decision, counts)
+
+
+def _with_class_strength(
+    found: CueState, decision: Decision, without: Decision, counts: Integers
+) -> CueState:
+    """Return the state of named shortcuts whose classes are balanced as far as without a name."""
+    strength = without.class_strength
     by_class = class_factors(counts, strength=strength)
     return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
 
