@@ -101,8 +101,8 @@ image: $(VENV)/.run  ## Build the images and run them without Docker: root, buil
 licences: $(VENV)/.dev  ## Write deploy/LICENCES.md
 	$(BIN)/python -m tests.release.licences
 
-audit: $(RELEASE)/.done  ## Look the pinned packages up among known advisories; fails, and says so, where none can be reached
-	$(PYTHON) -m tests.release.audit --command $(RELEASE)/bin/pip-audit $(ARGS)
+audit: $(RELEASE)/.done  ## Look the pinned packages up among known advisories; with files of OSV: ARGS="--advisories all.zip"
+	$(RELEASE)/bin/python -m tests.release.audit --command $(RELEASE)/bin/pip-audit $(ARGS)
 
 sbom: $(VENV)/.run $(RELEASE)/.done  ## Write build/rowsieve.cdx.json: the packages of the environment, as CycloneDX
 	mkdir -p build
@@ -112,7 +112,7 @@ sbom: $(VENV)/.run $(RELEASE)/.done  ## Write build/rowsieve.cdx.json: the packa
 release: licences sbom  ## Make the wheel, its SBOM and the licences in build/; then says what a release still lacks
 	$(RELEASE)/bin/python -m build --outdir build/dist .
 	cp deploy/LICENCES.md build/
-	@$(PYTHON) -m tests.release.ready --command $(RELEASE)/bin/pip-audit
+	@$(RELEASE)/bin/python -m tests.release.ready --command $(RELEASE)/bin/pip-audit $(ARGS)
 
 paper: $(VENV)/.paper  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results

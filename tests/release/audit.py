@@ -1,11 +1,14 @@
-"""Looks the pins up among known advisories with pip-audit: ``make audit``.
+"""Looks the pins up among known advisories, with pip-audit or in files: ``make audit``.
 
-    python -m tests.release.audit [--command pip-audit] [FILE]
+    python -m tests.release.audit [--command pip-audit] [--advisories FILE] [FILE]
 
 A pin that no index of advisories knows was not checked; pip-audit says so in a column and ends with "No known
 vulnerabilities found" all the same, which may then mean that nothing was looked up. This script counts the
 pins that were. Where some or all were not, it says NOT CHECKED in one paragraph. It ends with 0 only where
 every pin was looked up and has no advisory.
+
+Where PyPI's API cannot be reached, ``--advisories`` names files of advisories that were brought along
+(`advisories.py`). Those are as old as they are: beyond 30 days, or without a date, NOT CHECKED is said, too.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import argparse
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.release.hashes import CONSTRAINTS
+from tests.release.advisories import read_advisories
+from tests.release.hashes import CONSTRAINTS, pins
 
 UNREACHABLE = (
     "ConnectionError",
@@ -29,6 +34,8 @@ UNREACHABLE = (
     "Proxy",
     "HTTPError",
 )
+FRESH = timedelta(days=30)
+"""Age of the newest advisory up to which files of advisories count as a check."""
 NAMED = 5
 """Packages that a message names before it counts the others."""
 
@@ -44,20 +51,48 @@ def audit(command: str, path: Path) -> int:
         print(f"NOT CHECKED: pip-audit did not run ({error}).")
         return 1
     try:
-        pins: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+        looked_up: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
         return _no_answer(done.stdout + done.stderr, done.returncode)
-    advisories = [(pin, one) for pin in pins for one in pin.get("vulns", ())]
+    advisories = [(pin, one) for pin in looked_up for one in pin.get("vulns", ())]
     for pin, one in advisories:
         fixed = ", ".join(one.get("fix_versions", ())) or "none yet"
         print(f"{pin['name']} {pin['version']}: {one['id']} (fixed in {fixed})")
-    skipped = [pin for pin in pins if "skip_reason" in pin]
-    print(f"{len(pins) - len(skipped)} of {len(pins)} pins looked up, {len(advisories)} advisories found.")
+    skipped = [pin for pin in looked_up if "skip_reason" in pin]
+    checked = len(looked_up) - len(skipped)
+    print(f"{checked} of {len(looked_up)} pins looked up, {len(advisories)} advisories found.")
     if skipped:
         names = ", ".join(pin["name"] for pin in skipped[:NAMED])
         more = f" and {len(skipped) - NAMED} others" if len(skipped) > NAMED else ""
         print(f"NOT CHECKED: {names}{more}: {skipped[0]['skip_reason']}. Run it where PyPI's API is.")
-    return int(bool(advisories or skipped or not pins))
+    return int(bool(advisories or skipped or not looked_up))
+
+
+def audit_offline(advisories: Path, path: Path, now: datetime) -> int:
+    """Look pins up in files of advisories; print what was found and their age; return the exit code."""
+    try:
+        known = read_advisories(advisories)
+    except (OSError, ValueError) as error:
+        print(f"NOT CHECKED: {error}.")
+        return 1
+    wanted = pins(path)
+    found = known.found(wanted)
+    for name, one in found:
+        fixed = ", ".join(one.fixed) or "none yet"
+        print(f"{name} {wanted[name]}: {one.identifier} (fixed in {fixed})")
+    named = sum(name in known.by_package for name in wanted)
+    print(
+        f"{len(wanted)} pins looked up in {advisories.name}, {len(known)} advisories for "
+        f"{len(known.by_package)} packages, of which {named} are pinned: {len(found)} advisories found."
+    )
+    if known.newest is None:
+        print("NOT CHECKED for advisories of today: these files state no date.")
+    elif now - known.newest > FRESH:
+        print(
+            f"NOT CHECKED for advisories after {known.newest:%d %B %Y}, when the newest of these was changed."
+        )
+    fresh = known.newest is not None and now - known.newest <= FRESH
+    return int(bool(found or not wanted or not fresh))
 
 
 def _no_answer(text: str, code: int) -> int:
@@ -75,8 +110,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--command", default="pip-audit")
+    parser.add_argument(
+        "--advisories", type=Path, help="folder, zip or file of advisories, in place of pip-audit"
+    )
     parser.add_argument("file", nargs="?", type=Path, default=CONSTRAINTS)
     given = parser.parse_args()
+    if given.advisories:
+        sys.exit(audit_offline(given.advisories, given.file, datetime.now(UTC)))
     sys.exit(audit(given.command, given.file))
 
 

@@ -36,9 +36,9 @@ ABOUT = """# What the image installs, with the hashes of the files for Linux on 
 """
 
 
-def pins() -> dict[str, str]:
+def pins(path: Path = CONSTRAINTS) -> dict[str, str]:
     """Return the pinned version of every package by its normalised name."""
-    lines = [line for line in CONSTRAINTS.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
     pairs = (line.split(";")[0].strip().split("==") for line in lines)
     return {normal(name): version for name, version in pairs}
 

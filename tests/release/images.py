@@ -46,6 +46,11 @@ def pinned(text: str, digests: dict[str, str]) -> str:
     return IMAGE.sub(write, text)
 
 
+def bare(text: str) -> str:
+    """Return the text with every image named by its tag alone."""
+    return IMAGE.sub(r"\1\2", text)
+
+
 def digest_of(image: str) -> str:
     """Ask Docker for the digest of a tag. Raises ValueError where it has no answer, or one that is none."""
     command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]

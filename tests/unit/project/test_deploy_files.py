@@ -243,7 +243,7 @@ class ConfigOf(Closed):
 
 
 class Service(Closed):
-    image: str = Field(pattern=r"^[a-z0-9/._-]+:[0-9][A-Za-z0-9._-]*$")
+    image: str = Field(pattern=r"^[a-z0-9/._-]+:[0-9][A-Za-z0-9._-]*(@sha256:[0-9a-f]{64})?$")
     build: Build | None = None
     environment: dict[str, str] = {}
     ports: list[str] = []

@@ -9,13 +9,16 @@ import re
 import subprocess
 import sys
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.release import build_images, images, ready
-from tests.release.audit import audit
+from tests.release.advisories import read_advisories
+from tests.release.audit import audit, audit_offline
 from tests.release.hashes import CONSTRAINTS, IMAGES, OTHERWISE, closure, hashed, pins
 from tests.release.licences import LICENCES
 
@@ -138,7 +141,7 @@ def test_a_release_says_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixt
     dockerfile.write_text("FROM python:3.11-slim\n")
     tool.write_text(f"#!/bin/sh\necho '{answer_of(PIN | {'skip_reason': 'not found'})}'\n")
     tool.chmod(0o755)
-    left = ready.missing(build, [dockerfile], str(tool))
+    left = ready.missing(build, [dockerfile], lambda: audit(str(tool), CONSTRAINTS))
     commands = ("make release", "make sbom", "make licences", "make digests", "make release")
     assert len(left) == 5
     for text, command in zip(left, commands, strict=True):
@@ -149,7 +152,7 @@ def test_a_release_says_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixt
         (build / name).touch()
     dockerfile.write_text(f"FROM python:3.11-slim@{DIGEST}\n")
     tool.write_text(f"#!/bin/sh\necho '{answer_of(PIN | {'vulns': []})}'\n")
-    assert ready.missing(build, [dockerfile], str(tool)) == []
+    assert ready.missing(build, [dockerfile], lambda: audit(str(tool), CONSTRAINTS)) == []
     assert "1 of 1 pins looked up, 0 advisories found" in capsys.readouterr().out
 
 
@@ -203,6 +206,160 @@ def test_an_audit_without_its_tool_checks_nothing(capsys: pytest.CaptureFixture[
     assert "NOT CHECKED" in capsys.readouterr().out
 
 
+NOW = datetime(2026, 11, 24, tzinfo=UTC)
+RANGE = [
+    {
+        "type": "ECOSYSTEM",
+        "events": [{"fixed": "1.5"}, {"introduced": "1.2"}, {"introduced": "0"}, {"fixed": "1.0"}],
+    }
+]
+
+
+def osv(affected: dict[str, Any], modified: str = "2026-11-01T00:00:00Z", **more: Any) -> dict[str, Any]:
+    """A record of OSV for the package "Tiny.Thing"."""
+    package = {"ecosystem": "PyPI", "name": "Tiny.Thing"}
+    return {"id": "PYSEC-1", "modified": modified, "affected": [{"package": package} | affected]} | more
+
+
+@pytest.mark.parametrize(
+    ("version", "content", "affected"),
+    [
+        ("0.9", osv({"ranges": RANGE}), True),
+        ("1.0", osv({"ranges": RANGE}), False),
+        ("1.2", osv({"ranges": RANGE}), True),
+        ("1.5", osv({"ranges": RANGE}), False),
+        ("1.5rc1", osv({"ranges": RANGE}), True),
+        ("1.5", osv({"versions": ["1.5"]}), True),
+        (
+            "1.5",
+            osv({"ranges": [{"type": "GIT", "events": [{"introduced": "0"}]}], "versions": ["1.4"]}),
+            False,
+        ),
+        ("1.5", osv({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}]}]}), True),
+        (
+            "1.5",
+            osv(
+                {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"last_affected": "1.5"}]}]}
+            ),
+            True,
+        ),
+        ("1.5", osv({"versions": ["1.5"], "package": {"ecosystem": "npm", "name": "tiny-thing"}}), False),
+        ("1.5", osv({"versions": ["1.5"]}, withdrawn="2026-11-02T00:00:00Z"), False),
+        (
+            "1.5",
+            {"tiny_thing": [{"id": "A", "v": "<1.0"}, {"id": "B", "v": ">=1.4,<2", "fixed_in": "2"}]},
+            True,
+        ),
+        ("1.5", {"tiny-thing": [{"id": "A", "specs": ["<1.0", ">=1.6"]}]}, False),
+        ("1.5", {"tiny-thing": [{"id": "A", "v": "<r5238"}]}, True),  # not readable: look yourself
+    ],
+)
+def test_a_planted_advisory_is_found(
+    version: str, content: dict[str, Any], affected: bool, tmp_path: Path
+) -> None:
+    """Beside one for another package, in a folder and in a zip."""
+    other = osv({"versions": ["3"], "package": {"ecosystem": "PyPI", "name": "other"}})
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "other.json").write_text(json.dumps(other))
+    (tmp_path / "one.json").write_text(json.dumps(content))
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("one.json", json.dumps(content))
+        archive.writestr("other.json", json.dumps(other))
+    for place in (tmp_path, tmp_path / "all.zip"):
+        found = read_advisories(place).found({"tiny-thing": version, "other": "4"})
+        assert [name for name, _ in found] == ["tiny-thing"] * affected
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        (osv({"ranges": RANGE}), 1, "tiny-thing 1.2: PYSEC-1 (fixed in 1.5, 1.0)"),
+        (
+            osv({"versions": ["1.1"]}),
+            0,
+            "2 pins looked up in advisories.json, 1 advisories for 1 packages, of which 1 are",
+        ),
+        (
+            osv({"versions": ["1.1"]}, modified="2026-10-01T00:00:00Z"),
+            1,
+            "NOT CHECKED for advisories after 01 October 2026",
+        ),
+        ({"tiny-thing": [{"id": "A", "v": "<1"}]}, 1, "these files state no date"),
+        (
+            {"tiny-thing": [{"id": "A", "v": "<1"}], "$meta": {"timestamp": NOW.timestamp()}},
+            0,
+            "0 advisories found",
+        ),
+        ({"tiny-thing": "all"}, 1, "advisories.json: neither a record of OSV nor a table"),
+        ({}, 1, "holds no advisory"),
+        ([1], 1, "neither a record"),
+    ],
+)
+def test_an_audit_of_files_says_how_old_they_are(
+    content: Any, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    advisories, wanted = tmp_path / "advisories.json", tmp_path / "pins.txt"
+    advisories.write_text(json.dumps(content))
+    wanted.write_text("# pins\ntiny_thing==1.2\nelse==1 ; python_version > '3'\n")
+    assert audit_offline(advisories, wanted, NOW) == code
+    assert words in capsys.readouterr().out
+
+
+def test_an_audit_of_no_files_checks_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in (tmp_path, tmp_path / "none.json"):
+        assert audit_offline(place, CONSTRAINTS, NOW) == 1
+        assert capsys.readouterr().out.startswith("NOT CHECKED: ")
+
+
+def images_in(path: Path) -> list[str]:
+    """Return what a file under deploy/ names as an image, or builds on."""
+    text = path.read_text()
+    if path.name == "Dockerfile":
+        stages = re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE)
+        named = re.findall(r"^FROM (\S+)|--from=([^\s,]+)|from=([^\s,]+)", text, re.MULTILINE)
+        return [name for names in named for name in names if name and name not in stages]
+    if path.suffix == ".md":
+        return re.findall(r"^\s*(?:- )?image: *([^\s{#]+)", text, re.MULTILINE)
+    waiting, found = [*yaml.safe_load_all(text)], []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found += [one for key, one in value.items() if key == "image" and isinstance(one, str)]
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return found
+
+
+def test_every_image_is_pinned_or_the_users_own() -> None:
+    """In all of deploy/, whether `make digests` writes there or not; if it should, `FILES` names the file."""
+    found = {
+        str(path.relative_to(images.ROOT)): images_in(path)
+        for pattern in ("Dockerfile", "*.yaml", "*.md")
+        for path in (images.ROOT / "deploy").rglob(pattern)
+    }
+    strangers = {
+        (name, image)
+        for name, named in found.items()
+        for image in named
+        if not image.split(":")[0].split("/")[-1].startswith(images.OURS)
+    }
+    assert {image.split("@")[0] for _, image in strangers} == {
+        "python:3.11-slim-bookworm", "postgres:17.6-bookworm", "chrislusf/seaweedfs:3.97",
+    }  # fmt: skip
+    assert [image for _, image in strangers if not re.search(r":[\w.-]+@sha256:[0-9a-f]{64}$", image)] == []
+    assert {name for name, _ in strangers} == set(images.FILES)
+    assert len({image for _, image in strangers}) == 3  # one tag, one digest
+    assert sum(map(len, found.values())) > 15
+
+
+def test_an_image_without_a_digest_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM a:1 AS b\nCOPY --from=c:2 /x /x\nRUN --mount=type=bind,from=b,source=/x x\n"
+    )
+    (tmp_path / "x.yaml").write_text("spec: {containers: [{image: 'd:3'}]}\n---\nimage: e:4\n")
+    assert images_in(tmp_path / "Dockerfile") == ["a:1", "c:2"]
+    assert sorted(images_in(tmp_path / "x.yaml")) == ["d:3", "e:4"]
+
+
 def test_every_image_is_built_on_the_base_that_is_made() -> None:
     """`make image` builds them where it can; here only what it would build is compared."""
     files = {
@@ -210,7 +367,8 @@ def test_every_image_is_built_on_the_base_that_is_made() -> None:
     }
     assert {*build_images.DOCKERFILES.values()} == files
     for file in files:
-        bases = set(re.findall(r"^FROM (\S+)", (build_images.ROOT / file).read_text(), re.MULTILINE))
+        text = images.bare((build_images.ROOT / file).read_text())
+        bases = set(re.findall(r"^FROM (\S+)", text, re.MULTILINE))
         assert bases == {build_images.BASE.removeprefix("docker.io/library/")}
     assert build_images.CHECKS.keys() == build_images.DOCKERFILES.keys()
 
