@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts lint format bench mutants paper gpu fuzz hashes digests image licences audit sbom release clean help
+.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts lint format bench mutants paper gpu fuzz hashes digests image licences audit sbom bandit release clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -86,7 +86,7 @@ fuzz: $(VENV)/.dev  ## Fuzz what reads untrusted bytes, 10 minutes a target; ARG
 # The tools of a release stand apart: they bring other versions of what Rowsieve uses.
 $(RELEASE)/.done: $(PINNED)
 	$(PYTHON) -m venv $(RELEASE)
-	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-compile "build>=1.3" "cyclonedx-bom>=7" "pip-audit>=2.10"
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-compile "build>=1.3" "cyclonedx-bom>=7" "pip-audit>=2.10" "bandit>=1.9"
 	touch $@
 
 hashes:  ## Write deploy/hashes.txt: the pins with the hashes of their files
@@ -109,7 +109,10 @@ sbom: $(VENV)/.run $(RELEASE)/.done  ## Write build/rowsieve.cdx.json: the packa
 	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
 	  --of JSON --output-file build/rowsieve.cdx.json $(BIN)/python
 
-release: licences sbom  ## Make the wheel, its SBOM and the licences in build/; then says what a release still lacks
+bandit: $(RELEASE)/.done  ## Look for dangerous calls with bandit, whose rules go beyond ruff's
+	$(RELEASE)/bin/bandit --quiet --configfile pyproject.toml --recursive engine operators connectors
+
+release: licences sbom bandit  ## Make the wheel, its SBOM and the licences in build/; then says what a release still lacks
 	$(RELEASE)/bin/python -m build --outdir build/dist .
 	cp deploy/LICENCES.md build/
 	@$(RELEASE)/bin/python -m tests.release.ready --command $(RELEASE)/bin/pip-audit $(ARGS)

@@ -30,6 +30,7 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import numpy_to_vectors, vectors_to_numpy
+from operators.gradients.names import exactly, found_in
 from operators.gradients.params import GradientsParams
 from operators.gradients.projection import Projection
 from operators.report import ReportSection
@@ -200,19 +201,35 @@ def _opened(params: GradientsParams, context: Context) -> _Opened:
     resources = params.resources.on(float("inf"), prefers_gpu=True)
     device = prepare_device(resources.cpus, resources.gpus)
     model = load(context.states["probe"]).to(device)
-    size = sum(parameter.numel() for parameter in _chosen(model, params).values())
-    pattern = params.parameters
+    pattern = _pattern(model, params)
+    size = sum(parameter.numel() for parameter in _chosen(model, pattern).values())
     if params.bias == "balanced":
         lengths = read_json(context.state / BIAS)
         model, pattern = balanced(model, lengths, pattern)
     return _Opened(model.eval(), pattern, size, context.seed)
 
 
-def _chosen(model: nn.Module, params: GradientsParams) -> Mapping[str, nn.Parameter]:
+def _pattern(model: nn.Module, params: GradientsParams) -> str | None:
+    """Return an expression of exactly the parameters that the recipe's pattern names; None: of all.
+
+    Raises OperatorError if it names none.
+    """
+    if params.parameters is None:
+        return None
+    names = [name for name, _ in model.named_parameters()]
+    if found := found_in(names, params.parameters):
+        return exactly(found)
+    raise OperatorError(
+        f"operators.gradients.parameters: {params.parameters!r} matches no trainable parameter of the model. "
+        f"It has: {', '.join(names)}."
+    )
+
+
+def _chosen(model: nn.Module, pattern: str | None) -> Mapping[str, nn.Parameter]:
     from operators.gradients.kernel import select_parameters
 
     try:
-        return select_parameters(model, params.parameters)
+        return select_parameters(model, pattern)
     except ValueError as error:
         raise OperatorError(f"operators.gradients.parameters: {error}.") from error
 
@@ -226,10 +243,11 @@ def _measure_inputs(params: GradientsParams, context: Context) -> None:
 
     sample = pa.concat_tables(_sample(context, SAMPLE_ROWS))
     model, lengths = load(context.states["probe"]), {}
-    _chosen(model, params)
+    pattern = _pattern(model, params)
+    _chosen(model, pattern)
     if sample.num_rows:
         X = torch.tensor(vectors_to_numpy(sample.column(FEATURES)))
-        lengths = input_lengths(model, X, params.parameters)
+        lengths = input_lengths(model, X, pattern)
     (context.state / BIAS).write_text(json.dumps(lengths), "utf-8")
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from operators.base import OperatorParams, Resources
+from operators.gradients.names import found_in
 from operators.gradients.projection import Method
 from operators.gradients.stored import Layout, Number
 
 
 def _check_pattern(pattern: str) -> str:
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        found_in([], pattern)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{pattern[:200]!r} is no regular expression of RE2: {error}") from error
     return pattern
 
 
@@ -55,7 +56,7 @@ class GradientsParams(OperatorParams):
     """Parameters of ``gradients``: which gradients of the probe's loss to compute, and how."""
 
     parameters: Annotated[str, AfterValidator(_check_pattern)] | None = None
-    """Regular expression: only parameters in whose name ``re.search`` finds it. Default: all of the probe.
+    """Regular expression of RE2: only parameters in whose name it is found. Default: all of the probe.
     For a large model name its last layers; ``head`` is the last linear layer of ``logistic`` and ``mlp``."""
     bias: Literal["balanced", "plain"] = "balanced"
     """``balanced``: the gradient in a linear layer's bias counts for as much as that in its weights, times

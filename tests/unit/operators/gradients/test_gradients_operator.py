@@ -191,6 +191,22 @@ def test_bad_parameters(context: Context) -> None:
         GradientsParams(parameters="(")
 
 
+@pytest.mark.parametrize("pattern", ["(?=head)", r"(h)\1", "\ud800", "(?:x{1000}){1000}"])
+def test_a_pattern_that_takes_more_than_linear_time_is_refused(pattern: str) -> None:
+    with pytest.raises(ValidationError, match="parameters"):
+        GradientsParams(parameters=pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?:" * 20 + "[a-z0-9.]+" + ")+" * 20 + "!", "(" * 5000 + "!" + ")" * 5000, "a{99999999999999999999}"],
+)
+def test_a_hostile_pattern_ends(pattern: str, context: Context) -> None:
+    """Python's own took years for the first, and ended in RecursionError and OverflowError for the others."""
+    with pytest.raises(OperatorError, match=r"matches no trainable parameter.*hidden1\.weight"):
+        Gradients(GradientsParams(parameters=pattern, bias="plain")).open(context)
+
+
 def test_planning_does_not_import_torch() -> None:
     code = "import sys, operators.gradients.adaptor, operators.models; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
