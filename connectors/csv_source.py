@@ -31,7 +31,9 @@ from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.text_source import CODECS, TextSource, compression
 
 MOSTLY = 0.8
+"""Share of numbers in a text column of the first shard from which the other texts count as faults."""
 HEADER_BYTES = 2**16
+"""Bytes that are read at a time to find the end of the header, or the first rows of a shard."""
 MAX_NAME_BYTES = 2**10
 """Largest length of a column name. A longer one is no header, or a denial-of-service attempt."""
 MAX_DIGITS = 64

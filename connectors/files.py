@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
 from connectors.foundation.messages import closest
+from connectors.links import check_links
 from connectors.locations import (
     OBJECT_STORES,
     extension,
@@ -291,55 +291,6 @@ def _path(info: fs.FileInfo) -> str:
         raise ConnectorError(
             f"The name is not UTF-8: {error.object!r}. Rename that file or folder."
         ) from None
-
-
-def check_links(folder: str, *, below: str = "", deep: bool = True, hidden: bool = False) -> None:
-    """Raise ConnectorError where a symbolic link in a local folder leads out of it.
-
-    Parameters
-    ----------
-    below : part of the folder to check, itself included; by default all of it.
-    deep : whether to check subfolders.
-    hidden : whether to check names that start with ``.`` or ``_`` too, as tables have them, and to refuse
-        pipes and devices, for which a library that reads the table would wait for ever. By default both are
-        skipped, as they are when files are listed.
-    """
-    waiting = [os.path.join(folder, below) if below else folder]
-    if below:
-        check_inside(folder, waiting[0])
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            shown = [entry for entry in entries if hidden or entry.name[0] not in "._"]
-        for entry in shown:
-            if hidden:
-                check_regular(folder, entry.path)
-            elif entry.is_symlink():
-                check_inside(folder, entry.path)
-        if deep:
-            waiting += [entry.path for entry in shown if entry.is_dir(follow_symlinks=False)]
-
-
-def check_inside(folder: str, path: str) -> None:
-    """Raise ConnectorError where a local path, with its links followed, does not lie in ``folder``."""
-    base, target = os.path.realpath(folder), os.path.realpath(path)
-    if os.path.commonpath([base, target]) != base:
-        raise ConnectorError(
-            f"{path} is a symbolic link to {target}, which lies outside of {folder}. Copy the file into the "
-            f"folder, or name its own place in source.path."
-        )
-
-
-def check_regular(folder: str, path: str) -> None:
-    """Raise ConnectorError if a local path, with its links followed, is outside of ``folder``, a pipe or a
-    device.
-
-    A path that does not exist is accepted.
-    """
-    check_inside(folder, path)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        mode = os.stat(path).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise ConnectorError(f"{path} is a pipe or a device, not a file. Remove it.")
 
 
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:

@@ -14,9 +14,10 @@ from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
-from connectors.files import check_links, exists, reading, resolve
+from connectors.files import exists, reading, resolve
 from connectors.foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
 from connectors.foundation.messages import nearest
+from connectors.links import check_links
 from connectors.locations import inside
 from connectors.schema import plain_schema
 

@@ -26,7 +26,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import check_regular, no_row, resolve
+from connectors.files import no_row, resolve
+from connectors.links import check_regular
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table

@@ -18,7 +18,8 @@ import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
-from connectors.files import check_links, resolve
+from connectors.files import resolve
+from connectors.links import check_links
 from connectors.policy import current_policy
 
 LOG = "_delta_log"

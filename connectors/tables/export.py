@@ -183,7 +183,7 @@ def open_export(
     needs, name = KINDS[format]
     library(needs, format)
     if isinstance(catalog, dict):
-        from connectors.tables.iceberg import check_properties  # imports what only Iceberg needs
+        from connectors.tables.iceberg_checks import check_properties  # imports what only Iceberg needs
 
         check_properties(catalog, "output.export.catalog")
     kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)

@@ -21,7 +21,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import check_links, no_row, resolve
+from connectors.files import no_row, resolve
+from connectors.links import check_links
 from connectors.policy import current_policy
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 

@@ -22,6 +22,13 @@ OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("split", {"validation": 0.2}, "share of rows for validation"),
 )
 """The standard chain, with the purpose of each operator."""
+NETWORKS: Mapping[str, str] = {
+    "embed": "features of the images, by a pretrained network",
+    "encode": "free text through a sentence encoder, and by its words",
+}
+"""Operators that a draft adds for images and texts, with their purpose."""
+WIDTH = 110
+"""Characters of a line of comments."""
 
 
 def recipe_yaml(draft: Draft, command: str, file: str) -> str:
@@ -102,12 +109,6 @@ def _operators(draft: Draft) -> Iterator[str]:
     yield ""
 
 
-NETWORKS: Mapping[str, str] = {
-    "embed": "features of the images, by a pretrained network",
-    "encode": "free text through a sentence encoder, and by its words",
-}
-
-
 def _tail(draft: Draft) -> Iterator[str]:
     yield "output:"
     path = draft.plan.recipe.output.path
@@ -126,12 +127,12 @@ def _with(text: str, comment: str) -> str:
     return f"{text.ljust(COMMENT_AT)}  # {_one_line(comment)}"
 
 
-def _wrapped(text: str, indent: str = "", width: int = 110) -> Iterator[str]:
+def _wrapped(text: str, indent: str = "") -> Iterator[str]:
     """Yield the lines of a comment."""
-    wrap = TextWrapper(width, f"{indent}# ", f"{indent}# ", break_long_words=False, break_on_hyphens=False)
+    wrap = TextWrapper(WIDTH, f"{indent}# ", f"{indent}# ", break_long_words=False, break_on_hyphens=False)
     yield from wrap.wrap(_one_line(text))
 
 
 def _one_line(text: str) -> str:
-    """Text without line ends or control characters, which would end a comment."""
+    """Replace line ends and control characters, which would end a comment, by spaces."""
     return "".join(char if char.isprintable() else " " for char in text)

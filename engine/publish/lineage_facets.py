@@ -210,7 +210,7 @@ def version_lineage(source: tuple[str, str], manifest: Mapping[str, Any], adds: 
     """
     ours = {column["name"]: column["operator"] for column in manifest["outputs"]}
     readers = {one["name"]: set(one.get("read_by", ())) for one in manifest["source"].get("columns", ())}
-    told = {*manifest["source"]["features"], manifest["source"]["label"]}
+    features_and_label = {*manifest["source"]["features"], manifest["source"]["label"]}
     requires = {one["name"]: one["requires"] for one in manifest["operators"]}
     found: dict[str, list[tuple[tuple[str, str], str, str, str]]] = {}
     for column in manifest["schema"]:
@@ -221,7 +221,7 @@ def version_lineage(source: tuple[str, str], manifest: Mapping[str, Any], adds: 
         used = _upstream(ours[name], requires, adds)
         # An operator that requires no column of another reads the features and the label.
         first = any(not requires.get(one) for one in used)
-        read = [one for one, by in readers.items() if by & used or (first and one in told)]
+        read = [one for one, by in readers.items() if by & used or (first and one in features_and_label)]
         if read:
             found[name] = [(source, one, "INDIRECT", "TRANSFORMATION") for one in read]
     return _column_lineage(found)

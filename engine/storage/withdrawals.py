@@ -1,7 +1,8 @@
 """Withdrawn versions: the records in an output, and the version that readers get instead.
 
-A version is withdrawn by one small file, ``withdrawn/<version>.json``. From then on readers that ask for the
-current version get the newest one that stands, even before ``CURRENT`` is moved; nothing is deleted. The
+A version is withdrawn by one small file, ``withdrawn/<version>.json``; a version that is not withdrawn is
+said to stand. From then on readers that ask for the current version get the newest one that stands, even
+before ``CURRENT`` is moved; nothing is deleted. The
 records are untrusted, as everything in a shared output: one that cannot be read is an error, as the version
 may be wrong.
 """
@@ -100,8 +101,10 @@ def publication_number(output: Place, version: str) -> int:
 
 
 def check_stands(output: Place, version: str) -> None:
-    """Raise InputError if a version is withdrawn: it is not made current or
-    exported, and no model of it becomes champion."""
+    """Raise InputError if a version is withdrawn.
+
+    Such a version is not made current or exported, and no model of it becomes champion.
+    """
     found = withdrawal_of(output, version)
     if found is not None:
         raise InputError(

@@ -113,6 +113,6 @@ def installed_callbacks() -> list[Callback]:
             if isinstance(made, Callback):
                 found.append(made)
                 continue
-            why = "has not the methods on_step, on_epoch and on_phase_end"
+            why = "lacks one of the methods on_step, on_epoch and on_phase_end"
         _log.warning("The training callback %s (%s) %s; it is skipped", point.name, point.value, why)
     return found

@@ -18,7 +18,8 @@ Method: TypeAlias = Literal["gaussian", "tensor_sketch"]
 ROWS = 4096
 """Gradient entries per piece of the matrix. Changing it changes every projected value."""
 SKETCH = 2**32 - 1
-"""Stands where a piece's number does in the seeds of the Gaussian matrix, so that none is used twice."""
+"""Third number in the seed of a count sketch. A seed of the Gaussian matrix has the number of a piece there,
+which is smaller, so that no seed is used twice."""
 
 
 @dataclass(frozen=True)

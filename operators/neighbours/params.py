@@ -28,14 +28,14 @@ class NeighboursParams(OperatorParams):
     """All rows within this distance are neighbours; in units of 1 - cos (0 to 2), with ``euclidean`` in the
     unit of the vectors. Give this, ``n_neighbors`` or both."""
     n_neighbors: Annotated[int, Field(ge=1)] | None = None
-    """So many nearest rows are neighbours; with ``eps``, those of them within it. In gradients a radius that
-    holds a whole group holds about half of all pairs: then limit them by this."""
+    """Number of nearest rows that are neighbours; with ``eps``, only those of them within it. In gradients a
+    radius that holds a whole group holds about half of all pairs: limit the neighbours by this number."""
     index: Literal["flat", "ivf", "hnsw"] = "flat"
     """``flat`` compares all pairs and misses none; ``ivf`` and ``hnsw`` compare few and miss some."""
     nprobe: Annotated[int, Field(ge=1)] = 16
-    """IVF lists looked at per row; more find more, and take longer."""
+    """Number of IVF lists that are searched per row. More lists find more neighbours and take longer."""
     ef_search: Annotated[int, Field(ge=1)] = 128
-    """HNSW candidates kept per row; more find more, and take longer."""
+    """Number of HNSW candidates that are kept per row. More of them find more neighbours and take longer."""
     max_edges: Annotated[int, Field(ge=1)] = 2**28
     """Largest graph of a class. A larger one is refused before it is built, by the true neighbours of a
     sample of rows; an edge takes 12 bytes."""

@@ -189,9 +189,8 @@ class Draw:
         shards = range(len(self.reader.shards))
         sizes = count_strata(executor, shards, partial(_keys, self), params.resources)
         n_dropped = sizes.pop(-1, 0)
-        if (
-            self.key is not None
-        ):  # Thresholds do not depend on the rows, so that no key ever changes its part.
+        if self.key is not None:
+            # Thresholds do not depend on the rows, so that no key ever changes its part.
             ends = (int(validation * END), int((validation + test) * END))
             thresholds = dict.fromkeys(sizes, ends)
             return thresholds, self._counts(executor, thresholds, params.resources)

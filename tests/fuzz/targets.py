@@ -27,7 +27,7 @@ from connectors.jsonl_source import infer_json, parse_json, unread_keys
 from connectors.policy import SourcePolicy, hosts_named, is_metadata_address
 from connectors.tables.common import library
 from connectors.tables.delta import _check_below
-from connectors.tables.iceberg import check_file, check_location, check_properties
+from connectors.tables.iceberg_checks import check_file, check_location, check_properties
 from connectors.tables.sql import check_duckdb, check_postgresql, check_sqlite, expand
 from connectors.webdataset_source import column_of, members, split_samples, type_of, unpack
 from engine.core.errors import RowsieveError

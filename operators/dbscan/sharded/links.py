@@ -2,7 +2,8 @@
 
 Two core samples that no hub connects at a level can be connected there only if one of them joins the largest
 component ("the giant") at a higher level than the one at which it becomes core. Only such rows are compared
-with the blocks (:func:`link`), each up to the level at which it is known to join the giant, until that is its
+with the blocks (:func:`link`): a group of them, the head, with one block after another, the tail. Each row is
+compared up to the level at which it is known to join the giant, until that is its
 own core level. :func:`resolve` and :func:`write_nodes` add the edges for smaller ``min_samples`` and for
 border rows from the density search and the hubs; :func:`number_clusters` numbers the clusters of one
 ``min_samples`` at every radius.

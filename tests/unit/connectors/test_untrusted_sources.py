@@ -79,7 +79,7 @@ def test_a_catalog_loads_no_code(properties: dict[str, str], key: str, canary: P
 
 
 def test_an_operator_may_allow_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    from connectors.tables.iceberg import check_properties
+    from connectors.tables.iceberg_checks import check_properties
 
     monkeypatch.delenv("ROWSIEVE_FACTORIES", raising=False)
     found = {"py-catalog-impl": "good.catalogs.Ours"}
@@ -97,7 +97,7 @@ PROFILES = ("client.profile-name", "s3.profile-name", "glue.profile-name")
 @pytest.mark.parametrize("name", [*PROFILES, "client.role-arn", "s3.role-arn", "hdfs.kerberos_ticket"])
 def test_a_recipe_acts_as_nobody_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A profile, a role or a ticket is the operator's: a stranger's recipe would read with its rights."""
-    from connectors.tables.iceberg import check_properties
+    from connectors.tables.iceberg_checks import check_properties
 
     monkeypatch.delenv("ROWSIEVE_PROFILES", raising=False)
     pytest.importorskip("pyiceberg")
