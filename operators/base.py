@@ -53,6 +53,8 @@ WEIGHT = "weight"
 PART = "part"
 """Column of ``parts``: which rows operators learn from, and which are held out from every ``fit``."""
 SPLIT = "split"
+DUPLICATE_OF = "duplicate_of"
+"""Column of ``duplicates``: row id of the oldest row that a row nearly duplicates, or null."""
 
 VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=False))
 CATEGORY = pa.dictionary(pa.int8(), pa.string())
@@ -365,7 +367,7 @@ class Operator(ABC, Generic[P]):
     cost: ClassVar[Cost] = Cost(20.0, 20.0)
     """Cost of ``fit`` and of all shards. ``rowsieve init`` estimates time and memory by it, and
     ``run.executor: auto`` decides by it whether starting Ray is worth its time."""
-    state_needs_row_ids: ClassVar[bool] = False
+    state_needs_row_ids: bool = False
     """Whether the state refers to rows by their ids, so that it is fitted again if rows of the base are
     gone.
     """
@@ -541,6 +543,17 @@ class Operator(ABC, Generic[P]):
         The engine calls this only for operators that add the column ``valid``.
         """
         return []
+
+    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Return sentences on what users of the published rows should know, with the remedy; by default none.
+
+        They stand in the version's manifest and card, in the run's summary and in ``rowsieve status``.
+
+        Parameters
+        ----------
+        metrics : what :meth:`fit` or :meth:`partial_fit` returned.
+        """
+        return ()
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Describe this operator's work for the report of a published version; None for no section.

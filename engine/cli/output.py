@@ -115,6 +115,8 @@ def show_status(found: dict[str, Any]) -> None:
             f"{export['error']}",
             soft_wrap=True,
         )
+    for line in found["warnings"]:
+        console.print(Text.assemble(("warning", "yellow"), f" {line}"), soft_wrap=True)
     table = plain_table(
         "operator", "fitted", "shards", "rows", "quarantined", "worker seconds", "rows/s", "left"
     )
@@ -230,7 +232,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(f"  {verb} {export.state} of {export.path} ({export.format})", soft_wrap=True)
     if increment := result.manifest.get("incremental"):
         show_increment(increment)
-    for line in unread_columns(result.manifest):
+    for line in (*unread_columns(result.manifest), *result.manifest.get("warnings", ())):
         console.print(Text.assemble("  ", ("warning", "yellow"), f" {line}"), soft_wrap=True)
     console.print(f"  data    {short_path(result.path)}", soft_wrap=True)
     if result.training:
@@ -264,6 +266,7 @@ def result_record(result: RunResult) -> dict[str, Any]:
         "exports": [asdict(export) for export in result.exports],
         "parts_taken_over": result.parts_taken_over,
         "likely_leaks": [asdict(leak) for leak in result.leaks],
+        "warnings": result.manifest.get("warnings", []),
         "seconds": round(result.seconds, 1),
     }
 

@@ -45,6 +45,8 @@ class RunRecord(Record):
     """Parts that are those of the base version."""
     likely_leaks: list[LeakRecord]
     """Columns that tell the label on their own."""
+    warnings: list[str]
+    """What operators warn of, such as near duplicates between training and test rows."""
     seconds: float
     """Duration of this run."""
 
@@ -103,6 +105,8 @@ class StatusRecord(Record):
     """Steps after publishing that failed or were interrupted: `name`, `status`, `error`."""
     dropped_exports: list[Object]
     """Failed exports that the recipe no longer names."""
+    warnings: list[str]
+    """What the operators that are fitted warn of."""
     operators: list[OperatorStatus]
     """The operators in their order."""
 

@@ -126,6 +126,15 @@ class Plan:
             fitting,
         )
 
+    def warnings(self) -> list[str]:
+        """Return what fitted operators warn of, each sentence with the operator's key."""
+        found = []
+        for planned in self.operators:
+            metrics = (self.store.fitted(planned.fingerprint) or {}).get("metrics")
+            texts = planned.operator.warnings(metrics) if metrics else ()
+            found += [f"operators.{planned.name}: {text}" for text in texts]
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON-able values without secrets."""
         record: dict[str, Any] = redact_all(self._record())

@@ -50,6 +50,8 @@ def write_card(
         ],
     }
     sections = [_introduction(manifest), _columns(manifest), _counts(manifest["summary"])]
+    if warnings := manifest.get("warnings"):
+        sections.append("## Warnings\n\n" + _block(f"- {_text(warning)}" for warning in warnings))
     sections.append(_origin(manifest, exported=files is not None))
     if withdrawn:
         sections.insert(0, f"> **Withdrawn.** {_text(withdrawn)}\n")

@@ -162,6 +162,7 @@ def build_manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             **({"unread": unread} if (unread := _unread(plan, parts)) else {}),
         },
         **({"learnt_from": plan.learnt_from} if plan.learnt_from else {}),
+        **({"warnings": warnings} if (warnings := plan.warnings()) else {}),
         "operators": [
             {
                 key: value

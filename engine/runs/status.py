@@ -22,7 +22,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
     present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
     failed or were interrupted. ``withdrawn`` is the reason of a withdrawal. ``dropped_exports`` are exports
-    that failed and that the recipe no longer names.
+    that failed and that the recipe no longer names. ``warnings`` are those of the operators that are fitted.
 
     """
     output = plan.output
@@ -43,6 +43,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "last_error": read_journal(output, ERROR, plan.version),
         "unfinished_steps": [] if running else unfinished_steps(output, plan.version),
         "dropped_exports": dropped_exports(read_record(output, plan.version), asked_for),
+        "warnings": plan.warnings(),
         "operators": [_operator(plan, planned, since, running) for planned in plan.operators],
     }
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import (
+    DUPLICATE_OF,
     FACTOR,
     FEATURES,
     LABEL,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("rowsieve")
 NAME, ENCODE = "duplicates", "encode"
-DUPLICATE_OF = "duplicate_of"
 SIMILARITY = "duplicate_similarity"
 WEIGHT_COLUMN = NAME + FACTOR
 
@@ -145,6 +145,11 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
             return pa.table(columns)
 
         return apply
+
+    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Say so where more rows are duplicates than is likely."""
+        doubtful = too_many(self.params, int(metrics["duplicates"]), int(metrics["compared"]))
+        return (doubtful,) if doubtful else ()
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Report how many rows are near duplicates, some of them, and how many lie in different splits."""

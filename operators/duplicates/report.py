@@ -18,6 +18,7 @@ from operators.report.text import count, percent
 SAMPLE = 1000
 """Duplicates that are drawn to be shown, and looked up in their splits."""
 SHOWN = 8
+DROPPED = "dropped"
 
 
 def duplicates_section(
@@ -70,14 +71,23 @@ def _between_splits(context: ReportContext, found: pa.Table, of_column: str) -> 
         return []
     rows, others = found.column(ROW_ID).to_numpy(), found.column(of_column).to_numpy()
     own, theirs = _splits(context, rows), _splits(context, others)
-    crossing = int((own != theirs).sum())
+    dropped = int(((own == DROPPED) & (theirs != DROPPED)).sum())
+    crossing = int(((own != theirs) & (own != DROPPED) & (theirs != DROPPED)).sum())
     drawn = "" if len(rows) < SAMPLE else f" of {len(rows):,} drawn ones"
+    said: list[Content] = []
+    if dropped:
+        said.append(
+            f"{count(dropped, 'duplicate')}{drawn} ({percent(dropped / len(rows))}) are dropped, most "
+            "of them because split puts the older row into another part."
+        )
     if not crossing:
-        return [f"None{drawn} is in another split than the older row."]
+        return [*said, f"No duplicate{drawn} that is kept is in another split than the older row."]
     return [
+        *said,
         f"{count(crossing, 'duplicate')}{drawn} ({percent(crossing / len(rows))}) are in another split than "
-        "the older row, so that scores on validation and test rows are somewhat too good. Give near "
-        "duplicates a common key and name it as split.key, or remove them from the source."
+        "the older row, so that scores on validation and test rows are somewhat too good. Set "
+        "duplicates.weight below 1, which drops them, give near duplicates a common key and name it as "
+        "split.key, or remove them from the source.",
     ]
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.explanations import ExplainedRow, Fact, added_facts
+from operators.explanations import ExplainedRow, Fact
 from operators.hashing import END, Hashes, row_hashes
 from operators.row_identity import content_hashes, content_identities, key_hashes, source_column
 from operators.splits.adaptor import Split, split_column, stratum_keys
@@ -63,13 +63,13 @@ class Random(Split[RandomParams]):
     Params: ClassVar[type[OperatorParams]] = RandomParams
     cost = Cost(6.81, 3.33, 115)
 
-    def in_chain(self, chain: Sequence[Operator[Any]]) -> Random:
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Self:
         """Return a copy of the operator for this chain.
 
         If an operator of the chain draws the parts before anything is fitted, the copy only names these
         parts.
         """
-        found = Random(self.params)
+        found = super().in_chain(chain)
         found.fits_on_all_rows = any(_draws(operator) for operator in chain)
         return found
 
@@ -78,7 +78,7 @@ class Random(Split[RandomParams]):
         """Labels, groups and outlier marks, which decide the strata, and features; or the drawn parts."""
         return (*super().requires, PART) if self.fits_on_all_rows else super().requires
 
-    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+    def fit_rule(self, context: Context, executor: Executor) -> dict[str, float]:
         """Find each stratum's thresholds; leaves ``thresholds.json``. Returns rows by part, and the shift."""
         if self.fits_on_all_rows:
             return _count_drawn(self, context, executor) | measure(self, context, executor)
@@ -88,7 +88,7 @@ class Random(Split[RandomParams]):
         (context.state / STATE).write_text(json.dumps(sorted(state)), "utf-8")
         return counts | measure(self, context, executor)
 
-    def open(self, context: Context) -> Apply:
+    def open_rule(self, context: Context) -> Apply:
         """Load the thresholds, if the parts have not been drawn before."""
         if self.fits_on_all_rows:
             return partial(_drawn_parts, self.params.drop_outliers)
@@ -99,7 +99,7 @@ class Random(Split[RandomParams]):
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
         """Return the row's hash and the thresholds of its stratum, as shares of the largest hash."""
-        facts = added_facts(self.adds, row)
+        facts = super().explain(context, row)
         if self.fits_on_all_rows or not row.has(LABEL, GROUP, IS_OUTLIER):
             return facts
         draw = self._draw(context)

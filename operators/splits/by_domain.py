@@ -105,7 +105,7 @@ class ByDomain(Split[DomainParams]):
 
     Params: ClassVar[type[OperatorParams]] = DomainParams
 
-    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+    def fit_rule(self, context: Context, executor: Executor) -> dict[str, float]:
         """Count the domains and choose one; leaves ``domain.json``. Returns rows by part, and the shift.
 
         Raises
@@ -125,7 +125,7 @@ class ByDomain(Split[DomainParams]):
         counts |= {"validation": taken, "train": counts["train"] - taken, "domains": float(len(sizes))}
         return counts | measure(self, context, executor)
 
-    def open(self, context: Context) -> Apply:
+    def open_rule(self, context: Context) -> Apply:
         """Return a function that splits the rows of a table by the chosen domain."""
         state = read_json(context.state / STATE)
         test = {key: (first, last) for key, (first, last) in state["test"]}

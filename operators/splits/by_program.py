@@ -33,11 +33,11 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.splits.adaptor import FOLD, NO_FOLD, Split, split_column
+from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, RemainingRows
 from operators.splits.cluster import Strata
-from operators.splits.hashed_split import TRAIN, VALIDATION, strata
+from operators.splits.hashed_split import FOLD, NO_FOLD, TRAIN, VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
 
@@ -64,7 +64,7 @@ class ByProgram(Split[ClusterParams]):
         """Return the published column ``fold``, if there are folds."""
         return self.adds[1:]
 
-    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+    def fit_rule(self, context: Context, executor: Executor) -> dict[str, float]:
         """Solve the program for a sample; store its solution, the rule for other rows and the feature map.
 
         Returns rows by part, ``mmd`` and ``mmd_random`` of validation against training, and ``objective``.
@@ -161,7 +161,7 @@ class ByProgram(Split[ClusterParams]):
 
     def _count(self, context: Context, executor: Executor) -> dict[str, float]:
         """Return the rows of each part and, with folds, of the smallest and the largest fold."""
-        apply = self.open(context)
+        apply = self.open_rule(context)
         n_folds = self.params.folds or 0
         work = partial(_sizes, context.shards, apply, tuple(self.requires), n_folds)
         totals: dict[str, float] = {"train": 0.0, "validation": 0.0, "test": 0.0, "dropped": 0.0}
@@ -176,13 +176,13 @@ class ByProgram(Split[ClusterParams]):
             totals |= {"smallest_fold": float(folds.min()), "largest_fold": float(folds.max())}
         return totals
 
-    def open(self, context: Context) -> Apply:
+    def open_rule(self, context: Context) -> Apply:
         """Return a function that splits the rows of a table: by the program's solution, else by its
         prices.
         """
         return self._open(context, exact=True)
 
-    def open_for_new_rows(self, context: Context) -> Apply:
+    def open_rule_for_new_rows(self, context: Context) -> Apply:
         """Return a function that splits rows by prices alone: ids of the sample may be those of other
         rows.
         """

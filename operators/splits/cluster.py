@@ -42,8 +42,9 @@ class Cluster(Split[ClusterParams]):
     """Takes validation rows far from the training rows, with exact shares of every label or domain."""
 
     Params: ClassVar[type[OperatorParams]] = ClusterParams
+    rule_reads_features = True
 
-    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+    def fit_rule(self, context: Context, executor: Executor) -> dict[str, float]:
         """Choose the validation rows; store the feature map and the thresholds of the gain per stratum.
 
         Returns rows by part; ``mmd``, and ``mmd_random``, its root mean square over random splits;
@@ -119,7 +120,7 @@ class Cluster(Split[ClusterParams]):
             "start_mmd_max": max(start.mmds),
         }
 
-    def open(self, context: Context) -> Apply:
+    def open_rule(self, context: Context) -> Apply:
         """Return a function that splits the rows of a table by their features and stratum."""
         from operators.splits.features import FeatureMap
 

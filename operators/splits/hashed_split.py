@@ -25,6 +25,8 @@ BITS = 8
 BINS = 1 << BITS
 TRAIN, VALIDATION, TEST, DROPPED = range(4)
 PARTS = ("train", "validation", "test", "dropped")
+FOLD = "fold"
+NO_FOLD = -1
 
 
 def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Int64:

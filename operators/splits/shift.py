@@ -90,7 +90,7 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
 
     params = operator.params
     columns = tuple(name for name in operator.requires if operator.rule_reads_features or name != FEATURES)
-    taking = ParticipatingRows(context.shards, columns, PartKeys(operator.open(context)))
+    taking = ParticipatingRows(context.shards, columns, PartKeys(operator.open_rule(context)))
     random = generator(context.seed % 2**32)
     drawn = draw_sample(executor, taking, int(random.integers(2**63)), params.resources)
     if len(np.unique(drawn.keys)) < 2:

@@ -1,0 +1,158 @@
+"""Near duplicates that ``split`` would put into another part than the older row, for every method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from engine.cli.output import result_record
+from engine.plan.planner import make_plan
+from engine.publish.results import RunResult
+from engine.recipe.recipe import Recipe
+from engine.runs.explain import explain
+from engine.runs.runner import run
+from engine.runs.status import status_of
+from engine.training.version import open_version
+from tests.data import recipe_for, spurious_table, write_shards
+from tests.unit.operators.duplicates.test_minhash import texts
+
+pytest.importorskip("rensa", reason="needs rensa, of rowsieve[duplicates]")
+ROWS = 200
+PARTS = ("train", "validation", "test", "dropped")
+
+
+def table(n: int = ROWS, seed: int = 0) -> pa.Table:
+    found = spurious_table(n, seed).append_column("text", pa.array(texts(n, seed)))
+    return found.append_column("site", pa.array([f"s{row % 4}" for row in range(n)]))
+
+
+def recipe(folder: Path, split: dict[str, Any], *, weight: float = 0.0, **sections: Any) -> Recipe:
+    found = recipe_for(folder / "data", folder / "out", **sections)
+    found["source"]["features"] = ["a", "b", "vector"]
+    duplicates = {"columns": ["text"], "weight": weight}
+    found["operators"] = {**found["operators"], "duplicates": duplicates, "split": split}
+    return Recipe.parse(found)
+
+
+def published(result: RunResult) -> pa.Table:
+    return pq.read_table(result.path / "data").sort_by("row_id")
+
+
+def splits(result: RunResult) -> np.ndarray[Any, Any]:
+    return np.array(published(result)["split"].to_pylist(), object)
+
+
+def crossing(result: RunResult) -> int:
+    """Return how many rows are kept in another split than their older row, which is kept too."""
+    own = splits(result)
+    older = pc.fill_null(published(result)["duplicate_of"], -1).to_numpy()
+    rows = np.flatnonzero(older >= 0)
+    assert len(rows) > 30
+    return int(
+        ((own[rows] != own[older[rows]]) & (own[rows] != "dropped") & (own[older[rows]] != "dropped")).sum()
+    )
+
+
+def metrics(result: RunResult) -> dict[str, float]:
+    return {one.name: one.metrics for one in result.operators}["split"]
+
+
+HOLDOUT = {"source": {"holdout": {"share": 0.3}}}
+CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"validation": 0.3, "test": 0.2}, {}),
+    ({"validation": 0.3, "fit_on": "all"}, {}),
+    ({"validation": 0.3, "key": "site"}, {}),
+    ({"validation": 0.3}, HOLDOUT),
+    ({"method": "cluster", "validation": 0.3, "test": 0.1}, {}),
+    ({"method": "cluster", "folds": 3}, {}),
+    ({"method": "cluster", "validation": 0.3}, HOLDOUT),
+    ({"method": "leave_one_domain_out", "domain": "site"}, {}),
+]
+
+
+@pytest.mark.parametrize(("split", "sections"), CASES)
+def test_no_kept_row_has_its_older_row_in_another_split(
+    split: dict[str, Any], sections: dict[str, Any], tmp_path: Path
+) -> None:
+    found = []
+    for weight, shards in ((1.0, 1), (0.0, 1), (0.0, 5)):
+        folder = tmp_path / f"{weight}-{shards}"
+        write_shards(folder / "data", table(), shards)
+        found.append(run(recipe(folder, split, weight=weight, **sections)))
+    marked, dropped, in_shards = found
+    assert crossing(marked) > 5
+    assert crossing(dropped) == 0
+    assert crossing(in_shards) == 0
+    if "source" not in sections:  # held-out rows are drawn by their place in their file
+        assert splits(dropped).tolist() == splits(in_shards).tolist()
+    changed = splits(marked) != splits(dropped)
+    assert set(splits(dropped)[changed]) == {"dropped"}
+    assert changed.sum() == crossing(marked)
+    counts = metrics(dropped)
+    if not sections:
+        assert (
+            counts["duplicates_in_other_split"]
+            == changed.sum()
+            == metrics(marked)["duplicates_in_other_split"]
+        )
+        assert [counts.get(part, 0) for part in PARTS] == [(splits(dropped) == part).sum() for part in PARTS]
+    if "folds" in split:
+        assert set(np.array(published(dropped)["fold"])[changed]) == {-1}
+
+
+def test_new_rows_are_compared_with_the_parts_of_old_ones(tmp_path: Path) -> None:
+    whole, split = table(240), {"validation": 0.3}
+    incremental = {"incremental": {"base": "current", "mode": "predict"}}
+    write_shards(tmp_path / "data", whole.slice(0, 140), 2)
+    first = run(recipe(tmp_path, split, **incremental))
+    old = splits(first)
+    pq.write_table(whole.slice(140), tmp_path / "data" / "s9.parquet")
+    result = run(recipe(tmp_path, split, **incremental))
+    assert [(one.computed, one.reused) for one in result.operators if one.name == "split"] == [(1, 2)]
+    assert splits(result)[:140].tolist() == old.tolist()
+    assert crossing(result) == 0
+    assert (splits(result)[140:] == "dropped").any()
+    assert metrics(result)["duplicates_in_other_split"] == (splits(result) == "dropped").sum()
+
+
+def test_log_summary_status_and_card_name_how_many_rows_cross_and_the_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_shards(tmp_path / "data", table())
+    made = recipe(tmp_path, {"validation": 0.3}, weight=1.0)
+    result = run(made)
+    n = crossing(result)
+    told = (
+        f"operators.split: {n} rows nearly duplicate an older row in another split, and duplicates.weight: 1"
+    )
+    assert told in caplog.text
+    assert "Set duplicates.weight below 1" in caplog.text
+    for warnings in (result_record(result)["warnings"], status_of(make_plan(made))["warnings"]):
+        assert [warning.startswith(told) for warning in warnings] == [True]
+    assert f"{n} rows nearly duplicate an older row" in (result.path / "README.md").read_text()
+
+
+def test_a_dropped_row_says_which_row_it_copies(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", table())
+    result = run(recipe(tmp_path, {"validation": 0.3}))
+    row = int(np.flatnonzero(splits(result) == "dropped")[0])
+    of = published(result)["duplicate_of"][row].as_py()
+    facts = [
+        fact for one in explain(open_version(str(tmp_path / "out")), row).operators for fact in one.facts
+    ]
+    assert ("dropped as a copy of", of) in [(fact.name, fact.value) for fact in facts]
+
+
+def test_without_duplicates_the_split_reads_what_it_read_before(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", table())
+    made = recipe(tmp_path, {"validation": 0.3})
+    operators = {name: given for name, given in made.operators.items() if name != "duplicates"}
+    plan = make_plan(made.model_copy(update={"operators": operators}))
+    split = next(one.operator for one in plan.operators if one.name == "split")
+    assert split.requires == ("y", "group", "is_outlier", "x", "part")
