@@ -208,6 +208,21 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
 
 @contextmanager
 def _opened(place: Place) -> Iterator[pq.ParquetFile]:
+    """Open a part. Raises ConnectorError for what is no Parquet file of a run, also while it is read."""
+    try:
+        with _parquet(place) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the operating system or the store, and not of Parquet's reader
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        raise ConnectorError(
+            f"{place} is damaged or forged: {reason}. Remove it, and run the recipe again."
+        ) from error
+
+
+@contextmanager
+def _parquet(place: Place) -> Iterator[pq.ParquetFile]:
     if isinstance(place, Path):
         if place.exists() and not place.is_file():  # a pipe would be waited for
             raise ConnectorError(f"{place} is no regular file. Remove it, and run the recipe again.")

@@ -89,9 +89,11 @@ def print_errors(verbose: bool) -> Iterator[None]:
         _print_error("stopped. Committed work is kept; the same command continues from there.")
         raise typer.Exit(TERMINATED if isinstance(signalled, Terminated) else INTERRUPTED) from None
     except Exception as error:
-        package = _missing_package(error)
+        package, known = _missing_package(error), _says_what_to_do(error)
         if verbose:
             _print_trace()
+        elif known:
+            _print_error(str(error))
         elif package:
             _print_error(
                 f"the package {package!r} is not installed and needed here: pip install {package}, "
@@ -99,7 +101,15 @@ def print_errors(verbose: bool) -> Iterator[None]:
             )
         else:
             _print_error(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
-        raise typer.Exit(Exit.BAD_INPUT if package else Exit.CRASH) from None
+        raise typer.Exit(Exit.BAD_INPUT if package or known else Exit.CRASH) from None
+
+
+def _says_what_to_do(error: Exception) -> bool:
+    """Return whether an error is one of the packages below the engine, whose texts are for users."""
+    from connectors.errors import ConnectorError
+    from operators.base import OperatorError
+
+    return isinstance(error, ConnectorError | OperatorError)
 
 
 def _missing_package(error: Exception) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
+MAX_MARK = 200
+"""Largest file of a digest, in bytes."""
+
 
 def write_report(
     plan: Plan,
@@ -59,7 +62,7 @@ def write_report(
     from engine.report.digest import report_digest
 
     mark, digest = path.with_suffix(".digest"), report_digest(plan, manifest, metrics, descriptions, warnings)
-    if path.exists() and mark.exists() and mark.read_text("utf-8").strip() == digest:
+    if path.exists() and _marked(mark, plan.output) == digest:
         return path
     from engine.execution.local_executor import LocalExecutor
     from engine.report.page import render
@@ -70,3 +73,14 @@ def write_report(
     write_text(path, redact(page), root=plan.output)
     write_text(mark, digest + "\n", root=plan.output)
     return path
+
+
+def _marked(mark: Place, output: Place) -> str:
+    """Return the digest that a page was made for; empty where the file is none of ours."""
+    from connectors.base import ConnectorError
+    from connectors.storage import read_whole
+
+    try:
+        return read_whole(mark, root=output, max_bytes=MAX_MARK).decode("ascii").strip()
+    except (OSError, ConnectorError, UnicodeDecodeError):
+        return ""

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from connectors.storage import find_column, read_columns
 from engine.core.errors import InputError
 from engine.core.json_files import read_key
 from engine.core.suggestions import explain as explain_params
+from engine.execution.quarantine import read_records
 from engine.plan.chain import CONTRACT, resolve_chain
 from engine.storage.run_store import RunStore
 from engine.storage.state_files import check_state
@@ -215,8 +216,7 @@ def _quarantine_reasons(store: RunStore, fingerprint: str, row: ExplainedRow) ->
     path = store.quarantine(fingerprint, row.shard)
     if not path.exists():
         return []
-    with path.open("rb") if isinstance(path, Path) else path.open() as file:
-        entries = pq.read_table(file).to_pylist()
-    mine = [entry for entry in entries if entry[ROW_ID] == row.row_id]
+    found = read_records(path)
+    mine = found.filter(pc.equal(found.column(ROW_ID), row.row_id)).to_pylist()
     reasons = [f"column {e['column']!r} {e['error']} (value: {e['value']})" for e in mine]
     return [Fact("set aside", True, reason) for reason in reasons]

@@ -7,6 +7,7 @@ index of EleutherAI's bergson, ``gradients.bin`` with ``info.json`` beside it, w
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +21,36 @@ from operators.bounded_json import read_json
 Layout = Literal["npy", "memmap", "bergson"]
 Number = Literal["float16", "bfloat16", "float32", "float64"]
 SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+BFLOAT16 = "bfloat16"
 SHARD = re.compile(r"(\d{5})-of-(\d{5})")
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """Numbers in one file, from byte ``offset`` on: ``n_rows`` rows of ``width`` numbers, row after row."""
+    """Floats in one file, from byte ``offset`` on: ``n_rows`` rows of ``width`` numbers, row after row.
+
+    The description comes from whoever wrote the file. Raises ValueError unless it is one of floats in a
+    regular file: as NumPy's type of objects, bytes of the file would be followed as addresses in memory.
+    """
 
     path: Path
     dtype: str
     n_rows: int
     width: int
     offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype != BFLOAT16 and np.dtype(self.dtype).kind != "f":
+            raise ValueError(f"{self.path} is described as numbers of the type {self.dtype}, not as floats.")
+        if self.n_rows < 0 or self.width < 0:
+            raise ValueError(f"{self.path} is described as {self.n_rows} rows of {self.width} numbers.")
+        check_regular(self.path)
+
+
+def check_regular(path: Path) -> None:
+    """Raise ValueError for a pipe, which would be waited for, a device and the like; and OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} is no regular file. Correct stored.path.")
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ class StoredRows:
 
 
 def _mapped(file: StoredFile) -> npt.NDArray[Any]:
-    kind = np.dtype("<u2" if file.dtype == "bfloat16" else file.dtype)
+    kind = np.dtype("<u2" if file.dtype == BFLOAT16 else file.dtype)
     return np.memmap(file.path, kind, "r", file.offset, (file.n_rows, file.width))
 
 
@@ -105,13 +124,14 @@ def open_stored(
 def _raw(path: Path, dtype: Number | None, shape: tuple[int, int] | None) -> StoredFile:
     if dtype is None or shape is None:
         raise ValueError(f"{path} holds numbers alone: say which with stored.dtype and stored.shape.")
-    return _sized(StoredFile(path, "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).str, *shape))
+    return _sized(StoredFile(path, BFLOAT16 if dtype == BFLOAT16 else np.dtype(dtype).str, *shape))
 
 
 def _npy(path: Path) -> StoredFile:
+    check_regular(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise ValueError(f"{path} is no NumPy file of numbers: {error}") from error
     if not isinstance(array, np.memmap) or array.ndim != 2 or array.dtype.kind != "f":
         kind = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
@@ -154,7 +174,7 @@ def _bergson_file(folder: Path) -> StoredFile:
             )
         width, dtype = _bergson_type(info)
         return _sized(StoredFile(folder / "gradients.bin", dtype, int(info["num_grads"]), width))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is no record of bergson's: {type(error).__name__} {error}.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -177,7 +197,7 @@ def _bergson_type(info: dict[str, Any]) -> tuple[int, str]:
 
 def _sized(file: StoredFile) -> StoredFile:
     """Return the file. Raises ValueError if its size does not match its shape and number type."""
-    size = SIZES["bfloat16"] if file.dtype == "bfloat16" else np.dtype(file.dtype).itemsize
+    size = SIZES["bfloat16"] if file.dtype == BFLOAT16 else np.dtype(file.dtype).itemsize
     wanted, found = file.n_rows * file.width * size, file.path.stat().st_size
     if wanted != found:
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -246,3 +247,26 @@ def test_a_report_is_drawn_again_only_if_its_inputs_change(
     path.unlink()
     write_report(plan, MANIFEST, {}, path)
     assert path.read_text("utf-8") == "<html>"
+
+
+@pytest.mark.parametrize("forgery", ["pipe", "endless", "bytes", "long"])
+def test_a_forged_digest_is_replaced(forgery: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is drawn again; a pipe or `/dev/zero` in its place held up the run for ever."""
+    monkeypatch.setattr("engine.report.page.render", lambda *_: "<html>")
+    plan = plan_over(tmp_path / "a", *made())
+    path = plan.output / "reports" / "v123.html"
+    write_report(plan, MANIFEST, {}, path)
+    mark = path.with_suffix(".digest")
+    right = mark.read_bytes()
+    mark.unlink()
+    if forgery == "pipe":
+        os.mkfifo(mark)
+    elif forgery == "endless":
+        mark.symlink_to("/dev/zero")
+    else:
+        mark.write_bytes(b"\xff" if forgery == "bytes" else right + b" " * 2**20)
+    path.write_text("forged")
+    write_report(plan, MANIFEST, {}, path)
+    assert path.read_text() == "<html>"
+    assert not mark.is_symlink()
+    assert mark.read_bytes() == right

@@ -97,6 +97,32 @@ def test_a_forged_state_is_named(forgery: str, forged: Path) -> None:
     assert "run the recipe again" in shown
 
 
+def torn_parquet(path: Path) -> None:
+    """A part whose footer is whole and whose pages are not."""
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\xff" * (len(data) // 2) + data[4 + len(data) // 2 :])
+
+
+@pytest.mark.parametrize("forgery", [pipe, text("forged"), torn_parquet], ids=["pipe", "text", "pages"])
+@pytest.mark.parametrize("part", ["store/*/part-00000.parquet", "versions/*/data/part-00000.parquet"])
+def test_a_forged_part_is_named(part: str, forgery: Callable[[Path], None], forged: Path) -> None:
+    for path in (forged / "out").glob(part):
+        forgery(path)
+    code, shown = call(forged, "explain", "{out}", "3")
+    assert code == 2, shown
+    assert "part-00000.parquet" in shown
+    assert "emove" in shown
+
+
+def test_a_pipe_among_quarantined_rows_is_named(forged: Path) -> None:
+    """`explain` opened it, and waited for ever."""
+    for part in (forged / "out").glob("store/*/part-00000.parquet"):
+        os.mkfifo(part.with_name(part.name.replace("part-", "quarantine-")))
+    code, shown = call(forged, "explain", "{out}", "3")
+    assert code == 2, shown
+    assert "holds no quarantined rows of a run" in shown
+
+
 @pytest.mark.parametrize("name", ["CURRENT", "registered/x.json"])
 @pytest.mark.parametrize("forgery", ["gigabytes", "pipe", "link"])
 def test_small_files_are_not_read_whole(name: str, forgery: str, forged: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,42 @@ def test_rows_that_are_not_finite_are_set_aside_and_another_length_is_an_error(t
 def test_parameters_of_computing_do_not_go_with_stored_ones() -> None:
     with pytest.raises(ValidationError, match="stored is set"):
         GradientsParams.model_validate({"stored": {"path": "g.npy"}, "projection": 3})
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        ({"base_dtype": "O"}, "not as floats"),  # bytes of the file were followed as addresses in memory
+        ({"dtype": {"names": ["a"], "formats": ["(3,)O"]}, "grad_sizes": None}, "not as floats"),
+        ({"base_dtype": "i8"}, "not as floats"),
+        ({"base_dtype": "f8,f8"}, "not as floats"),
+        ({"num_grads": -2, "grad_sizes": {"a": -3}, "base_dtype": "float64"}, "-2 rows of -3 numbers"),
+        ({"num_grads": float("inf"), "base_dtype": "float64"}, "no record of bergson's"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_forged_description_of_an_index_is_refused(
+    info: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    write_bergson(tmp_path / "index", np.full((2, 3), 9e99), "float64")
+    path = tmp_path / "index" / "info.json"
+    found = json.loads(path.read_text()) | info
+    path.write_text(json.dumps({key: value for key, value in found.items() if value is not None}))
+    with pytest.raises(ValueError, match=words):
+        open_stored(tmp_path / "index", "auto", None, None)
+
+
+@pytest.mark.parametrize("name", ["g.npy", "g.bin", "index/gradients.bin", "index/info.json"])
+def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    write_bergson(tmp_path / "index", np.ones((2, 3)), "float64")
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    place = tmp_path / name.partition("/")[0]
+    with pytest.raises(ValueError, match="no regular file"):
+        open_stored(place, "auto", "float64", (2, 3))
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "g.npy").touch()
+    with pytest.raises(ValueError, match="no NumPy file"):
+        open_stored(tmp_path / "g.npy", "auto", None, None)
