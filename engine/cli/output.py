@@ -93,6 +93,9 @@ def show_status(found: dict[str, Any]) -> None:
     )
     state += f", withdrawn: {found['withdrawn']}" if found["withdrawn"] else ""
     console.print(Text("version ") + bold(found["version"]) + f": {state}", soft_wrap=True)
+    for name, why in found["withdrawn_bases"].items():
+        told = f" it continues from {name}, which was withdrawn: {why}"
+        console.print(Text.assemble(("warning", "yellow"), told), soft_wrap=True)
     if found["running"]:
         step = found["step"] or {"operator": "starting", "kind": ""}
         console.print(f"running: {found['writer']}; {step['operator']} {_step_text(step)}", soft_wrap=True)

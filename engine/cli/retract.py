@@ -37,7 +37,7 @@ def retract(
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.core.output_layout import output_of
-        from engine.runs.retraction import foresee_retraction, undo_retraction
+        from engine.runs.retraction import check_not_removed, foresee_retraction, undo_retraction
         from engine.runs.retraction import retract as withdraw
         from engine.training.version import open_version
 
@@ -47,6 +47,7 @@ def retract(
             raise InputError(
                 'rowsieve retract OUTPUT@VERSION: give the reason, such as --why "labels of May".'
             )
+        check_not_removed(version)
         found = open_version(version, warn=undo)
         output, name = found.output, found.name
         if found.folder.parent.name != "versions":
@@ -62,30 +63,55 @@ def retract(
             done = withdraw_or_say(output, name, why, move_aliases=models)
         if not as_json and dry_run:
             echo("Nothing is changed. Without --dry-run:")
-        show_json(asdict(done)) if as_json else _show(done)
+        show_json(asdict(done)) if as_json else _show(done, str(output))
         if done.mlflow_error or done.exports_error:
             raise InputError(" ".join(filter(None, (done.exports_error, done.mlflow_error))))
 
 
-def _show(done: Retraction) -> None:
+def _show(done: Retraction, output: str) -> None:
     echo(f"{done.version} is withdrawn: {done.why}" if done.why else f"{done.version} stands again.")
-    echo(
-        f"  readers get {done.current} from now on"
-        if done.current
-        else "  readers get an error: no version stands"
-    )
+    if done.earlier:
+        echo(f"  it was withdrawn before; the record keeps the earlier reasons: {'; '.join(done.earlier)}")
+    echo(f"  {_readers_text(done)}")
+    for name in done.continued_by if done.why else ():
+        echo(
+            f"  {name} continues from it: what operators have learnt on it is there, and its card says so. "
+            f"Withdraw it as well (rowsieve retract {output}@{name}), or publish without incremental.base"
+        )
     for table in done.exports:
         echo(f"  {_table_text(table)}")
-    if done.why and any(not table.replaced_by for table in done.exports):
-        other = done.current or "VERSION"
-        echo(
-            "  The tables are not changed. Remove them, or write a version that stands over each: "
-            f"rowsieve export OUTPUT@{other} --to FORMAT:PATH --mode overwrite (replaces all its rows)."
-        )
+        if done.why and not table.replaced_by:
+            echo(f"    {_remedy(table, done, output)}")
     for model in done.models:
         echo(f"  {_model_text(model)}")
     if done.why and any(model.aliases and not model.moved for model in done.models):
         echo("  --models moves aliases to the newest model version that was trained on one that stands")
+    if done.why and any(_stays_champion(model) for model in done.models):
+        echo("  the champion stays the yardstick of promotions until another model has the alias")
+
+
+def _readers_text(done: Retraction) -> str:
+    if done.current is None:
+        return "readers get an error: no version stands"
+    return f"readers get {done.current}" + (", as before" if done.current == done.before else " from now on")
+
+
+def _remedy(table: ExportedTable, done: Retraction, output: str) -> str:
+    """Return what removes the version from a table that holds it."""
+    other = done.current or "VERSION"
+    again = f"rowsieve export {output}@{other} --to {table.format}:{table.path}"
+    if table.format == "parquet":
+        folder = f"{table.path}/{done.version}"
+        return (
+            f"it is not changed: remove its folder {folder}, and write a version that stands: {again} "
+            "--mode append"
+        )
+    catalog = f" --catalog {table.catalog}" if table.catalog else ""
+    return f"it is not changed: remove it, or replace all its rows: {again} --mode overwrite{catalog}"
+
+
+def _stays_champion(model: TrainedModel) -> bool:
+    return "champion" in model.aliases and not model.moved.get("champion")
 
 
 def _table_text(table: ExportedTable) -> str:

@@ -89,6 +89,8 @@ class StatusRecord(Record):
     """Whether readers of the output get it."""
     withdrawn: str | None
     """Why it was withdrawn."""
+    withdrawn_bases: dict[str, str]
+    """Withdrawn versions that it continues from, with their reasons."""
     running: bool
     """Whether a run is writing to the output."""
     writer: str | None

@@ -228,6 +228,12 @@ class RetractionRecord(Record):
     """Reason; empty where the version stands again."""
     current: str | None
     """The version that readers get now; null where none stands."""
+    before: str | None
+    """The version that they got before."""
+    earlier: list[str]
+    """Reasons that were given before; the record keeps them."""
+    continued_by: list[str]
+    """Standing versions that continue from it, so that what operators have learnt on it is in them."""
     models: list[Object]
     """Registered models that were trained on it: `name`, `number`, `aliases`, `moved`."""
     exports: list[Object]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -22,7 +23,11 @@ SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"
 
 
 def write_card(
-    manifest: Mapping[str, Any], files: Mapping[str, str] | None = None, *, withdrawn: str = ""
+    manifest: Mapping[str, Any],
+    files: Mapping[str, str] | None = None,
+    *,
+    withdrawn: str = "",
+    withdrawn_bases: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the card of a version as Markdown.
 
@@ -36,6 +41,8 @@ def write_card(
         hub knows ``all`` as a keyword.
     withdrawn
         Why the version was withdrawn; empty if it stands.
+    withdrawn_bases
+        Withdrawn versions that the version continues from, with their reasons.
     """
     found = {"rows": "data/*.parquet"} if files is None else dict(files)
     front = {
@@ -53,6 +60,8 @@ def write_card(
     if warnings := manifest.get("warnings"):
         sections.append("## Warnings\n\n" + _block(f"- {_text(warning)}" for warning in warnings))
     sections.append(_origin(manifest, exported=files is not None))
+    for name, why in reversed(list(withdrawn_bases.items())):
+        sections.insert(0, f"> **Continues from `{name}`, which was withdrawn.** {_text(why)}\n")
     if withdrawn:
         sections.insert(0, f"> **Withdrawn.** {_text(withdrawn)}\n")
     return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n" + "\n".join(sections)

@@ -31,7 +31,7 @@ from engine.publish.lineage_facets import (
     schema_facet,
     statistics_facet,
 )
-from engine.storage.withdrawals import withdrawal_of
+from engine.storage.withdrawals import withdrawal_of, withdrawn_bases
 from operators.base import Executor
 
 _log = logging.getLogger("rowsieve")
@@ -163,11 +163,16 @@ def _record(folder: Place, table: Export, state: str, *, written: bool) -> None:
 
 def _content(folder: Place, manifest: Mapping[str, Any]) -> VersionContent:
     """Return the split's column and the card, for formats without metadata. Old manifests name no outputs."""
-    known = withdrawal_of(folder.parent.parent, folder.name) if folder.parent.name == "versions" else None
-    withdrawn = known.why if known else ""
+    output, inside = folder.parent.parent, folder.parent.name == "versions"
+    known = withdrawal_of(output, folder.name) if inside else None
+    withdrawn, bases = known.why if known else "", withdrawn_bases(output, manifest) if inside else {}
     outputs = manifest.get("outputs", ())
     split = next((str(output["name"]) for output in outputs if output["operator"] == "split"), None)
-    return VersionContent(split, lambda files: write_card(manifest, files, withdrawn=withdrawn).encode())
+
+    def card(files: Mapping[str, str]) -> bytes:
+        return write_card(manifest, files, withdrawn=withdrawn, withdrawn_bases=bases).encode()
+
+    return VersionContent(split, card)
 
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:

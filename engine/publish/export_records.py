@@ -56,7 +56,8 @@ class ExportedTable:
     at
         When it was exported last, in seconds since 1970; 0 if an earlier release did it.
     replaced_by
-        The version that was written over it since; empty if none was.
+        The version that was written in its place since; empty if none was. ``create`` counts too: it needs a
+        place where nothing is, so that whoever used it had removed the table.
 
     """
 
@@ -124,7 +125,7 @@ def exported_tables(output: Place, version: str, earlier: Iterable[Any] = ()) ->
     newest = {
         table.place: name
         for name, table in sorted(writers, key=lambda pair: pair[1].at)
-        if table.state and (name == version or table.mode == "overwrite")
+        if table.state and (name == version or table.mode != "append")
     }
     replaced = {place: name for place, name in newest.items() if name != version}
     return [replace(table, replaced_by=replaced.get(place, "")) for place, table in sorted(found.items())]

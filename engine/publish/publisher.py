@@ -24,6 +24,7 @@ from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
 from engine.storage.manifest import NUMBER, next_number, read_manifest
 from engine.storage.reader import StoreReader
+from engine.storage.withdrawals import withdrawn_bases
 from operators.base import ROW_ID, Executor
 
 CARD, CROISSANT = "README.md", "croissant.json"
@@ -72,14 +73,16 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
         yield part
     record = build_manifest(plan, parts)
     lease.put_file(folder / CROISSANT, to_json(describe_version(record)).encode())
-    lease.put_file(folder / CARD, write_card(record).encode())
+    bases = withdrawn_bases(plan.output, record)
+    lease.put_file(folder / CARD, write_card(record, withdrawn_bases=bases).encode())
     lease.publish(final, to_json(record | {NUMBER: next_number(plan.output)}))
 
 
-def describe_again(output: Place, version: str, withdrawn: str) -> None:
+def describe_again(output: Place, version: str, withdrawn: str, *, stands: str = "") -> None:
     """Rewrite a version's card and description, with the reason of its withdrawal if it was withdrawn.
 
-    A version of an earlier release, which has neither, gets none.
+    The card also names withdrawn versions that it continues from, except ``stands``. A version of an earlier
+    release, which has neither, gets none.
     """
     folder = version_folder(output, version)
     manifest = read_manifest(folder)
@@ -87,7 +90,9 @@ def describe_again(output: Place, version: str, withdrawn: str) -> None:
         return
     described = to_json(describe_version(manifest, withdrawn=withdrawn))
     write_whole(folder / CROISSANT, described.encode(), root=output)
-    write_whole(folder / CARD, write_card(manifest, withdrawn=withdrawn).encode(), root=output)
+    bases = withdrawn_bases(output, manifest, stands)
+    card = write_card(manifest, withdrawn=withdrawn, withdrawn_bases=bases)
+    write_whole(folder / CARD, card.encode(), root=output)
 
 
 def _made_from(plan: Plan, reader: StoreReader, shard: int, digests: PartDigests) -> str:

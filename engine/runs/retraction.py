@@ -9,7 +9,7 @@ from typing import Any
 
 from connectors.storage import Place
 from engine.core.errors import InputError
-from engine.core.output_layout import POINTER, version_folder
+from engine.core.output_layout import POINTER, output_of, split_version, version_folder
 from engine.publish.export_records import ExportedTable, exported_tables
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
@@ -18,13 +18,14 @@ from engine.publish.withdrawn_models import TrainedModel, WithdrawnTag, tag_runs
 from engine.report.withdrawn import mark_report
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
-from engine.storage.manifest import is_published, pointed_version, read_manifest
+from engine.storage.manifest import NAME, is_published, pointed_version, read_manifest
 from engine.storage.withdrawals import (
     checked_reason,
     current_version,
     publication_number,
     remove_withdrawal,
     standing_versions,
+    versions_on,
     withdrawal_of,
     write_withdrawal,
 )
@@ -38,8 +39,12 @@ class Retraction:
     ----------
     version, why
         The version and the reason; empty if it stands.
-    current
-        The version that readers get from now on; None if no version stands.
+    earlier
+        Reasons that were given before, the latest last; the record keeps them.
+    before, current
+        The version that readers got before, and the one that they get from now on; None if no version stands.
+    continued_by
+        Standing versions that continue from it, so that what operators have learnt on it is in them.
     models
         Registered models trained on it.
     exports
@@ -58,13 +63,17 @@ class Retraction:
     exports: tuple[ExportedTable, ...]
     mlflow_error: str = ""
     exports_error: str = ""
+    before: str | None = None
+    earlier: tuple[str, ...] = ()
+    continued_by: tuple[str, ...] = ()
 
 
 def retract(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
     """Withdraw a version: readers of the current one get the newest that stands, and an error if none does.
 
     The record is written first, so that an interruption leaves readers with the older version; the command
-    given again does the rest. A version that is withdrawn already gets the new reason.
+    given again does the rest. A version that is withdrawn already gets the new reason, and its record keeps
+    the earlier ones.
 
     Parameters
     ----------
@@ -81,13 +90,36 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
 
     """
     with hold_lease(output, "rowsieve retract") as lease:
-        reason = write_withdrawal(output, version, why).why
-        describe_again(output, version, reason)
-        mark_report(output, version, reason)
+        before = _readers_get(output)
+        record = write_withdrawal(output, version, why)
+        _describe_all(output, version, record.why)
+        mark_report(output, version, record.why)
         current, pointed = current_version(output), pointed_version(output)
         if pointed not in (None, current):
             lease.point(output / POINTER, current)
-    return _tell(output, version, reason, move_aliases=move_aliases)
+    earlier = tuple(reason.why for reason in record.earlier)
+    return _tell(output, version, record.why, before, earlier, move_aliases=move_aliases)
+
+
+def check_not_removed(version: str) -> None:
+    """Raise InputError where ``OUTPUT@VERSION`` is no longer there, and say what of it is left elsewhere."""
+    place, name = split_version(version)
+    output = output_of(place)
+    if not NAME.fullmatch(name) or is_published(output, name):
+        return
+    tables, _ = _exports(output, name)
+    known = withdrawal_of(output, name)
+    if not tables and known is None:
+        return
+    held = [
+        f"{table}" + (f" (replaced by {table.replaced_by})" if table.replaced_by else "") for table in tables
+    ]
+    before = f", after it was withdrawn: {known.why.rstrip('.')}" if known else ""
+    left = f"It was exported to {', '.join(held)}: change these tables by hand." if held else ""
+    raise InputError(
+        f"The version {name} was removed from {output}{before}. There is nothing of it that readers of the "
+        f"output could get, so that nothing is withdrawn. {left}".strip()
+    )
 
 
 def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
@@ -98,7 +130,34 @@ def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: b
     models, failed = _models(output, version, tag, standing, move_aliases)
     follows = next(iter(standing), None) if current == version else current
     exports, unread = _exports(output, version)
-    return Retraction(version, reason, follows, models, exports, failed, unread)
+    known = withdrawal_of(output, version)
+    given = () if known is None else (*(one.why for one in known.earlier), known.why)
+    earlier = tuple(why for why in given if why != reason)
+    on = _standing_on(output, version)
+    return Retraction(
+        version, reason, follows, models, exports, failed, unread, _readers_get(output), earlier, on
+    )
+
+
+def _readers_get(output: Place) -> str | None:
+    """Return the current version; None also where a record is damaged, so that readers get an error."""
+    try:
+        return current_version(output)
+    except InputError:
+        return None
+
+
+def _standing_on(output: Place, version: str) -> tuple[str, ...]:
+    return tuple(name for name in versions_on(output, version) if withdrawal_of(output, name) is None)
+
+
+def _describe_all(output: Place, version: str, why: str) -> None:
+    """Rewrite the cards of a version and of those that continue from it; an empty ``why``: it stands."""
+    stands = "" if why else version
+    describe_again(output, version, why, stands=stands)
+    for name in versions_on(output, version):
+        known = withdrawal_of(output, name)
+        describe_again(output, name, known.why if known else "", stands=stands)
 
 
 def undo_retraction(output: Place, version: str) -> Retraction:
@@ -121,14 +180,14 @@ def undo_retraction(output: Place, version: str) -> Retraction:
         record = withdrawal_of(output, version)
         if record is None:
             raise InputError(f"The version {version} in {output} is not withdrawn, so nothing was changed.")
-        pointed = pointed_version(output)
+        before, pointed = current_version(output), pointed_version(output)
         later = pointed is not None and _is_later(output, pointed, version)
         if pointed is None or (record.was_current and pointed != version and not later):
             lease.point(output / POINTER, version)
-        describe_again(output, version, "")
+        _describe_all(output, version, "")
         mark_report(output, version, "")
         remove_withdrawal(output, version)
-    return _tell(output, version, None)
+    return _tell(output, version, None, before)
 
 
 def _is_later(output: Place, version: str, other: str) -> bool:
@@ -139,7 +198,15 @@ def _is_later(output: Place, version: str, other: str) -> bool:
     return numbers[0] > numbers[1]
 
 
-def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = False) -> Retraction:
+def _tell(
+    output: Place,
+    version: str,
+    why: str | None,
+    before: str | None,
+    earlier: tuple[str, ...] = (),
+    *,
+    move_aliases: bool = False,
+) -> Retraction:
     """Record the withdrawal on MLflow and for OpenLineage, and return the result."""
     manifest, standing = read_manifest(version_folder(output, version)), standing_versions(output)
     with recorded_job(
@@ -147,7 +214,8 @@ def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = 
     ):
         models, failed = _models(output, version, WithdrawnTag(why), standing, move_aliases)
     exports, unread = _exports(output, version)
-    return Retraction(version, why or "", current_version(output), models, exports, failed, unread)
+    current, on = current_version(output), _standing_on(output, version)
+    return Retraction(version, why or "", current, models, exports, failed, unread, before, earlier, on)
 
 
 def _exports(output: Place, version: str) -> tuple[tuple[ExportedTable, ...], str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from engine.core.output_layout import version_folder
 from engine.plan.model import Plan, PlannedOperator
 from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
 from engine.runs.run_record import dropped_exports, read_record, unfinished_steps
 from engine.storage.lease import has_active_writer, read_holder, seconds_since_heartbeat
-from engine.storage.manifest import is_published
-from engine.storage.withdrawals import current_version, withdrawal_of
+from engine.storage.manifest import is_published, read_manifest
+from engine.storage.withdrawals import current_version, withdrawal_of, withdrawn_bases
 
 
 def status_of(plan: Plan) -> dict[str, Any]:
@@ -21,20 +22,25 @@ def status_of(plan: Plan) -> dict[str, Any]:
     JSON-able. For each operator, ``rate`` is in rows per second between its first and last commit since the
     present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
-    failed or were interrupted. ``withdrawn`` is the reason of a withdrawal. ``dropped_exports`` are exports
+    failed or were interrupted. ``withdrawn`` is the reason of a withdrawal, and
+    ``withdrawn_bases`` has those of versions that this one continues from. ``dropped_exports`` are exports
     that failed and that the recipe no longer names. ``warnings`` are those of the operators that are fitted.
 
     """
     output = plan.output
-    withdrawn = withdrawal_of(output, plan.version)
+    withdrawn, published = withdrawal_of(output, plan.version), is_published(output, plan.version)
+    increment = {"incremental": plan.increment.record()} if plan.increment else {}
+    folder = version_folder(output, plan.version)
+    bases = withdrawn_bases(output, read_manifest(folder) if published else increment)
     running, holder = has_active_writer(output), read_holder(output)
     asked_for = [(table.format, table.path) for table in plan.recipe.output.export]
     since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
     return {
         "version": plan.version,
-        "published": is_published(output, plan.version),
+        "published": published,
         "current": current_version(output) == plan.version,
         "withdrawn": withdrawn.why if withdrawn else None,
+        "withdrawn_bases": bases,
         "running": running,
         "writer": str(holder) if holder and running else None,
         "died": bool(holder and not holder.released and not running),

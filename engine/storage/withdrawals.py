@@ -10,8 +10,9 @@ may be wrong.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,15 +21,35 @@ from connectors.storage import Place, remove_file
 from engine.core.errors import InputError
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.output_layout import POINTER, version_folder
-from engine.storage.manifest import NUMBER, pointed_version, published_versions, read_manifest
+from engine.storage.manifest import (
+    NUMBER,
+    is_published,
+    pointed_version,
+    published_versions,
+    read_manifest,
+)
 
 FOLDER = "withdrawn"
 MAX_REASON = 2_000
 """Characters of a reason."""
+MAX_EARLIER = 20
+"""Earlier reasons that a record keeps, the latest ones."""
+
+
+class Reason(BaseModel):
+    """A reason that another one has replaced, and when it was given in seconds since 1970."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+    at: float
 
 
 class Withdrawal(BaseModel):
-    """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current."""
+    """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current.
+
+    ``earlier`` are reasons that were given before, the latest last.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -36,6 +57,7 @@ class Withdrawal(BaseModel):
     why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
     at: float
     was_current: bool
+    earlier: Annotated[tuple[Reason, ...], Field(strict=False, max_length=MAX_EARLIER)] = ()
 
 
 def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
@@ -95,6 +117,54 @@ def standing_versions(output: Place) -> list[str]:
     return sorted(standing, key=lambda name: (-publication_number(output, name), name))
 
 
+def withdrawn_bases(output: Place, manifest: Mapping[str, Any], stands: str = "") -> dict[str, str]:
+    """Return the withdrawn versions that a version continues from, the nearest first, with their reasons.
+
+    A version continues from its base if it keeps what operators have learnt or placed there. The search ends
+    at a base that is no longer in the output.
+
+    Parameters
+    ----------
+    stands
+        A version that counts as not withdrawn: its withdrawal is being taken back.
+    """
+    found: dict[str, str] = {}
+    for name in _bases(output, manifest) if _has_records(output) else ():
+        known = withdrawal_of(output, name) if name != stands else None
+        if known is not None:
+            found[name] = known.why
+    return found
+
+
+def versions_on(output: Place, version: str) -> list[str]:
+    """Return the published versions that continue from a version, the latest publication first."""
+    found = [
+        name
+        for name in published_versions(output)
+        if name != version and version in _bases(output, read_manifest(version_folder(output, name)))
+    ]
+    return sorted(found, key=lambda name: (-publication_number(output, name), name))
+
+
+def _bases(output: Place, manifest: Mapping[str, Any]) -> list[str]:
+    """Return the versions that a manifest's version continues from, the nearest first."""
+    found: list[str] = []
+    increment = manifest.get("incremental") or {}
+    while increment and increment.get("kept", True) and increment["base"] not in found:
+        found.append(str(increment["base"]))
+        if not is_published(output, found[-1]):
+            break
+        increment = read_manifest(version_folder(output, found[-1])).get("incremental") or {}
+    return found
+
+
+def _has_records(output: Place) -> bool:
+    try:
+        return next(iter((output / FOLDER).iterdir()), None) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def publication_number(output: Place, version: str) -> int:
     """Return the number of a version's publication; 0 for one of before there were numbers."""
     return int(read_manifest(version_folder(output, version)).get(NUMBER, 0))
@@ -122,14 +192,21 @@ def checked_reason(why: str) -> str:
 
 
 def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
-    """Write the record, before ``CURRENT`` is moved. Raises InputError for an empty or very long reason."""
+    """Write the record, before ``CURRENT`` is moved; one that is there already keeps its reason as an earlier
+    one. Raises InputError for an empty or very long reason.
+    """
     reason = checked_reason(why)
     place = output / FOLDER / f"{version}.json"
     was_current = pointed_version(output) == version
+    earlier: tuple[Reason, ...] = ()
     with suppress(InputError):  # a damaged record is replaced
-        earlier = withdrawal_of(output, version)
-        was_current |= earlier is not None and earlier.was_current
-    found = Withdrawal(version=version, why=reason, at=time.time(), was_current=was_current)
+        known = withdrawal_of(output, version)
+        was_current |= known is not None and known.was_current
+        if known is not None and known.why == reason:
+            return known
+        if known is not None:
+            earlier = (*known.earlier, Reason(why=known.why, at=known.at))[-MAX_EARLIER:]
+    found = Withdrawal(version=version, why=reason, at=time.time(), was_current=was_current, earlier=earlier)
     write_json(place, found.model_dump(), root=output)
     return found
 

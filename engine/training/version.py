@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from engine.core.output_layout import output_of, split_version, version_folder
 from engine.storage.manifest import check_published, read_manifest
 from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
-from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of
+from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of, withdrawn_bases
 from operators.base import ROW_ID, SPLIT, ShardInfo
 from operators.parts.adaptor import NAME as PARTS
 
@@ -81,22 +81,30 @@ def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
     folder = output_of(place)
     place = place if isinstance(folder, Path) else folder  # without the keys of the URI
     if (folder / "manifest.json").exists() and not name:
+        found = Version(folder, read_manifest(folder))
         if warn:
-            _warn_if_withdrawn(folder.parent.parent, folder.name)
-        return Version(folder, read_manifest(folder))
+            _warn_if_withdrawn(folder.parent.parent, folder.name, found.manifest)
+        return found
     asked, name = bool(name), name or current_version(folder) or ""
     if not name:
         raise nothing_current(folder, place)
     check_published(folder, name)
-    if asked and warn:
-        _warn_if_withdrawn(folder, name)
-    found = version_folder(folder, name)
-    return Version(found, read_manifest(found))
+    here = version_folder(folder, name)
+    found = Version(here, read_manifest(here))
+    if warn:
+        _warn_if_withdrawn(folder, name if asked else "", found.manifest)
+    return found
 
 
-def _warn_if_withdrawn(output: Place, name: str) -> None:
-    if withdrawn := withdrawal_of(output, name):
+def _warn_if_withdrawn(output: Place, name: str, manifest: Mapping[str, Any]) -> None:
+    """Warn where the version ``name``, if one is asked for, or one that it continues from was withdrawn."""
+    withdrawn = withdrawal_of(output, name) if name else None
+    if withdrawn:
         _log.warning("The version %s was withdrawn: %s", name, withdrawn.why)
+    for base, why in withdrawn_bases(output, manifest).items():
+        _log.warning(
+            "The version %s continues from %s, which was withdrawn: %s", manifest["version"], base, why
+        )
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,20 @@ def test_a_withdrawal_names_every_table_and_says_what_to_do(published: Path, fol
     for table in (f"hf {folder}/card", f"parquet {folder}/plain", f"parquet {published}/by_recipe"):
         assert f"it was exported to {table}, which still holds it" in shown
     assert "other" not in shown
-    assert f"rowsieve export OUTPUT@{first} --to FORMAT:PATH --mode overwrite" in shown
+    again = f"rowsieve export {out}@{first} --to"
+    assert f"replace all its rows: {again} hf:{folder}/card --mode overwrite" in shown
+    removed = f"remove its folder {folder}/plain/{last}, and write a version that stands: "
+    assert f"{removed}{again} parquet:{folder}/plain --mode append" in shown
+    shutil.rmtree(folder / "plain" / last)
+    command(*again.split()[1:], f"parquet:{folder}/plain", "--mode", "append", "--executor", "local")
+    command(*again.split()[1:], f"hf:{folder}/card", "--mode", "overwrite", "--executor", "local")
+    before = {path: path.read_bytes() for path in (folder / "card").rglob("*") if path.is_file()}
     found = json.loads(command("retract", f"{out}@{last}", "--why", "labels of May", "--json"))
     assert [table["path"] for table in found["exports"]] == [
         f"{folder}/card",
         *sorted([f"{published}/by_recipe", f"{folder}/plain"]),
     ]
-    assert found["exports"] == foreseen["exports"]
+    assert [{**table, "replaced_by": ""} for table in found["exports"]] == foreseen["exports"]
     after = {path: path.read_bytes() for path in (folder / "card").rglob("*") if path.is_file()}
     assert after == before
 
@@ -86,6 +93,16 @@ def test_a_table_that_another_version_has_replaced_is_named_as_such(folder: Path
     shown = command("retract", f"{folder}/out@{last}", "--why", "x")
     assert f"where {first} has replaced it; older states may hold it" in shown
     assert "it was exported to delta" in command("retract", f"{folder}/out@{first}", "--why", "x")
+
+
+def test_a_table_made_anew_by_another_version_holds_the_earlier_one_no_more(folder: Path) -> None:
+    first, last = names(folder)
+    for name in (last, first):
+        shutil.rmtree(folder / "t", ignore_errors=True)
+        command("export", f"{folder}/out@{name}", "--to", f"parquet:{folder}/t", "--executor", "local")
+    shown = command("retract", f"{folder}/out@{last}", "--why", "x")
+    assert f"exported to parquet {folder}/t, where {first} has replaced it" in shown
+    assert f"remove its folder {folder}/t" not in shown
 
 
 def test_an_export_that_died_in_its_commit_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

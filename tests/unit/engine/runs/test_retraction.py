@@ -32,6 +32,7 @@ from engine.runs.status import status_of
 from engine.storage.manifest import NUMBER, pointed_version
 from engine.storage.withdrawals import (
     FOLDER,
+    MAX_EARLIER,
     MAX_REASON,
     current_version,
     withdrawal_of,
@@ -98,6 +99,80 @@ def test_readers_get_the_version_before(out: Path, caplog: pytest.LogCaptureFixt
     assert command(f"{out}@{last}", "--undo").startswith(f"{last} stands again")
     assert current_version(out) == last
     assert files(out) == before
+
+
+def test_another_reason_keeps_the_earlier_ones(out: Path) -> None:
+    last = str(pointed_version(out))
+    command(f"{out}@{last}", "--why", "labels of May")
+    foreseen = command(f"{out}@{last}", "--why", "labels of June", "--dry-run")
+    for shown in (foreseen, command(f"{out}@{last}", "--why", "labels of June")):
+        assert "the record keeps the earlier reasons: labels of May\n" in shown
+        assert "readers get vb, as before" in shown
+    same = command(f"{out}@{last}", "--why", "labels of June")
+    assert "the record keeps the earlier reasons: labels of May\n" in same
+    record = withdrawal_of(out, last)
+    assert record is not None
+    assert (record.why, [one.why for one in record.earlier]) == ("labels of June", ["labels of May"])
+    for number in range(2 * MAX_EARLIER):
+        record = write_withdrawal(out, last, f"reason {number}")
+    assert [one.why for one in record.earlier][-1] == f"reason {2 * MAX_EARLIER - 2}"
+    assert withdrawal_of(out, last) == record
+    assert len(record.earlier) == MAX_EARLIER
+
+
+def continues(out: Path, name: str, base: str, **record: Any) -> None:
+    place = out / "versions" / name / "manifest.json"
+    increment = {"base": base, "outcome": "predict", "shards": {"old": 1}, "kept": ["probe"], **record}
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"incremental": increment}))
+
+
+def test_versions_that_continue_from_it_are_named(
+    out: Path, published: tuple[Path, Recipe], caplog: pytest.LogCaptureFixture
+) -> None:
+    last = str(pointed_version(out))
+    continues(out, "vb", "va")
+    continues(out, last, "vb")
+    before = (out / "versions" / last / "README.md").read_text()
+    shown = command(f"{out}@va", "--why", "labels of *May*")
+    for name in ("vb", last):
+        assert f"{name} continues from it" in shown
+        card = (out / "versions" / name / "README.md").read_text()
+        assert "> **Continues from `va`, which was withdrawn.** labels of \\*May\\*" in card
+    assert "**Withdrawn.**" not in before
+    assert "readers get" in shown
+    assert "as before" in shown
+    open_version(out)
+    assert f"The version {last} continues from va, which was withdrawn: labels of *May*" in caplog.text
+    here = published[1].output.model_copy(update={"path": str(out)})
+    found = status_of(make_plan(published[1].model_copy(update={"output": here})))
+    assert found["withdrawn_bases"] == {"va": "labels of *May*"}
+    assert retract(out, last, "x").continued_by == ()
+    assert retract(out, "va", "x").continued_by == ("vb",)
+    command(f"{out}@va", "--undo")
+    command(f"{out}@{last}", "--undo")
+    assert (out / "versions" / last / "README.md").read_text() == before
+
+
+def test_a_version_that_keeps_nothing_of_its_base_does_not_continue_from_it(out: Path) -> None:
+    last = str(pointed_version(out))
+    continues(out, last, "va", kept=[])
+    continues(out, "vb", last)
+    continues(out, "va", "vb")
+    assert retract(out, "va", "x").continued_by == ()
+    assert set(retract(out, last, "x").continued_by) == {"vb"}
+
+
+def test_a_removed_version_is_not_withdrawn(out: Path) -> None:
+    last = str(pointed_version(out))
+    to = f"parquet:{out}/../t"
+    assert CliRunner().invoke(app, ["export", f"{out}@va", "--to", to, "--executor", "local"]).exit_code == 0
+    assert "va" in prune(out, 1).versions
+    before = files(out)
+    shown = " ".join(command(f"{out}@va", "--why", "x", code=2).split())
+    assert f"The version va was removed from {out}." in shown
+    assert re.search("It was exported to parquet .*t: change these tables by hand", shown)
+    assert files(out) == before
+    assert pointed_version(out) == last
 
 
 def test_the_card_and_the_description_say_it(out: Path) -> None:
