@@ -95,8 +95,9 @@ class TrainSection(Section):
     params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
     when: str = Field(
         default="always",
-        description="always; never; drift: if operators were fitted again or a drift exceeds its "
-        'threshold; or a rule of the champion on the rows of new shards: "worst_group_accuracy < 0.8"',
+        description="always; never; drift: if operators were fitted again, a drift exceeds its "
+        "threshold, or the champion was trained on a withdrawn version; or a rule of the champion on the "
+        'rows of new shards: "worst_group_accuracy < 0.8"',
     )
     register_as: str | None = Field(
         default=None, description="Name under which MLflow's registry gets the model, as `challenger`"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
@@ -40,7 +41,7 @@ from engine.training.model_package import (
 from engine.training.plots import PLOTS, STRENGTH
 from engine.training.serving import ServedModel, write_served_model
 from engine.training.split_scores import score
-from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of
+from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of, withdrawn_data
 from engine.training.training_run import TrainResult
 from engine.training.version import Version, root_of
 from operators.base import Executor
@@ -140,7 +141,8 @@ def promote(
 
     Champion and challenger are scored on the same rows and groups, each through its own features. Without
     test rows the validation rows serve, and the reason says that the challenger may have been selected on
-    them. Raises InputError if the challenger has neither or no such metric.
+    them. Of a champion that stays, the reason says where its rows were withdrawn. Raises InputError if the
+    challenger has neither or no such metric.
     """
     split = next((name for name in ("test", "validation") if name in result.scores), None)
     if split is None:
@@ -162,6 +164,7 @@ def promote(
                 source = rows_for(folder, job)
             except CannotCompareError as error:
                 reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
+                reason += _withdrawn_text(found, registered.name, version, result.version.output)
                 return _record_decision(found, registered, PromotionDecision(False, reason))
             champion = Ensemble.load(folder)
             with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
@@ -175,9 +178,22 @@ def promote(
     holds, reason = rule.evaluate(mine.metrics(), theirs, paired)
     if theirs is not None and split == "validation":
         reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
+    if current is not None and not holds:
+        reason += _withdrawn_text(found, registered.name, current[0], result.version.output)
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
     return _record_decision(found, registered, PromotionDecision(holds, reason))
+
+
+def _withdrawn_text(mlflow_client: MlflowClient, name: str, champion: str, output: Place) -> str:
+    """Say where a champion that stays was trained on a withdrawn version, and what to do; else nothing."""
+    told = withdrawn_data(mlflow_client, name, champion, output)
+    if not told:
+        return ""
+    return (
+        f"; champion {champion} {told}. It stays champion, and the yardstick, until a model beats it by the "
+        "rule or the alias is set by hand"
+    )
 
 
 def _record_decision(

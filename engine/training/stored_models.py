@@ -13,6 +13,8 @@ from engine.core.redaction import redact
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
 from engine.publish.tracking import VERSION_TAG, client
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
+from engine.storage.manifest import NAME
+from engine.storage.withdrawals import withdrawal_of
 from engine.training.served_files import check_limits, model_files
 
 if TYPE_CHECKING:
@@ -33,6 +35,22 @@ def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
     except MlflowException:
         return None
     return tag_value(found.tags, VERSION_TAG)
+
+
+def withdrawn_data(mlflow_client: MlflowClient, name: str, number: str, output: Place) -> str:
+    """Say that the version that a model was trained on was withdrawn, and why; empty if it stands.
+
+    The tag of the model counts, or where MLflow was not told, the record in the output.
+    """
+    tags = mlflow_client.get_model_version(name, number).tags
+    version = tag_value(tags, VERSION_TAG)
+    why = tags.get(WITHDRAWN_TAG)
+    if why is None and version and NAME.fullmatch(version):
+        known = withdrawal_of(output, version)
+        why = known.why if known else None
+    if why is None:
+        return ""
+    return f"was trained on the version {version}, which was withdrawn: {redact(why).rstrip('.')}"
 
 
 def champion_of(

@@ -19,8 +19,9 @@ from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.plugins.base import RunContext, RunPlugin
 from engine.runs.training_record import read_training, training_file
-from engine.storage.manifest import is_published, read_manifest
+from engine.storage.manifest import NAME, is_published, read_manifest
 from engine.storage.object_run_store import local_cache, synced_executor
+from engine.storage.withdrawals import withdrawal_of
 from operators.base import Executor
 
 _log = logging.getLogger("rowsieve")
@@ -104,7 +105,8 @@ def decide(
 def _by_drift(section: TrainSection, output: Place, manifest: Mapping[str, Any]) -> tuple[bool, str]:
     """Look for drift in a version and in those between it and the version the champion was trained on.
 
-    A drift whose training failed, or was held back, would otherwise be forgotten the next night.
+    A drift whose training failed, or was held back, would otherwise be forgotten the next night. A champion
+    that was trained on a withdrawn version is reason enough.
     """
     trains, why = _drifted(manifest.get("incremental"))
     if trains or not section.register_as:
@@ -112,6 +114,9 @@ def _by_drift(section: TrainSection, output: Place, manifest: Mapping[str, Any])
     trained_on = _champions_version(section, output)
     if trained_on is None:
         return True, NO_CHAMPION
+    withdrawn = withdrawal_of(output, trained_on) if NAME.fullmatch(trained_on) else None
+    if withdrawn is not None:
+        return True, f"the champion was trained on {trained_on}, which was withdrawn: {withdrawn.why}"
     while not trains and str(manifest["version"]) != trained_on:
         base = str(manifest["incremental"]["base"])
         if base == trained_on or not is_published(output, base):

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from engine.core.errors import InputError, RowsieveError
+from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
 from engine.runs.plugins import training
 from engine.runs.plugins.training import decide
+from engine.runs.retraction import retract
 from engine.runs.runner import run
 from engine.runs.training_record import training_file
+from engine.storage.withdrawals import write_withdrawal
 from tests.data import recipe_for, spurious_table, write_shards
 
 ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
@@ -44,6 +47,18 @@ def test_when_it_trains(when: str, record: dict[str, Any] | None, trains: bool, 
     found = decide(TrainSection(when=when), Recipe.parse(value), Path("out"), manifest, pytest.fail)
     assert found[0] is trains
     assert why in found[1]
+
+
+def test_a_champion_of_withdrawn_rows_is_a_reason_to_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_champions_version", lambda *_: "v1")
+    write_withdrawal(tmp_path, "v1", "labels of May")
+    manifest = {"version": "v2", "incremental": {"outcome": "predict", "drift": [], "base": "v1"}}
+    value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": str(tmp_path)}}
+    section = TrainSection(when="drift", register_as="m")
+    found = decide(section, Recipe.parse(value), tmp_path, manifest, pytest.fail)
+    assert found == (True, "the champion was trained on v1, which was withdrawn: labels of May")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +140,8 @@ def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
 
     import mlflow
 
+    from engine.training.stored_models import withdrawn_data
+
     write_shards(tmp_path / "data", spurious_table(), 2)
     section = ERM | {"register_as": "m", "promote_if": "worst_group_accuracy > champion + 0.01"}
     tracked = {"tracking": {"enabled": True}}
@@ -147,4 +164,18 @@ def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'out' / 'mlflow.db'}"
     client = mlflow.MlflowClient(uri)
     assert len(client.search_model_versions("name = 'm'")) == 2
+    assert "withdrawn" not in other["promoted"]["reason"]
+    done = retract(tmp_path / "out", first["version"], "labels of May", move_aliases=True)
+    assert [model.moved for model in done.models if model.aliases] == [
+        {"champion": None},
+        {"challenger": None},
+    ]
+    strict = {**section, "promote_if": "worst_group_accuracy > champion + 0.99"}
+    later = run(recipe(tmp_path, train=strict, seed=1, **tracked)).training
+    assert later
+    assert not later["promoted"]["promoted"]
+    told = f"was trained on the version {first['version']}, which was withdrawn: labels of May"
+    assert f"; champion 1 {told}. It stays champion, and the yardstick" in later["promoted"]["reason"]
+    client.delete_model_version_tag("m", "1", WITHDRAWN_TAG)  # as if MLflow had not been told
+    assert withdrawn_data(client, "m", "1", tmp_path / "out") == told
     shutil.rmtree(tmp_path / "out")
