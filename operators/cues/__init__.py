@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from operators.cues.serialise import load_state, save_state
     from operators.cues.state import CueSettings, CueState, summary
     from operators.cues.strength import TradeOffPoint, WeightPath, choose, trade_off
-    from operators.cues.suspects import Suspect, list_suspects
+    from operators.cues.suspects import Suspect
 
 __all__ = [
     "CueSettings",
@@ -41,7 +41,6 @@ __all__ = [
     "choose",
     "fit",
     "full_factor",
-    "list_suspects",
     "load_state",
     "save_state",
     "summary",
@@ -60,7 +59,6 @@ _DEFINED_IN = {
     "choose": "strength",
     "fit": "robust_weights",
     "full_factor": "row_weights",
-    "list_suspects": "suspects",
     "load_state": "serialise",
     "save_state": "serialise",
     "summary": "state",

@@ -21,7 +21,7 @@ from operators.cues.environments import fit_twins, held_out
 from operators.cues.evidence import class_mean
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.linear import Scaler, class_balance
-from operators.cues.slices import TOP, Slices, balance_factor, find_slices, strongest
+from operators.cues.slices import TOP, Slices, balance_factor, strongest
 from operators.cues.state import CueSettings
 from operators.encode.words import Gap
 
@@ -100,43 +100,20 @@ class MeasuredSample:
         return replace(self, **parts)
 
 
-def list_suspects(
-    X: Floats,
-    y: Integers,
-    ids: Integers,
-    settings: CueSettings | None = None,
-    *,
-    top: int = TOP,
-    always: Collection[int] = (),
-    n_classes: int | None = None,
-) -> list[Suspect]:
-    """Return at most ``top`` suspected shortcuts of a table, the strongest first.
+def measured_sample(
+    X: Floats, y: Integers, ids: Integers, settings: CueSettings | None = None, n_classes: int | None = None
+) -> tuple[MeasuredSample, Floats]:
+    """Return the rows on which suspects are measured, and held-out probabilities (n, C) that score slices.
 
     Parameters
     ----------
     X, y, ids
         As for ``fit``; the same sample of at most ``settings.max_rows`` rows is drawn.
     settings
-        Sample, seed and ridge penalty; features that the user has named are listed like all others. Default
-        ``CueSettings()``.
-    top
-        Each suspect costs one fit of the probe, the search three.
-    always
-        Columns that are listed whatever their strength, if they have a usable cut.
+        Sample, seed and ridge penalty. Default ``CueSettings()``.
     n_classes
         C; default the largest label + 1.
 
-    """
-    sample, p = measured_sample(X, y, ids, settings, n_classes)
-    return measure_suspects(find_slices(sample.Z, sample.y, p), sample, top=top, always=always)
-
-
-def measured_sample(
-    X: Floats, y: Integers, ids: Integers, settings: CueSettings | None = None, n_classes: int | None = None
-) -> tuple[MeasuredSample, Floats]:
-    """Return the rows on which suspects are measured, and held-out probabilities (n, C) that score slices.
-
-    Parameters are those of :func:`list_suspects`.
     """
     s = settings or CueSettings()
     C = n_classes or int(y.max()) + 1
@@ -153,7 +130,18 @@ def measured_sample(
 def measure_suspects(
     slices: Slices, sample: MeasuredSample, *, top: int = TOP, always: Collection[int] = ()
 ) -> list[Suspect]:
-    """Return at most ``top`` suspects among the slices, one per feature, and ``always``."""
+    """Return at most ``top`` suspects among the slices, one per feature, the strongest first.
+
+    Parameters
+    ----------
+    slices, sample
+        From ``find_slices`` on the sample of :func:`measured_sample`.
+    top
+        Each suspect costs one fit of the probe.
+    always
+        Features that are listed whatever their strength, if they have a usable cut.
+
+    """
     strength = slices.strength()
     return [_measure(slices, int(k), float(strength[k]), sample) for k in strongest(slices, top, always)]
 

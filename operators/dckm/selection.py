@@ -10,7 +10,7 @@ means over several starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -62,49 +62,6 @@ def select_pair(tried: Iterable[TriedPair], min_share: float = MIN_SHARE) -> Tri
     if kept:
         return min(kept, key=lambda pair: pair.correlation)
     return max(pairs, key=lambda pair: pair.share)
-
-
-def choose_lambdas(
-    model: DecorrelatedKMeans,
-    X: Any,
-    *,
-    grid: Sequence[float] = GRID,
-    min_share: float = MIN_SHARE,
-    n_starts: int = STARTS,
-) -> tuple[TriedPair, list[TriedPair]]:
-    """Try every pair of lambda1 and lambda2 of a grid, and select one without labels.
-
-    Parameters
-    ----------
-    model : DecorrelatedKMeans
-        Gives all other parameters. Its ``random_state`` draws the starts, the same for every pair.
-    X : (n, d) array
-        Finite numbers; may be a sample of the rows.
-    grid : sequence of float, default (0.01, 0.1, 1, 10, 100, 1000)
-        Values of lambda1 and of lambda2.
-    min_share : float, default 0.5
-        Share of the rows that the effective sample size must keep, in [0, 1].
-    n_starts : int, default 2
-        Number of fits of each pair.
-
-    Returns
-    -------
-    selected : TriedPair
-        The pair with the least correlation among those that keep ``min_share``.
-    tried : list of TriedPair
-        All pairs, in the order of the grid.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from operators.dckm import DecorrelatedKMeans, choose_lambdas
-    >>> X = np.random.default_rng(0).normal(size=(60, 3))
-    >>> picked, tried = choose_lambdas(DecorrelatedKMeans(2, random_state=0), X, grid=(0.1, 10.0))
-    >>> len(tried), picked in tried
-    (4, True)
-    """
-    tried = [try_pair(model, X, n_starts, pair) for pair in product(grid, grid)]
-    return select_pair(tried, min_share), tried
 
 
 def try_pair(model: DecorrelatedKMeans, X: Any, n_starts: int, pair: tuple[float, float]) -> TriedPair:

@@ -8,10 +8,9 @@ from operators.gradients.projection import Projection
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.gradients.factoring import factored_gradients
     from operators.gradients.kernel import per_sample_gradients
 
-__all__ = ["Projection", "factored_gradients", "per_sample_gradients"]
-_DEFINED_IN = {"factored_gradients": "factoring", "per_sample_gradients": "kernel"}
+__all__ = ["Projection", "per_sample_gradients"]
+_DEFINED_IN = {"per_sample_gradients": "kernel"}
 
 __getattr__ = lazy(__name__, _DEFINED_IN)

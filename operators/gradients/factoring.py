@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from operators.factored import FactoredGradients, FactoredLayer, unpack
+from operators.factored import FactoredLayer
 from operators.gradients.kernel import (
     MAX_CHUNK,
     Labels,
@@ -22,23 +22,19 @@ from operators.gradients.kernel import (
 from operators.gradients.layers import Factors, Gradient, evaluating
 
 
-def factored_gradients(
-    model: nn.Module,
-    X: Matrix,
-    y: Labels,
-    *,
-    parameters: str | None = None,
-    chunk_size: int | None = None,
-) -> FactoredGradients:
-    """Compute :func:`~operators.gradients.per_sample_gradients` as (activation, error) pairs of each layer.
+def packed_gradients(
+    model: nn.Module, X: Matrix, y: Labels, *, parameters: str | None = None, chunk_size: int | None = None
+) -> tuple[NDArray[np.float32], list[FactoredLayer]]:
+    """Compute the gradients of each row as one matrix (n, width) of factors, layer by layer, with its layout.
 
-    ``flat()`` of the result is what that function returns, to 1e-5 of a row's norm; the layers stand in the
+    ``operators.factored.unpack`` reads the matrix; ``flat()`` of its result is what
+    :func:`~operators.gradients.per_sample_gradients` returns, to 1e-5 of a row's norm. The layers are in the
     order of their first chosen parameter.
 
     Parameters
     ----------
-    model, X, y, parameters : see there. Every chosen parameter must be that of an ``nn.Linear`` which sees
-        one vector a row.
+    model, X, y, parameters : as in ``per_sample_gradients``. Every chosen parameter must be that of an
+        ``nn.Linear`` which sees one vector a row.
     chunk_size : rows per forward pass, default 4096.
 
     Raises
@@ -46,14 +42,6 @@ def factored_gradients(
     ValueError
         As there; or a chosen parameter's gradient has no such factors, which the text names.
     """
-    packed, parts = packed_gradients(model, X, y, parameters=parameters, chunk_size=chunk_size)
-    return unpack(packed, parts)
-
-
-def packed_gradients(
-    model: nn.Module, X: Matrix, y: Labels, *, parameters: str | None = None, chunk_size: int | None = None
-) -> tuple[NDArray[np.float32], list[FactoredLayer]]:
-    """Compute :func:`factored_gradients` as one matrix (n, width), layer by layer, with its layout."""
     selected = select_parameters(model, parameters)
     rows = Rows(X, y, next(iter(selected.values())))
     if not len(rows):

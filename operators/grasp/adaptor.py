@@ -151,12 +151,6 @@ class Groups(GroupsBase[GroupsParams]):
         found._accepts_projection = given is not None and given.accept_error
         return found
 
-    def as_fitted(self, record: Mapping[str, Any]) -> Groups:
-        """Return the operator that reads the column that ``fit`` read."""
-        found = Groups(self.params)
-        found._column = str(record.get("column", self._column))
-        return found
-
     @property
     def requires(self) -> tuple[str, ...]:
         """The vectors compared, and labels."""

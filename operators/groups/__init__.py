@@ -11,10 +11,9 @@ from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.groups.kernel import GroupMethod, GroupResult
-    from operators.groups.operator import assign
 
-__all__ = ["GroupMethod", "GroupResult", "assign"]
+__all__ = ["GroupMethod", "GroupResult"]
 
-_DEFINED_IN = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "operator"}
+_DEFINED_IN = {"GroupMethod": "kernel", "GroupResult": "kernel"}
 
 __getattr__ = lazy(__name__, _DEFINED_IN)

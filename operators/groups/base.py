@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,10 +49,6 @@ class GroupsBase(Operator[P]):
     def adds(self) -> tuple[pa.Field, ...]:
         """Return the added columns: the group, and the reason why the method marks the row as an outlier."""
         return (pa.field(GROUP, pa.int32()), pa.field(GROUP_OUTLIER, CATEGORY))
-
-    def as_fitted(self, record: Mapping[str, Any]) -> GroupsBase[P]:
-        """Return the operator that wrote the record ``groups.json``."""
-        return self
 
     @property
     def can_predict(self) -> bool:

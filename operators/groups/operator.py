@@ -1,4 +1,4 @@
-"""The operator ``groups``, the class of each method by name, and :func:`assign` for new rows.
+"""The operator ``groups``, and the class of each method by name.
 
 Methods are the built-in ones and those of other packages (entry-point group ``rowsieve.group_methods``).
 """
@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow as pa
-
 from connectors.foundation.messages import nearest
-from operators.base import Context, Operator, OperatorError, OperatorParams, ShardInfo
+from operators.base import Operator, OperatorError, OperatorParams
 from operators.groups.adaptor import class_wise
 from operators.groups.base import GroupsBase
 from operators.groups.kernel import GroupMethod
-from operators.groups.state import RECORD, read_group_record
 
 ENTRY_POINTS = "rowsieve.group_methods"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
@@ -117,55 +112,3 @@ class Groups(GroupsBase[OperatorParams]):
     def variants(cls) -> dict[str, type[Operator[Any]]]:
         """Return all methods that can be loaded, by name."""
         return known_methods()
-
-
-@dataclass(frozen=True)
-class _NoShards:
-    """A reader without shards, for placing rows by the state alone."""
-
-    shards: tuple[ShardInfo, ...] = ()
-
-    def read(self, shard: int, columns: Any) -> pa.Table:
-        raise OperatorError("operators.groups.assign: there are no shards to read.")
-
-    read_source = read
-
-
-def assign(state: Path, table: pa.Table) -> pa.Table:
-    """Return the columns ``group`` and ``group_outlier`` of new rows, from a fitted state.
-
-    Parameters
-    ----------
-    state : the state folder of a fitted ``groups``: ``<output>/store/<fingerprint>/state``.
-    table : the columns that the method requires (``y``, and ``gradient``, ``gradient_factors``, ``x`` or
-        ``loss``), computed for the new rows by the operators of the same run.
-
-    Raises
-    ------
-    OperatorError
-        The folder holds no such state, a column is missing, the method cannot place new rows
-        (``oracle``), or a class had no row in ``fit``.
-    """
-    try:
-        record = read_group_record(state)
-        params = record["params"]
-    except (OSError, ValueError, KeyError):
-        raise OperatorError(
-            f"{state / RECORD} cannot be read, so the folder is no state of `groups`. Give the folder "
-            "<output>/store/<fingerprint>/state; `rowsieve plan RECIPE --json` shows the fingerprint."
-        ) from None
-    kind = method_class(str(params["method"]))
-    operator = kind(kind.Params.recorded(params))
-    if isinstance(operator, GroupsBase):
-        operator = operator.as_fitted(record)
-    missing = sorted(set(operator.requires) - set(table.column_names))
-    if missing:
-        raise OperatorError(
-            f"operators.groups.assign: method `{params['method']}` needs the column {missing[0]!r} of the "
-            f"new rows; there are: {', '.join(table.column_names)}. Run the operator that adds it first."
-        )
-    if not isinstance(operator, GroupsBase):
-        raise OperatorError(
-            f"operators.groups.assign: method `{params['method']}` cannot place new rows. Run it on all rows."
-        )
-    return operator.open_for_new_rows(Context(_NoShards(), state))(table)

@@ -12,7 +12,6 @@ from operators.lpboost.solver import (
     SampleWeightSolver,
     solve,
     solve_model_weights,
-    solve_sample_weights,
 )
 
 __all__ = [
@@ -24,5 +23,4 @@ __all__ = [
     "duality_gap",
     "solve",
     "solve_model_weights",
-    "solve_sample_weights",
 ]

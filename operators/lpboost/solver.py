@@ -110,28 +110,6 @@ def solve_model_weights(
     return solve(losses, alpha, method=method, sample_weight=sample_weight).model_weights
 
 
-def solve_sample_weights(
-    losses: npt.ArrayLike,
-    alpha: float,
-    beta: float | None = None,
-    *,
-    method: Method = "auto",
-    sample_weight: npt.ArrayLike | None = None,
-) -> Float64:
-    """Return sample weights w (n,) for the next base model (equation 5, or equation 8 with ``beta``).
-
-    ``losses`` (n, t) are those of the training rows. Parameters and errors are those of :func:`solve`. For
-    the rounds of boosting use :class:`SampleWeightSolver`.
-
-    Examples
-    --------
-    >>> from operators.lpboost import solve_sample_weights
-    >>> solve_sample_weights([[0.0], [0.2], [1.0], [0.9]], alpha=0.5).round(6).tolist()
-    [0.0, 0.0, 0.5, 0.5]
-    """
-    return solve(losses, alpha, beta, method=method, sample_weight=sample_weight).sample_weights
-
-
 class SampleWeightSolver:
     """Sample weights for the rounds of boosting; each round starts from the solution of the last one.
 

@@ -22,8 +22,7 @@ from scipy.stats import (
 )
 
 from operators.arrays import Float64
-from operators.distances import square_distances
-from operators.metrics.mmd import median_gamma
+from operators.distances import median_gamma, square_distances
 
 QUANTILE = 0.95
 MIN_BEYOND = 10

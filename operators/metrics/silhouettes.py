@@ -73,51 +73,6 @@ class Silhouettes(NamedTuple):
     standard_error: Float64
 
 
-def silhouette(
-    X: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    metric: Metric = "euclidean",
-    *,
-    sample_size: int | None = None,
-    random_state: int = 0,
-) -> float:
-    """Return the mean silhouette coefficient; noise (-1) counts as one more cluster, as in scikit-learn.
-
-    Parameters
-    ----------
-    X : (n, p) array
-        Finite numbers.
-    labels : (n,) array of integers
-        Cluster of each row.
-    metric, sample_size, random_state
-        See :func:`mean_silhouettes`.
-
-    Returns
-    -------
-    float
-        In [-1, 1].
-
-    Raises
-    ------
-    ValueError
-        The metric is unknown, the lengths differ, or there are fewer than 2 clusters or as many as rows.
-
-    Examples
-    --------
-    >>> from operators.metrics import silhouette
-    >>> round(silhouette([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 4)
-    0.8997
-    """
-    X, found = np.asarray(X), np.asarray(labels)
-    clusters, which = np.unique(found, return_inverse=True)
-    if not 2 <= len(clusters) < len(found):
-        raise ValueError(
-            f"silhouette: {len(clusters)} clusters in {len(found)} rows; it needs from 2 to n - 1 clusters"
-        )
-    scores = mean_silhouettes(X, which[None], metric, sample_size=sample_size, random_state=random_state)
-    return float(scores.mean[0])
-
-
 def silhouette_grid(
     X: npt.NDArray[Any],
     labels: npt.NDArray[Any],

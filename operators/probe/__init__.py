@@ -11,10 +11,10 @@ from operators.lazy import lazy
 from operators.probe.settings import Settings
 
 if TYPE_CHECKING:
-    from operators.probe.kernel import Trained, train, train_on_arrays
+    from operators.probe.kernel import Trained, train
     from operators.probe.scoring import predict
 
-__all__ = ["Settings", "Trained", "predict", "train", "train_on_arrays"]
-_DEFINED_IN = {"Trained": "kernel", "predict": "scoring", "train": "kernel", "train_on_arrays": "kernel"}
+__all__ = ["Settings", "Trained", "predict", "train"]
+_DEFINED_IN = {"Trained": "kernel", "predict": "scoring", "train": "kernel"}
 
 __getattr__ = lazy(__name__, _DEFINED_IN)

@@ -9,7 +9,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import nn
 
@@ -19,7 +18,7 @@ from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import Census, take_census
 from operators.probe.logistic import fit_logistic
 from operators.probe.minibatch import fit_minibatch
-from operators.probe.rows import Rows, Shards
+from operators.probe.rows import Shards
 from operators.probe.scoring import score
 from operators.probe.settings import Settings
 
@@ -93,26 +92,6 @@ def train(
             f"lr={settings.lr}, l2={settings.l2}. Lower lr, or set standardize."
         )
     return Trained(model.cpu(), curve, converged, census.n_rows, loss, accuracy)
-
-
-def train_on_arrays(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    spec: ModelSpec | None = None,
-    settings: Settings | None = None,
-    sample_weight: ArrayLike | None = None,
-    random_state: int = 0,
-) -> Trained:
-    """Call :func:`train` on arrays in memory: X (n, d), y (n,) class indices, sample_weight (n,).
-
-    ``spec`` defaults to a standardised ``logistic`` of ``max(y) + 1`` classes.
-    """
-    features = np.ascontiguousarray(X, dtype=np.float32)
-    labels = np.asarray(y, dtype=np.int64)
-    weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    spec = spec or ModelSpec(n_features=features.shape[1], n_classes=int(labels.max()) + 1)
-    return train(spec, [Rows(features, labels, weight)], settings=settings, seed=random_state)
 
 
 def _fit(

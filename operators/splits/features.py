@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32, Float64, Int64
-from operators.distances import square_distances
-from operators.metrics.mmd import evenly_spaced, median_gamma
+from operators.distances import evenly_spaced, median_gamma, square_distances
 
 Kernel: TypeAlias = Literal["linear", "rbf"]
 
@@ -211,7 +210,7 @@ def make_map(
 
 
 def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
-    """Return gamma, by default :func:`operators.metrics.mmd.median_gamma` of evenly spaced rows of z (s, d).
+    """Return gamma, by default :func:`operators.distances.median_gamma` of evenly spaced rows of z (s, d).
 
     Raises
     ------

@@ -118,10 +118,10 @@ def measure(kind: str, n_rows: int, folder: Path, seeds: int) -> dict[str, Any]:
 def peers(plan: Any, out: Path, seeds: int) -> dict[str, Any]:
     """Time scikit-learn on the gradients of the largest class; ours again over seeds of the draw."""
     from sklearn.cluster import DBSCAN, MiniBatchKMeans
+    from sklearn.metrics import adjusted_rand_score
 
     from operators.columns import vectors_to_numpy
     from operators.grasp import GroupInference
-    from operators.metrics import adjusted_rand_index
 
     def column(name: str, operator: str) -> Any:
         parts = sorted((out / "store" / plan.fingerprint_of(operator)).glob("part-*.parquet"))
@@ -143,7 +143,7 @@ def peers(plan: Any, out: Path, seeds: int) -> dict[str, Any]:
     nothing = np.zeros(len(sample))
     labels = [GroupInference(random_state=seed).fit_predict(sample, nothing) for seed in range(seeds)]
     pairs = [(a, b) for a in range(seeds) for b in range(a)]
-    found["seeds"] = [float(adjusted_rand_index(labels[a], labels[b])) for a, b in pairs]
+    found["seeds"] = [float(adjusted_rand_score(labels[a], labels[b])) for a, b in pairs]
     return found
 
 

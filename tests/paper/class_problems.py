@@ -25,8 +25,8 @@ from sklearn.preprocessing import scale
 
 from operators.gradients import per_sample_gradients
 from operators.models import ModelSpec
-from operators.probe.kernel import train_on_arrays
 from operators.probe.settings import Settings
+from tests.on_arrays import train_on_arrays
 from tests.paper.synthetic import synthetic
 from tests.paper.test_grasp_synthetic import train_probe
 

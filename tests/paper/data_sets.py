@@ -21,9 +21,9 @@ import torch
 from connectors.digits import make_digits
 from operators.gradients import per_sample_gradients
 from operators.models import ModelSpec
-from operators.probe.kernel import train_on_arrays
 from operators.probe.scoring import logits
 from operators.probe.settings import Settings
+from tests.on_arrays import train_on_arrays
 from tests.paper.synthetic import synthetic
 from tests.paper.test_grasp_synthetic import train_probe
 

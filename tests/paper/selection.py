@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import adjusted_rand_score
 
 from operators.dbscan.kernel import dbscan_grid
 from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID
-from operators.metrics import adjusted_rand_index, silhouette_grid
+from operators.metrics import silhouette_grid
 from operators.points import Points
 from tests.paper.class_problems import DESIGN, FRESH, REPEAT, ClassProblem, Name, class_problems
 from tests.paper.selection_rules import CANDIDATES, Clustered
@@ -53,7 +54,7 @@ def cluster_class(problem: ClassProblem) -> Clustered:
 
 def evaluate(problem: ClassProblem, rules: Iterable[str] = CANDIDATES) -> Result:
     case = cluster_class(problem)
-    truth = np.array([[adjusted_rand_index(problem.group, cell) for cell in row] for row in case.labels])
+    truth = np.array([[adjusted_rand_score(problem.group, cell) for cell in row] for row in case.labels])
     cells = {}
     for rule in rules:
         scores = CANDIDATES[rule](case)
@@ -106,7 +107,7 @@ def whole_data_ari(results: Sequence[Result], rule: str | None) -> float:
             np.full(len(r.group), 100 * c) if rule is None else shifted(r.labels[rule], 100 * c)
             for c, r in enumerate(classes)
         ]
-        scores.append(adjusted_rand_index(truth, np.concatenate(found)))
+        scores.append(adjusted_rand_score(truth, np.concatenate(found)))
     return float(np.mean(scores))
 
 

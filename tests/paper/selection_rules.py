@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
+from sklearn.metrics import adjusted_rand_score
 
 from operators.grasp.selection import MAX_NOISE, MIN_SAMPLES_GRID, MIN_SECOND_GROUP, group_counts
-from operators.metrics import adjusted_rand_index
 from tests.on_arrays import noise_shares, pick_cell, second_group_shares
 
 Float: TypeAlias = npt.NDArray[np.float64]
@@ -76,7 +76,7 @@ def stability(case: Clustered) -> Float:
     for e, m in np.ndindex(total.shape):
         ahead = [(e + 1, m)] * (e + 1 < total.shape[0]) + [(e, m + 1)] * (m + 1 < total.shape[1])
         for other in ahead:
-            score = adjusted_rand_index(case.labels[e, m], case.labels[other])
+            score = adjusted_rand_score(case.labels[e, m], case.labels[other])
             for cell in ((e, m), other):
                 total[cell] += score
                 count[cell] += 1
@@ -91,7 +91,7 @@ def consensus(case: Clustered) -> Float:
         found, which, count = np.unique(
             case.labels[case.limited], axis=0, return_inverse=True, return_counts=True
         )
-        agreement = np.array([[adjusted_rand_index(a, b) for a in found] for b in found])
+        agreement = np.array([[adjusted_rand_score(a, b) for a in found] for b in found])
         scores[case.limited] = (agreement @ count / count.sum())[which.reshape(-1)]
     return scores
 

@@ -13,9 +13,8 @@ from operators.gradients import per_sample_gradients
 from operators.gradients.balanced_bias import balanced, input_lengths
 from operators.grasp import GroupInference
 from operators.models import ModelSpec
-from operators.probe.kernel import train_on_arrays
 from operators.weights.params import CrossFit
-from tests.on_arrays import trust_on_arrays
+from tests.on_arrays import train_on_arrays, trust_on_arrays
 from tests.paper.published import AS_PUBLISHED
 from tests.paper.robust.problems import RobustProblem
 

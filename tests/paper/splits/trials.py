@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from operators.metrics import mmd
 from operators.splits import ConstrainedKernelKMeans
+from tests.on_arrays import mmd
 from tests.paper.splits.problems import Domains
 
 Array = npt.NDArray[Any]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, fisher_exact, norm
 
 from engine.recipe.incremental import DriftSection
-from operators.metrics import mmd
 from operators.metrics.drift import Shift, column_shift, count_p_value, mmd_shift, rise, share_shift
+from tests.on_arrays import mmd
 
 
 def samples(n: int, m: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from operators.cues import CueSettings, Named, fit, list_suspects, load_state, save_state, weights
+from operators.cues import CueSettings, Named, fit, load_state, save_state, weights
 from operators.cues.evidence import RAMPS
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import fit_searched
@@ -16,12 +16,19 @@ from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.named import balance_table, fit_sides
 from operators.cues.row_weights import full_factor
 from operators.cues.serialise import _encode
+from operators.cues.slices import find_slices
+from operators.cues.suspects import Suspect, measure_suspects, measured_sample
 
 
 def worst(X, w, label, y, cue):
     Z = Scaler.from_rows(X).apply(X)
     right = predict(fit_softmax(Z, label, w, 2, l2=1e-4), Z).argmax(axis=1) == y
     return min(right[(y == a) & (cue == b)].mean() for a in (0, 1) for b in (0, 1))
+
+
+def suspects_of(X, y, ids, n_classes=None) -> list[Suspect]:
+    sample, p = measured_sample(X, y, ids, None, n_classes)
+    return measure_suspects(find_slices(sample.Z, sample.y, p), sample)
 
 
 def test_a_strong_cue_opens_the_gate_and_helps_the_minority(cue_problem):
@@ -311,12 +318,12 @@ def test_classes_of_one_row_and_huge_values(columns, spurious):
         w = weights(state, X, y, ids)
         assert np.isfinite(w).all()
         assert (w <= 20 * class_balance(y, 5) * (1 + 1e-9)).all()
-    list_suspects(X, y, ids, n_classes=5)
+    suspects_of(X, y, ids, n_classes=5)
 
 
 def test_the_cue_is_the_first_suspect(cue_problem):
     X, label, _, _, ids = cue_problem
-    found = list_suspects(X, label, ids)
+    found = suspects_of(X, label, ids)
     first = found[0]
     assert first.feature == 6
     assert first.strength > 2 * found[1].strength

@@ -28,9 +28,8 @@ from operators.dckm.balance import (
 )
 from operators.dckm.features import CODINGS, Coder, column_sums, join_sums, squared_deviations
 from operators.dckm.kernel import INITS, DckmSettings, InMemory, Solution, solve
-from operators.dckm.selection import TriedPair, choose_lambdas, select_pair
+from operators.dckm.selection import TriedPair, select_pair, try_pair
 from operators.dckm.steps import candidate, earlier
-from operators.metrics import effective_sample_size
 
 seeds = st.integers(0, 10_000)
 codings = st.sampled_from(CODINGS)
@@ -283,7 +282,7 @@ def test_the_objective_never_rises(
 def check_solution(coded: Coded, rows: InMemory, found: Solution) -> None:
     w = rows.weight
     assert (w >= 0).all()
-    assert found.effective_sample_size == pytest.approx(effective_sample_size(w))
+    assert found.effective_sample_size == pytest.approx(w.sum() ** 2 / (w @ w))
     for norm, weights in ((found.correlation_before, np.ones(len(w))), (found.correlation_after, w)):
         covariance = np.cov(coded.Z.T, aweights=weights, ddof=0)
         off_diagonal = covariance - np.diag(np.diag(covariance))
@@ -459,12 +458,11 @@ def test_half_of_the_rows_are_kept_unless_asked_otherwise() -> None:
 def test_lambdas_are_chosen_by_fits_without_labels() -> None:
     X = problem(0, 60, 4).Z
     model = DecorrelatedKMeans(2, random_state=3, max_iter=5)
-    picked, tried = choose_lambdas(model, X, grid=(0.1, 10.0), min_share=0.3)
-    assert [(s.lambda1, s.lambda2) for s in tried] == [(0.1, 0.1), (0.1, 10), (10, 0.1), (10, 10)]
-    assert picked == select_pair(tried, 0.3)
+    tried = try_pair(model, X, 2, (10.0, 0.1))
+    assert (tried.lambda1, tried.lambda2) == (10, 0.1)
     seeds = np.random.RandomState(3).randint(np.iinfo(np.int32).max, size=2)
     fits = [clone(model).set_params(lambda1=10, lambda2=0.1, random_state=s).fit(X) for s in seeds]
-    assert tried[2].correlation == pytest.approx(np.mean([fit.correlation_after_ for fit in fits]))
-    assert tried[2].share == pytest.approx(np.mean([fit.effective_sample_size_ for fit in fits]) / 60)
+    assert tried.correlation == pytest.approx(np.mean([fit.correlation_after_ for fit in fits]))
+    assert tried.share == pytest.approx(np.mean([fit.effective_sample_size_ for fit in fits]) / 60)
     with pytest.raises(ValueError, match="no pair to select from"):
-        choose_lambdas(model, X, grid=())
+        select_pair([])

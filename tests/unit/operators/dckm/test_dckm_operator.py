@@ -18,12 +18,12 @@ from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from operators.base import FEATURES, Context, OperatorError, Resources
 from operators.columns import numpy_to_vectors, vectors_to_numpy
-from operators.dckm import DecorrelatedKMeans, choose_lambdas, sharded
+from operators.dckm import DecorrelatedKMeans, sharded
 from operators.dckm.adaptor import Dckm, Decorrelation
 from operators.dckm.features import CODINGS, Coder
 from operators.dckm.kernel import INITS, DckmSettings, InMemory, solve
 from operators.dckm.params import DckmParams, DecorrelationParams
-from operators.dckm.selection import GRID
+from operators.dckm.selection import GRID, select_pair, try_pair
 from operators.hashing import row_hashes
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 from tests.unit.engine.runs.test_run import published
@@ -167,7 +167,8 @@ def test_lambdas_are_chosen_on_a_sample(tmp_path: Path, monkeypatch: pytest.Monk
     X = vectors_to_numpy(table[FEATURES])
     order = np.argsort(row_hashes(np.arange(N), 5, "dckm/sample for lambdas"))
     model = DecorrelatedKMeans(2, max_iter=5, random_state=5)
-    picked, tried = choose_lambdas(model, X[order], grid=(0.1, 10.0))
+    tried = [try_pair(model, X[order], 2, (a, b)) for a in (0.1, 10.0) for b in (0.1, 10.0)]
+    picked = select_pair(tried)
     assert record == {"chosen": asdict(picked), "tried": [asdict(one) for one in tried]}
     alone = DckmParams(n_clusters=2, max_iter=5, lambda1=picked.lambda1, lambda2=picked.lambda2)
     (tmp_path / "given").mkdir()

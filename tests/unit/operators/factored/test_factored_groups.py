@@ -26,9 +26,9 @@ from operators.grasp import GroupInference
 from operators.grasp.adaptor import Groups
 from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.params import GroupsParams
-from operators.groups import assign
 from operators.planes import plane_of_products, principal_plane
 from tests.data import small_recipe
+from tests.on_arrays import place_rows
 from tests.unit.operators.factored.test_factored_dbscan import head_gradients
 from tests.unit.operators.grasp.test_grasp_operator import Here, Shards, cut
 
@@ -155,12 +155,12 @@ def test_new_rows_are_placed_by_the_state_alone(done: Done, tmp_path: Path) -> N
         gradients = Gradients(GradientsParams(**FORMS[form])).open(context)(new)
         rows = gradients.append_column("y", new.column("y"))
         state = plan.store.state(plan.fingerprint_of("groups"))
-        placed[form] = assign(state, rows)
+        placed[form] = place_rows(state, rows)
     assert placed["factored"].equals(placed["flat"])
     assert len(set(placed["flat"].column("group").to_pylist())) > 2
     narrow = numpy_to_vectors(vectors_to_numpy(rows.column("gradient_factors"))[:, :3])
     with pytest.raises(OperatorError, match="another probe"):
-        assign(state, rows.set_column(0, "gradient_factors", narrow))
+        place_rows(state, rows.set_column(0, "gradient_factors", narrow))
 
 
 @pytest.mark.parametrize("n", [1, 2, 40, 300])

@@ -8,7 +8,7 @@ from torch import nn
 from operators.dbscan import DBSCAN
 from operators.factored import unpack
 from operators.gradients import per_sample_gradients
-from operators.gradients.factoring import factored_gradients, packed_gradients
+from operators.gradients.factoring import packed_gradients
 
 
 def mlp(seed=0, width=7, n_classes=3):
@@ -28,7 +28,7 @@ def data(n=50, seed=0, n_classes=3):
 def test_laid_out_flat_they_are_the_per_sample_gradients(parameters, chunk_size):
     model, (X, y) = mlp(), data()
     flat = per_sample_gradients(model, X, y, parameters=parameters)
-    found = factored_gradients(model, X, y, parameters=parameters, chunk_size=chunk_size)
+    found = unpack(*packed_gradients(model, X, y, parameters=parameters, chunk_size=chunk_size))
     assert found.shape == flat.shape
     np.testing.assert_allclose(found.flat(), flat, atol=1e-5 * np.linalg.norm(flat, axis=1).max())
 
@@ -44,7 +44,7 @@ def test_groups_of_a_wide_head_without_its_flat_gradients():
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(5, 20), nn.ReLU(), nn.Linear(20, 30))
     X, y = data(200, 1, 30)
-    factored = factored_gradients(model, X, y, parameters="^2")
+    factored = unpack(*packed_gradients(model, X, y, parameters="^2"))
     flat = per_sample_gradients(model, X, y, parameters="^2")
     assert flat.nbytes > 10 * factored.nbytes
     for eps in (0.3, 0.6, 0.9):
@@ -58,10 +58,10 @@ def test_a_parameter_without_factors_is_named():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.Linear(6, 3))
     with pytest.raises(ValueError, match=r"'1\.weight', '1\.bias' are no product"):
-        factored_gradients(model, *data())
-    factored_gradients(model, *data(), parameters="^[02]")
+        packed_gradients(model, *data())
+    packed_gradients(model, *data(), parameters="^[02]")
 
 
 def test_no_rows_are_refused():
     with pytest.raises(ValueError, match="no rows"):
-        factored_gradients(mlp(), *data(0))
+        packed_gradients(mlp(), *data(0))

@@ -14,9 +14,9 @@ from operators.base import FEATURES, GROUP, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import Cues
 from operators.cues.params import CuesParams
-from operators.groups import assign
 from operators.groups.by_cue import ByCue
 from operators.groups.params import CueGroupsParams
+from tests.on_arrays import place_rows
 from tests.unit.in_memory import run_operator, split_table
 
 
@@ -88,5 +88,5 @@ def test_small_groups_are_merged(limit: dict[str, float], tmp_path: Path) -> Non
 def test_new_rows_are_placed_from_the_state_alone(tmp_path: Path) -> None:
     table, _, _ = cue_table()
     found, _, state = groups_of(tmp_path, [table], CuesParams(spurious=("f",)))
-    placed = assign(state, table.slice(100, 50))
+    placed = place_rows(state, table.slice(100, 50))
     assert placed[GROUP].to_pylist() == found[GROUP].slice(100, 50).to_pylist()

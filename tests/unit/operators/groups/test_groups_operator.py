@@ -26,7 +26,7 @@ from engine.storage.lease import hold_lease
 from operators.arrays import Labels
 from operators.base import FEATURES, GRADIENT, LABEL, LOSS, PREDICTION, OperatorError, OperatorParams
 from operators.columns import vectors_to_numpy
-from operators.groups import GroupMethod, GroupResult, assign
+from operators.groups import GroupMethod, GroupResult
 from operators.groups import operator as methods
 from operators.groups.eiil import environments, scale_derivatives
 from operators.groups.george import fit_george
@@ -37,6 +37,7 @@ from operators.groups.params import GeorgeParams
 from operators.models import load
 from operators.probe.scoring import logits
 from tests.data import small_recipe
+from tests.on_arrays import place_rows
 
 # A weak probe, so that some rows are predicted wrong. Kernels and operators learn from all rows here.
 WEAK = {"probe": {"l2": 1.0, "trainer": "in_process"}, "split": {"fit_on": "all"}}
@@ -153,7 +154,7 @@ def test_groups_with_few_rows_are_merged_by_every_method(done: dict[str, Plan], 
         assert few or name == "jtt"  # else nothing was merged; the errors of JTT's model are many or none
         if name != "grasp":
             operator = next(planned.operator for planned in plan.operators if planned.name == "groups")
-            again = assign(state_of(plan), rows_of(done["grasp"], *operator.requires))
+            again = place_rows(state_of(plan), rows_of(done["grasp"], *operator.requires))
             np.testing.assert_array_equal(again.column("group").to_numpy(), group)
 
 
@@ -161,7 +162,7 @@ def test_groups_with_few_rows_are_merged_by_every_method(done: dict[str, Plan], 
 def test_rows_of_fit_are_assigned_to_their_groups(name: str, done: dict[str, Plan]) -> None:
     plan = done[name]
     operator = next(planned.operator for planned in plan.operators if planned.name == "groups")
-    found = assign(state_of(plan), rows_of(done["grasp"], *operator.requires))
+    found = place_rows(state_of(plan), rows_of(done["grasp"], *operator.requires))
     np.testing.assert_array_equal(found.column("group").to_numpy(), array(plan, "group"))
 
 
@@ -176,7 +177,7 @@ def test_density_assigns_new_rows_as_its_kernel_predicts(
     kernel.set_params(min_samples_grid=[5, 10] if name == "grasp" else kernel.min_samples_grid).fit(X, y)
     moved = X + 0.1 * np.random.default_rng(0).normal(size=X.shape).astype(np.float32)
     table = pa.table({LABEL: y, space: pa.array(list(moved), pa.list_(pa.float32()))})
-    found = assign(state_of(done[name]), table)
+    found = place_rows(state_of(done[name]), table)
     np.testing.assert_array_equal(found.column("group").to_numpy(), kernel.predict(moved, y))
     noise = found.column("group").to_numpy() == -1
     assert found.column("group_outlier").to_pylist() == [f"{name}:noise" if n else "" for n in noise]
@@ -195,18 +196,14 @@ def test_oracle_alone_may_read_the_truth_it_names(done: dict[str, Plan]) -> None
             with pytest.raises(OperatorError, match="kept for scoring only"):
                 reader.read_source(0, ["truth"])
     with pytest.raises(OperatorError, match="`oracle` reads the truth of the rows it was given"):
-        assign(state_of(plan), rows_of(plan, LABEL))
+        place_rows(state_of(plan), rows_of(plan, LABEL))
 
 
-def test_assign_says_what_is_missing(done: dict[str, Plan], tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match=r"groups\.json cannot be read, so the folder is no state"):
-        assign(tmp_path, pa.table({}))
-    with pytest.raises(OperatorError, match="method `kmeans` needs the column 'gradient'"):
-        assign(state_of(done["kmeans"]), rows_of(done["kmeans"], LABEL))
+def test_a_class_that_fit_has_not_seen_is_named(done: dict[str, Plan]) -> None:
     strange = rows_of(done["kmeans"], LABEL, GRADIENT).slice(0, 3)
     strange = strange.set_column(1, LABEL, pa.array([7, 7, 7], pa.int32()))
     with pytest.raises(OperatorError, match="class index 7 had no row"):
-        assign(state_of(done["kmeans"]), strange)
+        place_rows(state_of(done["kmeans"]), strange)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +265,7 @@ def test_a_third_party_adds_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyP
     carry_out(plan)
     y, X = array(plan, LABEL), array(plan, FEATURES)
     np.testing.assert_array_equal(array(plan, "group"), 2 * y + (X[:, 0] > 0))
-    found = assign(state_of(plan), rows_of(plan, FEATURES, LABEL))
+    found = place_rows(state_of(plan), rows_of(plan, FEATURES, LABEL))
     np.testing.assert_array_equal(found.column("group").to_numpy(), array(plan, "group"))
     assert method_class("kmeans").Params.__name__ == "KMeansParams"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from operators import lpboost
-from operators.lpboost import duality_gap, regularised, solve, solve_model_weights, solve_sample_weights
+from operators.lpboost import duality_gap, regularised, solve, solve_model_weights
 from operators.metrics import cvar
 
 ALPHAS = [1e-6, 0.1, 1 / 3, 0.5, 1.0]
@@ -136,7 +136,7 @@ def test_clarabel_can_be_forced_on_the_linear_program():
 
 def test_equal_rows_get_equal_weights():
     losses = np.repeat(np.round(np.random.default_rng(2).random((6, 4))), 7, axis=0)
-    weights = solve_sample_weights(losses, 0.3).reshape(6, 7)
+    weights = solve(losses, 0.3).sample_weights.reshape(6, 7)
     np.testing.assert_allclose(weights, weights[:, :1].repeat(7, axis=1), atol=1e-12)
 
 

@@ -13,7 +13,6 @@ from operators.lpboost import (
     duality_gap,
     solve,
     solve_model_weights,
-    solve_sample_weights,
 )
 from operators.metrics import cvar
 
@@ -114,7 +113,7 @@ def test_rows_that_are_not_trusted_do_not_choose_the_mixture():
     weights = np.where(np.arange(100) < 10, 0.02, 1.0)
     assert solve_model_weights(losses, 0.1, sample_weight=weights)[0] > 0.95
     assert solve_model_weights(losses, 0.1)[0] == pytest.approx(0.5, abs=1e-6)
-    assert solve_sample_weights(losses, 0.1, sample_weight=weights)[:10].max() <= 0.02 / (0.1 * 90.2) + 1e-12
+    assert solve(losses, 0.1, sample_weight=weights).sample_weights[:10].max() <= 0.02 / (0.1 * 90.2) + 1e-12
 
 
 @pytest.mark.parametrize("beta", [None, 20.0])

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from operators.base import OperatorError
 from operators.communicator import SLOTS, SingleProcess, Slots
 from operators.models import ModelSpec, build
-from operators.probe import Settings, Trained, predict, train, train_on_arrays
+from operators.probe import Settings, Trained, predict, train
 from operators.probe.census import Census, take_census
 from operators.probe.logistic import partial_sums
 from operators.probe.minibatch import cut, fit_minibatch
 from operators.probe.rows import Rows
+from tests.on_arrays import train_on_arrays
 from tests.unit.communicators import Board, Member, train_together
 
 HERE = __name__

@@ -14,7 +14,6 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_approximation import Nystroem
 
-from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.features import BLOCK, blocks, check_gamma, make_map
 from operators.splits.folds import assign_rows
@@ -22,6 +21,7 @@ from operators.splits.in_memory import FeatureRows, GramRows
 from operators.splits.kernel import Centroids, iterate, random_mmd
 from operators.splits.selection import DisjointGroups, Marginals, make_quotas, smallest
 from operators.splits.start import pick_landmarks
+from tests.on_arrays import mmd
 
 Array = Any
 

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from engine.runs.runner import run
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, OperatorError
 from operators.columns import numpy_to_vectors
-from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.adaptor import Split
 from operators.splits.hashed_split import order_keys
 from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE
 from tests.data import small_recipe
+from tests.on_arrays import mmd
 from tests.unit.engine.runs.test_run import published
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 
