@@ -82,6 +82,8 @@ def _show(done: Retraction, output: str) -> None:
         echo(f"  {_table_text(table)}")
         if done.why and not table.replaced_by:
             echo(f"    {_remedy(table, done, output)}")
+    for other in done.elsewhere:
+        echo(f"  MLflow also has this version in {other}, which is left alone; withdraw it there as well")
     for model in done.models:
         echo(f"  {_model_text(model)}")
     if done.why and any(model.aliases and not model.moved for model in done.models):

@@ -244,3 +244,6 @@ class RetractionRecord(Record):
     """Why MLflow was not told; empty if it was."""
     exports_error: str
     """Why the tables are not known; empty if they are."""
+    elsewhere: list[str]
+    """Other outputs on the same MLflow server with a version of this name, whose runs and models were left
+    alone."""

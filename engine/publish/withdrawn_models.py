@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,7 +11,8 @@ from typing import Any
 from connectors.storage import Place
 from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
-from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
+from engine.core.redaction import redact
+from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
 
 WITHDRAWN_TAG = "rowsieve.withdrawn"
 """Tag of runs and model versions; its value is the reason."""
@@ -54,10 +56,31 @@ class TrainedModel:
     moved: dict[str, str | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ToldModels:
+    """The models of a version on MLflow, and who else has a version of its name.
+
+    Attributes
+    ----------
+    models
+        The models that were trained on it.
+    elsewhere
+        Other outputs with a version of the same name, whose runs and models were left alone.
+
+    """
+
+    models: tuple[TrainedModel, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+
 def tag_runs_and_models(
     output: Place, version: str, tag: WithdrawnTag, *, standing: Collection[str], move_aliases: bool
-) -> list[TrainedModel]:
-    """Tag the runs and models of a version, and return the models.
+) -> ToldModels:
+    """Tag the runs and models of a version of this output, and return the models.
+
+    The name of a version says nothing of its output: equal recipes on equal data have the same one, and
+    whoever can write to an output can choose it. On a server that several outputs share, only runs that name
+    this output are touched, and models of these runs.
 
     Parameters
     ----------
@@ -75,11 +98,12 @@ def tag_runs_and_models(
 
     """
     if not has_records(output):
-        return []
+        return ToldModels()
     try:
-        mlflow = client(output)
-        _tag_runs(mlflow, version, tag)
-        return list(_models(mlflow, version, tag, standing if move_aliases else None))
+        mlflow, owners = client(output), _Owners(output)
+        _tag_runs(mlflow, owners, version, tag)
+        models = tuple(_models(mlflow, owners, version, tag, standing if move_aliases else None))
+        return ToldModels(models, tuple(sorted(owners.others)))
     except Exception as error:
         raise InputError(
             f"MLflow at {tracking_uri(output)} was not told: {one_line(error)}. Check MLFLOW_TRACKING_URI "
@@ -87,19 +111,37 @@ def tag_runs_and_models(
         ) from None
 
 
-def _tag_runs(mlflow: Any, version: str, tag: WithdrawnTag) -> None:
+class _Owners:
+    """Tells runs of an output from those of others, which it collects."""
+
+    def __init__(self, output: Place) -> None:
+        self._own, self._shared = str(output.resolve()), bool(os.environ.get("MLFLOW_TRACKING_URI"))
+        self.others: set[str] = set()
+
+    def is_own(self, tags: Mapping[str, str]) -> bool:
+        """Return whether a run is of the output: it names it, or none, or the database is the output's."""
+        named = tag_value(tags, OUTPUT_TAG)
+        if not self._shared or named in (None, self._own):
+            return True
+        self.others.add(redact(str(named)))
+        return False
+
+
+def _tag_runs(mlflow: Any, owners: _Owners, version: str, tag: WithdrawnTag) -> None:
     experiments = [found.experiment_id for found in mlflow.search_experiments()]
     for run in mlflow.search_runs(experiments, filter_string=f"tags.`{VERSION_TAG}` = '{version}'"):
+        if not owners.is_own(run.data.tags):
+            continue
         write = partial(mlflow.set_tag, run.info.run_id, WITHDRAWN_TAG)
         tag.apply(run.data.tags, write, partial(mlflow.delete_tag, run.info.run_id, WITHDRAWN_TAG))
 
 
 def _models(
-    mlflow: Any, version: str, tag: WithdrawnTag, standing: Collection[str] | None
+    mlflow: Any, owners: _Owners, version: str, tag: WithdrawnTag, standing: Collection[str] | None
 ) -> Iterator[TrainedModel]:
     known = [(model, tag_value(model.tags, VERSION_TAG)) for model in mlflow.search_model_versions()]
     for model, trained_on in known:
-        if trained_on != version:
+        if trained_on != version or not owners.is_own(_run_tags(mlflow, model.run_id)):
             continue
         key = (model.name, model.version, WITHDRAWN_TAG)
         write = partial(mlflow.set_model_version_tag, *key)
@@ -112,3 +154,8 @@ def _models(
         for alias in moved if any(moved.values()) and not tag.dry_run else ():
             mlflow.set_registered_model_alias(model.name, alias, moved[alias])
         yield TrainedModel(model.name, str(model.version), aliases, moved)
+
+
+def _run_tags(mlflow: Any, run_id: str | None) -> Mapping[str, str]:
+    """Return the tags of a model's run; none where it has no run."""
+    return dict(mlflow.get_run(run_id).data.tags) if run_id else {}

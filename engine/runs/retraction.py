@@ -14,7 +14,7 @@ from engine.publish.export_records import ExportedTable, exported_tables
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
 from engine.publish.publisher import describe_again
-from engine.publish.withdrawn_models import TrainedModel, WithdrawnTag, tag_runs_and_models
+from engine.publish.withdrawn_models import ToldModels, TrainedModel, WithdrawnTag, tag_runs_and_models
 from engine.report.withdrawn import mark_report
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
@@ -53,6 +53,9 @@ class Retraction:
         Why MLflow was not told; empty if it was.
     exports_error
         Why the tables are not known; empty if they are.
+    elsewhere
+        Other outputs on the same MLflow server that have a version of this name; their runs and models were
+        left alone.
 
     """
 
@@ -66,6 +69,7 @@ class Retraction:
     before: str | None = None
     earlier: tuple[str, ...] = ()
     continued_by: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 def retract(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
@@ -127,7 +131,7 @@ def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: b
     reason, current = checked_reason(why), current_version(output)
     standing = [name for name in standing_versions(output) if name != version]
     tag = WithdrawnTag(reason, dry_run=True)
-    models, failed = _models(output, version, tag, standing, move_aliases)
+    told, failed = _models(output, version, tag, standing, move_aliases)
     follows = next(iter(standing), None) if current == version else current
     exports, unread = _exports(output, version)
     known = withdrawal_of(output, version)
@@ -135,7 +139,8 @@ def foresee_retraction(output: Place, version: str, why: str, *, move_aliases: b
     earlier = tuple(why for why in given if why != reason)
     on = _standing_on(output, version)
     return Retraction(
-        version, reason, follows, models, exports, failed, unread, _readers_get(output), earlier, on
+        *(version, reason, follows, told.models, exports, failed, unread),
+        *(_readers_get(output), earlier, on, told.elsewhere),
     )
 
 
@@ -212,10 +217,13 @@ def _tell(
     with recorded_job(
         output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest, why)
     ):
-        models, failed = _models(output, version, WithdrawnTag(why), standing, move_aliases)
+        told, failed = _models(output, version, WithdrawnTag(why), standing, move_aliases)
     exports, unread = _exports(output, version)
     current, on = current_version(output), _standing_on(output, version)
-    return Retraction(version, why or "", current, models, exports, failed, unread, before, earlier, on)
+    return Retraction(
+        *(version, why or "", current, told.models, exports, failed, unread),
+        *(before, earlier, on, told.elsewhere),
+    )
 
 
 def _exports(output: Place, version: str) -> tuple[tuple[ExportedTable, ...], str]:
@@ -229,13 +237,13 @@ def _exports(output: Place, version: str) -> tuple[tuple[ExportedTable, ...], st
 
 def _models(
     output: Place, version: str, tag: WithdrawnTag, standing: Collection[str], move_aliases: bool
-) -> tuple[tuple[TrainedModel, ...], str]:
+) -> tuple[ToldModels, str]:
     """Return the models of a version once MLflow was told, and why it was not; empty if it was."""
     try:
         found = tag_runs_and_models(output, version, tag, standing=standing, move_aliases=move_aliases)
     except InputError as error:
-        return (), str(error)
-    return tuple(found), ""
+        return ToldModels(), str(error)
+    return found, ""
 
 
 def _datasets(output: Place, manifest: Mapping[str, Any], why: str | None, _: Any) -> Datasets:

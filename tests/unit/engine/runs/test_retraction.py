@@ -19,7 +19,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from engine.publish.lineage import trace
-from engine.publish.tracking import VERSION_TAG
+from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
 from engine.report.withdrawn import BODY
@@ -408,6 +408,36 @@ def test_a_damaged_record_is_an_error(text: str, out: Path) -> None:
     (out / FOLDER / f"{last}.json").symlink_to("/etc/hostname")
     with pytest.raises(InputError, match="cannot be read"):
         open_version(out)
+
+
+def test_models_of_another_output_are_left_alone(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version's name says nothing of its output, and whoever can write to an output can choose it."""
+    last, uri = str(current_version(out)), f"sqlite:///{tmp_path}/server.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    mlflow = MlflowClient(uri, uri)
+    owners = {"ours": str(out.resolve()), "theirs": "/other/out", "untold": None}
+    runs = {}
+    for name, owner in owners.items():
+        tags = {VERSION_TAG: last} | ({OUTPUT_TAG: owner} if owner else {})
+        runs[name] = mlflow.create_run("0", tags=tags).info.run_id
+        mlflow.create_registered_model(name)
+        mlflow.create_model_version(name, str(out), run_id=runs[name], tags={VERSION_TAG: "va"})
+        mlflow.create_model_version(name, str(out), run_id=runs[name], tags={VERSION_TAG: last})
+        mlflow.set_registered_model_alias(name, "champion", "2")
+    shown = command(f"{out}@{last}", "--why", "x", "--models")
+    assert "MLflow also has this version in /other/out, which is left alone" in shown
+    assert "theirs" not in shown
+    champions = {name: mlflow.get_model_version_by_alias(name, "champion").version for name in owners}
+    assert {name: str(number) for name, number in champions.items()} == {
+        "ours": "1",
+        "theirs": "2",
+        "untold": "1",
+    }
+    for name, run_id in runs.items():
+        assert (WITHDRAWN_TAG in mlflow.get_run(run_id).data.tags) == (name != "theirs")
+        assert (WITHDRAWN_TAG in mlflow.get_model_version(name, "2").tags) == (name != "theirs")
 
 
 def test_models_are_told_and_aliases_move(
