@@ -87,18 +87,22 @@ def show_retrained(found: RetrainResult) -> None:
 
 def _show_scores(result: TrainResult) -> None:
     """Print the scores of each split by group."""
+    from operators.metrics.group_scores import few_rows_text
+
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
             console.print(group_table(table))
-            if any(group.pooled for group in table.groups):
-                console.print("  few rows: such groups are compared as one group")
+            if few := few_rows_text({group.group: group.rows for group in table.groups}):
+                console.print(f"  {few}", soft_wrap=True)
         if len(result.model.models) > 1:
             console.print(_tails(evaluation))
     for split, regression in result.regressions.items():
         for name, losses in regression.groupings.items():
             console.print(bold(split) + f", {name} groups; {loss_sentence(regression)}", soft_wrap=True)
             console.print(loss_table(losses))
+            if few := few_rows_text({group.group: group.rows for group in losses.groups}):
+                console.print(f"  {few}", soft_wrap=True)
 
 
 def _show_selection(found: RetrainResult) -> None:

@@ -23,13 +23,13 @@ from engine.core.json_files import read_json
 from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.ensemble import Ensemble
-from engine.training.evaluation import INFERRED, by_class
+from engine.training.evaluation import INFERRED, by_class, group_label
 from engine.training.job import TrainingJob
 from engine.training.rows import GroupedRows
 from engine.training.serving import ENCODING, SERVING, ServedModel, describe_features
 from engine.training.split_scores import RowSource, row_pieces, truth_of
 from operators.base import Executor
-from operators.metrics.group_scores import MIN_ROWS, compare_groups
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, few_rows_text
 from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
 
 CELLS = ("rows", "right_before", "gained", "lost")
@@ -120,12 +120,20 @@ class PairedAnswers:
     def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test whether the challenger exceeds the champion by more than ``bound``."""
         if metric == ACCURACY:
-            return _finding(self.counts(INFERRED).together(), bound, confidence)
+            return _finding(self.all_rows(), bound, confidence)
         name = metric.removesuffix(WORST).rstrip("_") or INFERRED
-        return _finding(self.counts(name), bound, confidence)
+        found = _finding(self.counts(name), bound, confidence)
+        rows = {group_label(name, group): cell.rows for group, cell in self.groupings[name].items()}
+        few = few_rows_text(rows, min_rows=self.min_rows)
+        return replace(found, text=f"{found.text}; {few}") if few else found
+
+    def all_rows(self) -> PairedCounts:
+        """Counts of all rows as one group, those of small groups included."""
+        cells = self.groupings[INFERRED].values()
+        return PairedCounts(*(np.array([sum(getattr(c, key) for c in cells)], np.int64) for key in CELLS))
 
     def counts(self, grouping: str) -> PairedCounts:
-        """Counts of the groups that carry a statement; small ones are pooled as in every score."""
+        """Counts of the groups that are compared; small ones are pooled or left out as in every score."""
         cells = self.groupings[grouping]
         entries = compare_groups(
             {name: cell.rows for name, cell in cells.items()}, {}, min_rows=self.min_rows
@@ -145,7 +153,8 @@ class PairedCell:
 
 
 def _finding(counts: PairedCounts, bound: float, confidence: float) -> TestResult:
-    rows = f"{int(counts.rows.sum())} rows in {len(counts.rows)} groups"
+    n_groups = len(counts.rows)
+    rows = f"{int(counts.rows.sum())} rows in {n_groups} {'group' if n_groups == 1 else 'groups'}"
     rows += f", {int(counts.gained.sum())} gained and {int(counts.lost.sum())} lost"
     if not bound:
         p = gain_p_value(counts)

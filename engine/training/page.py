@@ -16,6 +16,7 @@ from engine.training.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
 from engine.training.regression_scores import LossScore, LossTable, RegressionEvaluation
 from engine.training.training_run import TrainResult
 from engine.training.version import Version
+from operators.metrics.group_scores import few_rows_text
 from operators.report.text import count, interval, percent
 
 if TYPE_CHECKING:
@@ -240,6 +241,7 @@ def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:
         "average": "–" if table.average is None else percent(table.average),
         "groups": [group for group in table.groups if group in shown],
         "hidden": len(table.groups) - len(shown),
+        "few_rows": few_rows_text({group.group: group.rows for group in table.groups}),
         "picture": _data_uri(picture),
     }
 

@@ -73,6 +73,31 @@ def pool_groups(rows: Mapping[Any, int], *, min_rows: int = MIN_ROWS) -> list[tu
     return entries
 
 
+def not_compared(rows: Mapping[Any, int], *, min_rows: int = MIN_ROWS) -> tuple[Any, ...]:
+    """Return the groups with rows that are in no entry of :func:`pool_groups`: together they have too few.
+
+    Examples
+    --------
+    >>> not_compared({"a": 60, "b": 20, "c": 29}), not_compared({"a": 60, "b": 20, "c": 30})
+    (('b', 'c'), ())
+    """
+    compared = {name for members in pool_groups(rows, min_rows=min_rows) for name in members}
+    return tuple(name for name, count in rows.items() if count > 0 and name not in compared)
+
+
+def few_rows_text(rows: Mapping[str, int], *, min_rows: int = MIN_ROWS) -> str:
+    """Say which named groups are compared as one, or not at all; empty where each is compared by itself."""
+    pooled = [members for members in pool_groups(rows, min_rows=min_rows) if len(members) > 1]
+    if pooled:
+        return f"fewer than {min_rows} rows: such groups are compared as one group"
+    if alone := not_compared(rows, min_rows=min_rows):
+        return (
+            f"{pooled_name(alone)}: {sum(rows[name] for name in alone)} rows, fewer than {min_rows}, which "
+            "are in no comparison of groups"
+        )
+    return ""
+
+
 def simultaneous_level(n_groups: int) -> float:
     """Return the level of each interval of which all hold at once with probability 95 % (Bonferroni)."""
     return 1 - (1 - LEVEL) / max(n_groups, 1)

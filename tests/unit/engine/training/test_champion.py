@@ -16,7 +16,7 @@ from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.runner import run
-from engine.training.champion import count_paired_answers, rows_for
+from engine.training.champion import PairedAnswers, PairedCell, count_paired_answers, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
@@ -171,6 +171,18 @@ def test_new_shards_alone_score_the_champion(tmp_path: Path) -> None:
 def test_rules_that_cannot_be_used(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         PromotionRule.parse(text)
+
+
+def test_the_test_names_groups_that_it_does_not_compare() -> None:
+    """Rows of a group that is in no comparison count for the accuracy all the same."""
+    cells = {0: PairedCell(80, 60, 9, 1), 1: PairedCell(12, 2, 10, 0)}
+    paired = PairedAnswers({"inferred": cells})
+    worst = paired("worst_group_accuracy", 0.0, 0.95).text
+    assert "(80 rows in 1 group, 9 gained and 1 lost)" in worst
+    assert worst.endswith("; 1: 12 rows, fewer than 50, which are in no comparison of groups")
+    whole = paired("accuracy", 0.0, 0.95).text
+    assert "(92 rows in 1 group, 19 gained and 1 lost)" in whole
+    assert "comparison" not in whole
 
 
 def test_all_clauses_must_hold() -> None:

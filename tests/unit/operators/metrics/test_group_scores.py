@@ -9,7 +9,7 @@ from engine.training.evaluation import evaluate
 from engine.training.job import mix
 from engine.training.kernel import fit
 from engine.training.rows import dataset_of_arrays
-from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, few_rows_text, worst_of
 from tests.unit.engine.training.test_training import data, params
 
 
@@ -26,6 +26,18 @@ def test_small_groups_are_pooled_under_their_names() -> None:
 def test_a_pool_that_is_too_small_says_nothing() -> None:
     (only,) = compare_groups({0: 500, 1: 2}, {0: 450.0, 1: 0.0})
     assert only.members == (0,)
+
+
+def test_groups_of_few_rows_are_named_as_what_they_are() -> None:
+    assert few_rows_text({"a": 60, "b": 50}) == ""
+    assert few_rows_text({"a": 60, "b": 20, "c": 30}) == (
+        "fewer than 50 rows: such groups are compared as one group"
+    )
+    assert few_rows_text({"a": 60, "b": 12, "none": 0}) == (
+        "b: 12 rows, fewer than 50, which are in no comparison of groups"
+    )
+    assert "small groups together: b, c: 32 rows" in few_rows_text({"a": 60, "b": 12, "c": 20})
+    assert few_rows_text({"a": 20, "b": 12}) == "fewer than 50 rows: such groups are compared as one group"
 
 
 def test_without_a_large_group_all_rows_are_one() -> None:
