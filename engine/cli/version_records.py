@@ -115,8 +115,8 @@ class DiffRecord(Record):
     groups: list[Object]
     """Groups with `change` (same, grown, shrunk, new, gone) and rows before, after and in common."""
     changed: dict[str, Object]
-    """For `group`, `split`, `outlier`, `weight` and, with a key, `source`: `rows` with another value, and
-    `examples`."""
+    """For `group`, `split`, `outlier`, `weight`, `duplicate` (rows that nearly duplicate an older row in one
+    version alone) and, with a key, `source`: `rows` with another value, and `examples`."""
     largest_weight_change: float
     """Largest absolute difference of a weight."""
     tolerance: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from engine.runs.row_pairs import FILE, KEY, ROW, RowBatch, RowPairs
 from engine.training.version import Version
 from operators.arrays import NOISE
-from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
+from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 
 EXAMPLES = 5
 Pair = tuple[Any, Any]
@@ -33,6 +34,8 @@ class ChangeCounts:
     largest: float = 0.0
     rewritten: int = 0
     """Rows whose source columns have changed, apart from the key that they were matched by."""
+    duplicates: int = 0
+    """Rows that nearly duplicate an older row in one version alone."""
     examples: dict[tuple[str, Any], list[dict[str, Any]]] = field(default_factory=dict)
     """Up to ``EXAMPLES`` rows of each kind of change."""
 
@@ -59,8 +62,9 @@ def compare(pairs: RowPairs, *, tolerance: float = 0.01) -> dict[str, Any]:
     Returns
     -------
     JSON-able: ``rows`` (before, after, common, gone, new), ``matched`` (by what rows were matched),
-    ``groups``, ``changed`` (rows in common with another group, weight, split or verdict on outliers, or with
-    other source columns than the key, with examples), ``largest_weight_change``.
+    ``groups``, ``changed`` (rows in common with another group, weight, split or verdict on outliers, that are
+    near duplicates in one version alone, or with other source columns than the key, with examples),
+    ``largest_weight_change``.
     """
     counts = ChangeCounts()
     for batch in pairs.batches():
@@ -91,6 +95,10 @@ def compare(pairs: RowPairs, *, tolerance: float = 0.01) -> dict[str, Any]:
             "split": _changes(counts, "split", _unequal(counts.splits)),
             "outlier": _changes(counts, "outlier", _unequal(counts.outliers)),
             "weight": {"rows": counts.weights, "examples": counts.examples.get(("weight", None), [])},
+            "duplicate": {
+                "rows": counts.duplicates,
+                "examples": counts.examples.get(("duplicate", None), []),
+            },
             "source": {"rows": counts.rewritten, "examples": counts.examples.get(("source", None), [])},
         },
         "largest_weight_change": counts.largest,
@@ -160,6 +168,9 @@ def _add(counts: ChangeCounts, batch: RowBatch, tolerance: float) -> None:
     change = np.abs(now[WEIGHT].astype(np.float64) - then[WEIGHT])
     for row in np.flatnonzero(change > tolerance)[:EXAMPLES].tolist():
         _example(counts, ("weight", None), row, then, now, WEIGHT)
+    for row in np.flatnonzero(batch.other_duplicate)[:EXAMPLES].tolist():
+        _example(counts, ("duplicate", None), row, then, now, DUPLICATE_OF)
+    counts.duplicates += int(np.count_nonzero(batch.other_duplicate))
     for row in np.flatnonzero(batch.rewritten)[:EXAMPLES].tolist():
         _example(counts, ("source", None), row, then, now, None)
     counts.weights += int(np.count_nonzero(change > tolerance))
@@ -180,10 +191,16 @@ def _example(
     if len(known) >= EXAMPLES:
         return
     ids = {"row_id_before": int(then[ROW_ID][row]), "row_id_after": int(now[ROW_ID][row])}
-    before, after = (side[name][row : row + 1].tolist()[0] if name else None for side in (then, now))
+    before, after = (_value(side[name][row]) if name else None for side in (then, now))
     values = {"before": before, "after": after}
     place = {"file": now[FILE][row], "row": int(now[ROW][row]), "key": now[KEY][row]}
     known.append({**place, **ids, **values})
+
+
+def _value(value: Any) -> Any:
+    """Return a number or text of a column; None for the row id that a row without an older one lacks."""
+    plain = value.item() if hasattr(value, "item") else value
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
 def _changes(counts: ChangeCounts, kind: str, moved: Mapping[Pair, int]) -> dict[str, Any]:

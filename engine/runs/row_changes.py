@@ -20,8 +20,9 @@ from engine.core.errors import InputError
 from engine.runs.row_matching import VALUES
 from engine.runs.row_pairs import PLACE, RowBatch, RowPairs
 from operators.arrays import NOISE
-from operators.base import GROUP, IS_OUTLIER, SPLIT, WEIGHT
+from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, SPLIT, WEIGHT
 
+DUPLICATES = "duplicates"
 MAKERS = {GROUP: "groups", SPLIT: "split", IS_OUTLIER: "outliers", WEIGHT: "weights"}
 """The operator that makes each value."""
 SOURCE = "source"
@@ -119,11 +120,22 @@ def _changed(
         IS_OUTLIER: np.array(_list(then, IS_OUTLIER)) != np.array(_list(now, IS_OUTLIER)),
         WEIGHT: np.abs(_weights(now) - _weights(then)) > tolerance,
         SOURCE: batch.rewritten,
+        DUPLICATE_OF: batch.other_duplicate,
     }
     rows = np.flatnonzero(np.logical_or.reduce([*differs.values()]))
     why = {**reasons, SOURCE: "other values in its source columns"}
-    texts = ["; ".join(why[name] for name in (*MAKERS, SOURCE) if differs[name][row]) for row in rows]
+    older = now[DUPLICATE_OF].take(rows).to_pylist()
+    texts = []
+    for row, of in zip(rows, older, strict=True):
+        duplicate = [_duplicate_text(of)] if differs[DUPLICATE_OF][row] else []
+        found = (why[name] for name in (*MAKERS, SOURCE) if differs[name][row])
+        texts.append("; ".join([*duplicate, *found]))
     return _table(now.take(rows), "changed", then.take(rows), now.take(rows), texts)
+
+
+def _duplicate_text(of: int | None) -> str:
+    what = "no older row any more" if of is None else f"the older row {of} now"
+    return f"{DUPLICATES}: it nearly duplicates {what}"
 
 
 def _only_here(found: pa.Table, side: int) -> pa.Table:

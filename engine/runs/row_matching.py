@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.training.version import Version
-from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
+from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 
 VALUES = {
     ROW_ID: pa.int64(),
@@ -21,8 +21,10 @@ VALUES = {
     SPLIT: pa.string(),
     IS_OUTLIER: pa.bool_(),
     WEIGHT: pa.float32(),
+    DUPLICATE_OF: pa.int64(),
 }
-"""Published columns in which versions are compared, and their types."""
+"""Published columns in which versions are compared, and their types. ``duplicate_of`` is null in all rows of
+a version that does not have it."""
 Key = tuple[str, int]
 """Identity of a file, and its number among the files with this identity."""
 
@@ -87,14 +89,19 @@ class PartReader:
 
     def __init__(self, version: Version) -> None:
         self._reader, self._prefix = version.reader(), version.prefix
+        published = {str(one["name"]) for one in version.manifest.get("outputs", ())}
+        optional = self._prefix + DUPLICATE_OF
+        self._names = [name for name in VALUES if name != DUPLICATE_OF or optional in published]
         self._part, self._table = -1, pa.table({})
 
     def rows(self, part: int, start: int, rows: int) -> pa.Table:
         """Return the columns of ``VALUES`` for ``rows`` rows of a part, from row ``start`` of it."""
         if part != self._part:
-            found = self._reader.read_source(part, [self._prefix + name for name in VALUES])
-            found = found.rename_columns([*VALUES])
-            self._part, self._table = part, found.cast(pa.schema([*VALUES.items()]))
+            found = self._reader.read_source(part, [self._prefix + name for name in self._names])
+            columns = dict(zip(self._names, found.columns, strict=True))
+            absent = (pa.nulls(found.num_rows, kind) for kind in VALUES.values())
+            filled = {name: columns.get(name, null) for name, null in zip(VALUES, absent, strict=True)}
+            self._part, self._table = part, pa.table(filled).cast(pa.schema([*VALUES.items()]))
         return self._table.slice(start, rows)
 
     def source(self, part: int, names: Sequence[str]) -> pa.Table:

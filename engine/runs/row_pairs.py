@@ -1,16 +1,18 @@
 """The rows of two versions side by side: matched by a key, by their place in unchanged files, or by content.
 
 Memory is bounded. Rows of unchanged files are read part by part. Of all other rows a digest and the published
-values go to temporary files, one for each range of digests, and one range at a time is matched in memory.
+values go to temporary files, one for each range of digests, and one range at a time is matched in memory; of
+equal rows, which are all in one range, a bounded number at a time.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +32,7 @@ from engine.runs.row_keys import (
 )
 from engine.runs.row_matching import VALUES, CommonRows, PartReader, match_rows, part_places
 from engine.training.version import Version
-from operators.base import ROW_ID
+from operators.base import DUPLICATE_OF, ROW_ID
 
 FILE, ROW, KEY, CONTENT, DIGEST = "file", "row", "key", "content", "digest"
 PLACE = pa.schema([(FILE, pa.string()), (ROW, pa.int64()), (KEY, pa.string())])
@@ -58,6 +60,15 @@ class RowBatch:
     gone: pa.Table
     new: pa.Table
     rewritten: npt.NDArray[np.bool_]
+
+    @property
+    def other_duplicate(self) -> npt.NDArray[np.bool_]:
+        """Which pairs (n,) nearly duplicate an older row in one version alone."""
+        then, now = (
+            pc.is_valid(side[DUPLICATE_OF]).to_numpy(zero_copy_only=False) for side in (self.then, self.now)
+        )
+        found: npt.NDArray[np.bool_] = then != now
+        return found
 
 
 @dataclass
@@ -104,6 +115,7 @@ class RowPairs:
         self._ranges = min(MAX_RANGES, max(rest) // ROWS_IN_MEMORY + 1)
         self._folder = tempfile.TemporaryDirectory(prefix="rowsieve-diff-")
         self._stored = False
+        self._sizes = [[0] * self._ranges for _ in (0, 1)]
 
     def __enter__(self) -> RowPairs:
         return self
@@ -126,7 +138,10 @@ class RowPairs:
             self._store(1)
             self._stored = True
         for number in range(self._ranges):
-            yield self._matched(*(self._load(side, number) for side in (0, 1)))
+            if any(self._sizes[side][number] > 2 * ROWS_IN_MEMORY for side in (0, 1)):
+                yield from self._matched_by_rank(number)
+            else:
+                yield self._matched(*(self._load(side, number) for side in (0, 1)))
 
     def _unchanged(self, piece: CommonRows) -> RowBatch:
         """Return the rows of a piece of an unchanged file."""
@@ -175,7 +190,9 @@ class RowPairs:
                 first = np.frombuffer(b"".join(table.column(DIGEST).to_pylist()), np.uint64)[::2]
                 ranges = first % np.uint64(self._ranges)
                 for number in np.unique(ranges).tolist():
-                    writers[number].write_table(table.filter(pa.array(ranges == number)))
+                    mine = table.filter(pa.array(ranges == number))
+                    writers[number].write_table(mine)
+                    self._sizes[side][number] += mine.num_rows
 
     def _digested(self, side: int, part: int, start: int, rows: int) -> pa.Table:
         """Return the rows of a part as the temporary files hold them."""
@@ -193,11 +210,23 @@ class RowPairs:
         return pa.table({name: columns[name] for name in STORED.names}, schema=STORED)
 
     def _load(self, side: int, number: int) -> pa.Table:
-        with pa.OSFile(str(self._file(side, number))) as file:
-            return pa.ipc.open_stream(file).read_all()
+        return _read(self._file(side, number))
 
-    def _matched(self, then: pa.Table, now: pa.Table) -> RowBatch:
-        """Match the rows of one range of digests."""
+    def _matched_by_rank(self, number: int) -> Iterator[RowBatch]:
+        """Match a range that holds far more rows than the others, since many of them are equal.
+
+        Equal rows match in their order. So those among the first ``ROWS_IN_MEMORY`` of their digest are
+        matched first, then those among the next ones.
+        """
+        files = [_split_by_rank(self._file(side, number)) for side in (0, 1)]
+        for later, pair in enumerate(zip_longest(*files)):
+            then, now = (STORED.empty_table() if file is None else _read(file) for file in pair)
+            yield self._matched(then, now, all_repeat=later > 0)
+            for file in filter(None, pair):
+                file.unlink()
+
+    def _matched(self, then: pa.Table, now: pa.Table, *, all_repeat: bool = False) -> RowBatch:
+        """Match the rows of one range of digests; with ``all_repeat`` each of them repeats an earlier row."""
         sides = []
         for side, table in enumerate((then, now)):
             has_key = pc.is_valid(table.column(KEY)) if self.key else pc.is_valid(table.column(DIGEST))
@@ -205,7 +234,7 @@ class RowPairs:
             self.counts.without_key[side] += table.num_rows - len(kept)
             words = _words(table.column(DIGEST), kept)
             ranks = _ranks(words, table.column(ROW_ID).to_numpy()[kept])
-            self.counts.repeated[side] += int(np.count_nonzero(ranks))
+            self.counts.repeated[side] += len(kept) if all_repeat else int(np.count_nonzero(ranks))
             sides.append((kept, words, ranks))
         first, second = _pairs(sides)
         if self.key:
@@ -219,6 +248,42 @@ class RowPairs:
         return RowBatch(
             before, after, _without(then, first), _without(now, second), rewritten.astype(np.bool_)
         )
+
+
+def _read(file: Path) -> pa.Table:
+    with pa.OSFile(str(file)) as opened:
+        return pa.ipc.open_stream(opened).read_all()
+
+
+def _split_by_rank(file: Path) -> list[Path]:
+    """Copy a file of rows to files by how many earlier rows have a row's digest; return these in order."""
+    found: list[Path] = []
+    with ExitStack() as stack:
+        writers: list[Any] = []
+        for number, batch in _by_rank(pa.ipc.open_stream(stack.enter_context(pa.OSFile(str(file))))):
+            if number == len(writers):  # ranks have no gaps
+                found.append(file.with_name(f"{file.stem}-{number:05d}.arrow"))
+                writers.append(stack.enter_context(pa.ipc.new_stream(str(found[-1]), STORED)))
+            writers[number].write_batch(batch)
+    return found
+
+
+def _by_rank(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of batches with the number of the file that each belongs to."""
+    seen: Counter[bytes] = Counter()
+    for batch in batches:
+        numbers = _rank_ranges(batch.column(DIGEST).to_pylist(), seen)
+        for number in np.unique(numbers).tolist():
+            yield number, batch.filter(pa.array(numbers == number))
+
+
+def _rank_ranges(of_rows: Sequence[bytes], seen: Counter[bytes]) -> Ids:
+    """Return for each row (n,) how many times ``ROWS_IN_MEMORY`` rows with its digest come before it."""
+    found = np.empty(len(of_rows), np.int64)
+    for row, digest in enumerate(of_rows):
+        found[row] = seen[digest] // ROWS_IN_MEMORY
+        seen[digest] += 1
+    return found
 
 
 def _with_place(values: pa.Table, path: str, row: int) -> pa.Table:

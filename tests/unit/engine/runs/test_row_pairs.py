@@ -32,8 +32,13 @@ from tests.data import recipe_for
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
 
 
-def version(folder: Path, name: str, source: pa.Table, sizes: Sequence[int] = ()) -> Version:
-    """A version of a file with other bytes than any other, in parts of the given sizes; group = row id."""
+def version(
+    folder: Path, name: str, source: pa.Table, sizes: Sequence[int] = (), **published: pa.Array
+) -> Version:
+    """A version of a file with other bytes than any other, in parts of the given sizes; group = row id.
+
+    ``published`` are other values of published columns, or further ones.
+    """
     place, n = folder / "versions" / name, source.num_rows
     (place / "data").mkdir(parents=True)
     table = source.append_column("row_id", pa.array(np.arange(n)))
@@ -41,6 +46,10 @@ def version(folder: Path, name: str, source: pa.Table, sizes: Sequence[int] = ()
     table = table.append_column("is_outlier", pa.array([False] * n))
     table = table.append_column("weight", pa.array([1.0] * n, pa.float32()))
     table = table.append_column("split", pa.array(["train"] * n))
+    for column, values in published.items():
+        if column in table.column_names:
+            table = table.drop_columns([column])
+        table = table.append_column(column, values)
     shards, parts, first = [], [], 0
     for number, rows in enumerate(sizes or [n]):
         part = f"data/part-{number:05d}.parquet"
@@ -54,6 +63,11 @@ def version(folder: Path, name: str, source: pa.Table, sizes: Sequence[int] = ()
         "parts": parts,
         "schema": [{"name": field.name, "type": str(field.type)} for field in table.schema],
         "summary": {"groups": {str(row): 1 for row in range(n)}},
+        "outputs": [
+            {"name": name, "operator": "x", "description": ""}
+            for name in table.column_names
+            if name not in source.column_names
+        ],
         "source": {"shards": shards, "files": {"f": name}},
         "operators": [],
     }
@@ -90,6 +104,78 @@ def joined(then: list[Any], now: list[Any]) -> list[tuple[int, int]]:
 
 
 rows = st.lists(st.tuples(st.sampled_from("ab|:"), st.one_of(st.none(), st.integers(0, 2))), max_size=12)
+
+
+def test_equal_rows_are_matched_a_bounded_number_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows have one digest, so that their range holds all of them."""
+    monkeypatch.setattr(row_pairs, "ROWS_IN_MEMORY", 10)
+    for number, (then, now) in enumerate(((100, 73), (41, 41), (5, 100))):
+        sides = [
+            version(
+                tmp_path / str(number), name, pa.table({"a": ["x"] * n + [f"{k}" for k in range(30)]}), sizes
+            )
+            for name, n, sizes in (
+                ("v1", then, [7] * ((then + 30) // 7) + [(then + 30) % 7]),
+                ("v2", now, ()),
+            )
+        ]
+        with RowPairs(*sides) as pairs:
+            sizes = [(b.then.num_rows + b.gone.num_rows, b.new.num_rows) for b in pairs.batches()]
+            assert pairs.counts.repeated == [then - 1, now - 1]
+        assert max(max(size) for size in sizes) <= 50
+        assert sum(size[0] for size in sizes) == then + 30
+        expected = joined(*([*(["x"] * n), *range(30)] for n in (then, now)))
+        assert pairs_of(*sides) == sorted(expected)
+
+
+def test_a_near_duplicate_is_the_reason(tmp_path: Path) -> None:
+    source = pa.table({"a": ["r", "s", "t", "u"]})
+    before = version(tmp_path, "v1", source, duplicate_of=pa.array([None, 0, None, 0], pa.int64()))
+    after = version(
+        tmp_path,
+        "v2",
+        source,
+        duplicate_of=pa.array([None, None, 1, 0], pa.int64()),
+        weight=pa.array([1.0, 1.0, 0.0, 1.0], pa.float32()),
+    )
+    plain = version(tmp_path, "v3", source)
+    file = tmp_path / "rows.parquet"
+    for then, now, expected in (
+        (
+            before,
+            after,
+            {
+                1: "duplicates: it nearly duplicates no older row any more",
+                2: "duplicates: it nearly duplicates the older row 1 now; weights was not in both recipes",
+            },
+        ),
+        (
+            plain,
+            before,
+            {
+                1: "duplicates: it nearly duplicates the older row 0 now",
+                3: "duplicates: it nearly duplicates the older row 0 now",
+            },
+        ),
+        (before, before, {}),
+    ):
+        found = diff(then, now)
+        with RowPairs(then, now) as pairs:
+            write_row_changes(pairs, found, file)
+        rows = pq.read_table(file).to_pylist()
+        assert {row["row"]: row["reason"] for row in rows} == expected
+        assert found["changed"]["duplicate"]["rows"] == len(expected)
+        for row in rows:
+            of = [side.manifest["rows"] and pq.read_table(side.folder / "data") for side in (then, now)]
+            values = [
+                table["duplicate_of"].to_pylist()[row["row"]]
+                if "duplicate_of" in table.column_names
+                else None
+                for table in of
+            ]
+            assert [row["duplicate_of_before"], row["duplicate_of_after"]] == values
 
 
 @settings(max_examples=40, deadline=None)
