@@ -450,6 +450,12 @@ def test_the_pick_has_the_least_correlation_among_those_with_enough_rows(
         assert picked.share == max(setting.share for setting in tried)
 
 
+def test_the_search_ends_at_the_second_value_that_differs_by_less_than_the_tolerance() -> None:
+    found = solve(InMemory(problem(0)), replace(SETTINGS, tol=1e9))
+    assert found.converged
+    assert len(found.objective) == 2
+
+
 def test_half_of_the_rows_are_kept_unless_asked_otherwise() -> None:
     tried = [TriedPair(1.0, k, share, 1 - k) for k, share in ((0.1, 0.6), (0.2, 0.5), (0.3, 0.49))]
     assert select_pair(tried) == tried[1]

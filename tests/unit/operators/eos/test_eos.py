@@ -177,6 +177,7 @@ def test_the_regularised_covariance_minimises_loss_and_penalty() -> None:
     found = minimize(value, here * 1.3, method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
     assert value(here) <= found.fun + 1e-9
     np.testing.assert_allclose(found.x, here, rtol=1e-4)
+    np.testing.assert_allclose(model.covariance, np.cov(X.T, ddof=0) + 0.5 * np.diag(X.var(axis=0)))
     traced = np.trace(np.diag(model.ridge) @ np.linalg.inv(model.covariance)) / (2 * 2)
     assert model.penalty == pytest.approx(traced)
 

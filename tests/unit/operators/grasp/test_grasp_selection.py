@@ -180,3 +180,4 @@ def test_counts_of_the_grid_are_those_of_a_thousand_rows_and_shares_beyond() -> 
     few = (5, 10, 20, 30, 40, 50, 60, 100)
     assert min_samples_values("auto", 300) == min_samples_values("auto", 1_000) == few
     assert min_samples_values("auto", 20_000) == tuple(20 * value for value in few)
+    assert min_samples_values([0.01, 25, 0.0001], 5_000) == (2, 25, 50)
