@@ -103,9 +103,9 @@ class SourcePolicy:
     seconds: int | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> SourcePolicy:
+    def from_environment(cls) -> SourcePolicy:
         """Read the policy from ``ROWSIEVE_SCHEMES`` and so on: lists with commas between."""
-        found = os.environ if environment is None else environment
+        found = os.environ
         schemes = frozenset(name.lower() for name in _listed(found, SCHEMES_VARIABLE))
         strict = found.get(STRICT_VARIABLE, "").strip().lower() in ("1", "true")
         return cls(

@@ -115,7 +115,6 @@ class PairedAnswers:
     """Counts of rows by group and by the answers of champion and challenger; a ``PairedTest``."""
 
     groupings: Mapping[str, Mapping[Any, PairedCell]]
-    min_rows: int = MIN_ROWS
 
     def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test whether the challenger exceeds the champion by more than ``bound``."""
@@ -135,9 +134,7 @@ class PairedAnswers:
     def counts(self, grouping: str) -> PairedCounts:
         """Counts of the groups that are compared; small ones are pooled or left out as in every score."""
         cells = self.groupings[grouping]
-        entries = compare_groups(
-            {name: cell.rows for name, cell in cells.items()}, {}, min_rows=self.min_rows
-        )
+        entries = compare_groups({name: cell.rows for name, cell in cells.items()}, {}, min_rows=MIN_ROWS)
         sums = [[sum(getattr(cells[m], key) for m in e.members) for e in entries] for key in CELLS]
         return PairedCounts(*(np.array(column, np.int64) for column in sums))
 

@@ -166,13 +166,10 @@ def summarise_numbers(
     sums: RegressionSums,
     objective: str,
     train_rows: Mapping[str, Mapping[Any, int]] | None = None,
-    min_rows: int = MIN_ROWS,
 ) -> RegressionEvaluation:
     """Compute the scores of a regression from sums over rows."""
     known = train_rows or {}
-    tables = {
-        name: _table(name, found, known.get(name, {}), min_rows) for name, found in sums.groupings.items()
-    }
+    tables = {name: _table(name, found, known.get(name, {})) for name, found in sums.groupings.items()}
     if not sums.n:
         return RegressionEvaluation(0, objective, None, None, None, None, None, tables)
     loss, squared, absolute, shifted, shifted_squares, below = (sums.totals / sums.n).tolist()
@@ -181,10 +178,10 @@ def summarise_numbers(
     return RegressionEvaluation(sums.n, objective, loss, math.sqrt(squared), absolute, r2, below, tables)
 
 
-def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int], min_rows: int) -> LossTable:
+def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> LossTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=place_of_group)
-    entries = pool_groups({name: found.rows[name] for name in names}, min_rows=min_rows)
+    entries = pool_groups({name: found.rows[name] for name in names}, min_rows=MIN_ROWS)
     level = simultaneous_level(len(entries))
     compared = [(found.mean(members, level), members) for members in entries]
     alone = {members[0] for members in entries if len(members) == 1}

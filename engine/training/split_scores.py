@@ -36,7 +36,6 @@ def score(
     *,
     folder: Path | None = None,
     truth: str | None = None,
-    alphas: Sequence[float] = ALPHAS,
     splits: Sequence[str] = ("validation", "test"),
     source: RowSource | None = None,
     first_shard: int = 0,
@@ -53,7 +52,7 @@ def score(
         check_column(job.version, truth)
         known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
     objective = job.params.objective if job.params.task == "regression" else None
-    mixtures = mixtures_for(model, alphas)
+    mixtures = mixtures_for(model, ALPHAS)
     found: dict[str, Scores] = {}
     for split in splits:
         work = partial(
@@ -70,7 +69,7 @@ def score(
             whole.add(part)
         if whole.n:
             found[split] = (
-                summarise(whole, model, alphas, known)
+                summarise(whole, model, ALPHAS, known)
                 if objective is None
                 else summarise_numbers(whole, objective, known)
             )

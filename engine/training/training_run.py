@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from engine.storage.state_sync import SyncingExecutor
 from engine.training.column_checks import check_numeric
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_model
-from engine.training.evaluation import ALPHAS, Evaluation, Scores
+from engine.training.evaluation import Evaluation, Scores
 from engine.training.importance import importance_of
 from engine.training.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
 from engine.training.regression_scores import RegressionEvaluation
@@ -46,7 +45,6 @@ class TrainSpec:
     """A published column with true groups. It is used for evaluation only."""
     mix_alpha: float | None = None
     """Mix the base models of ``boosted_cvar`` for this tail; no model is trained."""
-    alphas: Sequence[float] = ALPHAS
     importance: bool = False
     """Measure the permutation importance of every source column too; see ``engine.training.importance``."""
 
@@ -124,7 +122,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _run(job, executor, place)
             model = _mixed(spec, job)
-            scores = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
+            scores = score(job, model, executor, truth=spec.truth)
             found = {split: scored.to_dict() for split, scored in scores.items()}
             write_json(folder / EVALUATION, found, root=job.root)
             rows = {split: scored.rows for split, scored in scores.items()}

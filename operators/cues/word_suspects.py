@@ -19,7 +19,7 @@ from operators.arrays import Floats, Integers
 from operators.base import ROW_ID, ShardReader
 from operators.cues.mentions import texts_of
 from operators.cues.params import CueWords
-from operators.cues.slices import TOP, find_slices
+from operators.cues.slices import find_slices
 from operators.cues.suspects import MeasuredSample, Suspect, measure_suspects
 from operators.hashing import row_hashes, uniform
 
@@ -72,9 +72,9 @@ def read_texts(rows: Sequence[Path]) -> SampledTexts:
 
 
 def list_word_suspects(
-    found: SampledTexts, sample: MeasuredSample, p: Floats, known: Sequence[CueWords], top: int = TOP
+    found: SampledTexts, sample: MeasuredSample, p: Floats, known: Sequence[CueWords]
 ) -> list[tuple[CueWords, Suspect]]:
-    """Return at most ``top`` words for each column of texts, the strongest first.
+    """Return at most ``TOP`` words for each column of texts, the strongest first.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def list_word_suspects(
         answered = {word.casefold() for one in known if one.column == column for word in one.words}
         skip = frozenset(k for k, word in enumerate(words) if word in answered)
         slices = find_slices(occurs, rows.y, p[kept], skip)
-        suspects = measure_suspects(slices, replace(rows, X=occurs, Z=occurs), top=top)
+        suspects = measure_suspects(slices, replace(rows, X=occurs, Z=occurs))
         listed += [(CueWords(column=column, words=(words[one.feature],)), one) for one in suspects]
     return sorted(listed, key=lambda item: -item[1].strength)
 

@@ -93,8 +93,6 @@ def solve_model_weights(
     losses: npt.ArrayLike,
     alpha: float,
     sample_weight: npt.ArrayLike | None = None,
-    *,
-    method: Method = "auto",
 ) -> Float64:
     """Return the model weights lambda (t,) with the smallest CVaR (equation 6, the primal LP).
 
@@ -107,7 +105,7 @@ def solve_model_weights(
     >>> solve_model_weights([[0, 1], [1, 0]], alpha=0.5).round(6).tolist()
     [0.5, 0.5]
     """
-    return solve(losses, alpha, method=method, sample_weight=sample_weight).model_weights
+    return solve(losses, alpha, sample_weight=sample_weight).model_weights
 
 
 class SampleWeightSolver:
@@ -115,7 +113,7 @@ class SampleWeightSolver:
 
     Parameters
     ----------
-    alpha, beta, method, sample_weight
+    alpha, beta, sample_weight
         As in :func:`solve`.
 
     Attributes
@@ -140,10 +138,9 @@ class SampleWeightSolver:
         alpha: float,
         beta: float | None = None,
         *,
-        method: Method = "auto",
         sample_weight: npt.ArrayLike | None = None,
     ) -> None:
-        self.alpha, self.beta, self.method = check_alpha(alpha), check_beta(beta), method
+        self.alpha, self.beta = check_alpha(alpha), check_beta(beta)
         self._copies = None if sample_weight is None else row_copies(sample_weight, np.size(sample_weight))
         self._n_weights = None if sample_weight is None else np.size(sample_weight)
         self.fallbacks_ = 0
@@ -162,13 +159,13 @@ class SampleWeightSolver:
         self._append(loss)
         tail, copies = tail_rows(len(self.losses_), self.alpha, self._copies), self._copies
         found = None
-        if last is not None and self.method == "auto":
+        if last is not None:
             found = _unchanged(last, self.losses_[:, -1], self.beta, copies)
         if found is None:
             L = self.losses_
             start = None if last is None else warm_start(L, last, tail, copies)
-            found = _solve(L, start, tail, self.beta, self.method, copies)
-        self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
+            found = _solve(L, start, tail, self.beta, "auto", copies)
+        self.fallbacks_ += found.method in ("highs", "clarabel")
         self.solution_ = found
         return found.sample_weights
 

@@ -148,16 +148,15 @@ class DuplicateSets:
 
 
 class DuplicateCounter:
-    """Counts near duplicates as edges are added. Memory: 16 bytes an edge, of at most ``max_pairs``.
+    """Counts near duplicates as edges are added. Memory: 16 bytes an edge, of at most ``MAX_PAIRS``.
 
     Parameters
     ----------
     threshold : largest distance of two near duplicates, compared in float32.
-    max_pairs : edges kept, from which sets are formed.
     """
 
-    def __init__(self, threshold: float, max_pairs: int = MAX_PAIRS) -> None:
-        self._threshold, self._max_pairs = np.float32(threshold), max_pairs
+    def __init__(self, threshold: float) -> None:
+        self._threshold = np.float32(threshold)
         self._rows = self._up = self._down = self._held = 0
         self._kept: list[tuple[Ids, Ids]] = []
 
@@ -174,7 +173,7 @@ class DuplicateCounter:
         self._rows += len(np.unique(a))
         self._up += int(np.count_nonzero(a < b))
         self._down += int(np.count_nonzero(a > b))
-        some = slice(0, max(0, self._max_pairs - self._held))
+        some = slice(0, max(0, MAX_PAIRS - self._held))
         self._held += len(a[some])
         self._kept.append((a[some], b[some]))
 
