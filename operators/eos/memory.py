@@ -121,8 +121,8 @@ def fitted(
     *,
     draws: Sequence[int | None] = (None,),
     seed: int = 0,
-    tol: float = 1e-9,
-    max_iter: int = 100,
+    tol: float,
+    max_iter: int,
 ) -> Fit:
     """Run EOS from one start for each of ``draws`` and return the fit with the lowest objective.
 

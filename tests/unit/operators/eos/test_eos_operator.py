@@ -99,7 +99,7 @@ def expected_weights(table: pa.Table, params: EosParams) -> Floats:
             else params.alpha
         )
         draws = [None if params.start == "uniform" and not i else 7 + i for i in range(params.n_init)]
-        fit = fitted(rows, learner, alpha, draws=draws, seed=7, tol=params.tol)
+        fit = fitted(rows, learner, alpha, draws=draws, seed=7, tol=params.tol, max_iter=params.max_iter)
         found[part] = weights(fit.model, fit.statistics, rows) * len(ids)
     return found
 
