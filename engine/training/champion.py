@@ -123,7 +123,7 @@ class PairedAnswers:
         name = metric.removesuffix(WORST).rstrip("_") or INFERRED
         found = _finding(self.counts(name), bound, confidence)
         rows = {group_label(name, group): cell.rows for group, cell in self.groupings[name].items()}
-        few = few_rows_text(rows, min_rows=self.min_rows)
+        few = few_rows_text(rows, min_rows=MIN_ROWS)
         return replace(found, text=f"{found.text}; {few}") if few else found
 
     def all_rows(self) -> PairedCounts:
