@@ -20,6 +20,7 @@ from connectors.cells import nulls_for_missing
 from connectors.files import each
 from connectors.foundation.messages import shorten
 from connectors.policy import current_policy
+from connectors.schema import map_type
 from connectors.text_source import CODECS, TextSource, compression, whole
 
 
@@ -210,7 +211,7 @@ def _guessed(data: bytes) -> pa.Schema:
 
 
 def _all_plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+    return pa.schema([pa.field(field.name, map_type(field.type, _as_text)) for field in schema])
 
 
 def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
@@ -245,12 +246,8 @@ def _innermost(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _as_text(kind: pa.DataType) -> pa.DataType:
     """Return text for the types that Arrow inferred from dates and from columns without a value."""
-    if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
     return pa.string() if pa.types.is_temporal(kind) or pa.types.is_null(kind) else kind
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
 from connectors.column_names import check_same_names
 from connectors.errors import ConnectorError
 from connectors.foundation.messages import nearest
+
+USUAL = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+"""Types of texts and bytes, and the usual type of the same values."""
 
 
 def merged(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
@@ -58,6 +66,22 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return names and types alone, without what pandas and others write beside them; no view types."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return pa.schema([pa.field(field.name, plain.get(field.type, field.type)) for field in schema])
+
+
+def map_type(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with ``replace`` of it, or of the types within it if it is a list or a struct."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(map_type(kind.value_type, replace), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(map_type(kind.value_type, replace))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, map_type(field.type, replace)) for field in kind])
+    return replace(kind)
+
+
+def usual_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of texts or bytes without 64-bit offsets and views, also in lists and structs."""
+    return map_type(kind, lambda one: USUAL.get(one, one))
 
 
 def cast_table(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:

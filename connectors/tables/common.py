@@ -18,7 +18,7 @@ from connectors.column_names import check_names
 from connectors.files import resolve
 from connectors.pickled_types import check_types
 from connectors.policy import current_policy, hosts_named
-from connectors.schema import pick
+from connectors.schema import map_type, pick, usual_type
 
 FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation", "sslcert", "sslkey", "sslpassword"}
 """Settings of a PostgreSQL URL that use passwords, keys and tickets of this machine."""
@@ -101,25 +101,13 @@ def plain(path: str, schema: pa.Schema) -> pa.Schema:
     """
     check_types(path, schema)
     check_names(path, schema.names)
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+    return pa.schema([pa.field(field.name, map_type(field.type, _plain)) for field in schema])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.OpaqueType):  # PostgreSQL's numeric has no type of Arrow's, and comes as text
-        return pa.float64() if kind.type_name == "numeric" else _plain(kind.storage_type)
-    if isinstance(kind, pa.JsonType):
-        return pa.string()
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_plain(kind.value_type), kind.list_size)
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
-    return kind
+        return pa.float64() if kind.type_name == "numeric" else map_type(kind.storage_type, _plain)
+    return pa.string() if isinstance(kind, pa.JsonType) else usual_type(kind)
 
 
 def gather(

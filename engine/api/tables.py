@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from connectors.schema import map_type, usual_type
 from engine.core.errors import InputError
 
 ROW_GROUP_BYTES = 64 * 2**20
@@ -48,7 +49,7 @@ def as_arrow(data: Any) -> pa.Table:
                 f"curate: data is a {type(data).__name__}. Give a pandas or polars DataFrame, an Arrow "
                 f"table, or the path of a dataset; a lazy frame needs .collect() first."
             )
-        schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in table.schema])
+        schema = pa.schema([pa.field(field.name, map_type(field.type, _plain)) for field in table.schema])
         plain = table.replace_schema_metadata(None).cast(schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"curate: data cannot be read as a table: {_reason(error)}") from None
@@ -88,21 +89,11 @@ def _reason(error: Exception) -> str:
     )
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type without 64-bit offsets and views, also inside lists, structs and dictionaries."""
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return pa.binary()
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the usual type of texts and bytes, also in a dictionary, which gets 32-bit indices."""
     if pa.types.is_dictionary(kind):
-        return pa.dictionary(pa.int32(), plain_type(kind.value_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(plain_type(kind.value_type), kind.list_size)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(plain_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])
-    return kind
+        return pa.dictionary(pa.int32(), map_type(kind.value_type, _plain))
+    return usual_type(kind)
 
 
 def write_input(data: Any, folder: Path) -> Path:

@@ -222,6 +222,7 @@ def test_rows_in_no_group_weigh_no_more_than_those_of_the_smallest_group_of_thei
     sizes = bound_noise(counted, by_class)
     assert sizes == {0: 60, 1: 12, 2: 40, -1: 12, -2: 40, -3: 5}
     assert bound_noise({0: 60, -1: 3}, {(0, 0): 60, (0, -1): 3}) == {0: 60, -1: 60}
+    assert bound_noise({-3: 0.5}, {(2, -3): 5}) == {-3: 0.5}  # masses may be small
     weights = balanced_weights(keys, sizes)
     assert weights[groups == -1][:3].tolist() == weights[(y == 0) & (groups == 1)][:3].tolist()
     # Without the bound three rows would weigh as much together as the sixty of their class's largest group.
