@@ -406,6 +406,7 @@ def test_predict_gives_the_labels_of_fit(coding: Any) -> None:
         ({"n_clusters": 0}, r"n_clusters=0 must be a whole number"),
         ({"n_clusters": 31}, r"n_clusters=31 is more than the n_samples=30 rows"),
         ({"lambda1": -1}, r"lambda1=-1 must be a number of at least 0"),
+        ({"tol": -0.5}, r"tol=-0\.5 must be a number of at least 0"),
         ({"lambda3": 0}, r"lambda3=0 would let all weights vanish"),
         ({"min_effective_share": 1}, r"min_effective_share=1 must be below 1"),
         ({"max_iter": 2.5}, r"max_iter=2\.5 must be a whole number"),

@@ -486,6 +486,13 @@ def test_degenerate_data_is_named() -> None:
         ConstrainedFolds(9).fit(np.eye(4))
 
 
+def test_a_constant_column_keeps_its_unit_for_new_rows() -> None:
+    X = np.column_stack([np.random.default_rng(0).normal(size=50), np.full(50, 7.0)])
+    new = np.array([[X[:, 0].mean() + X[:, 0].std(), 9.0]], np.float32)
+    found = make_map(X, "linear").features(new, np.arange(1))
+    np.testing.assert_allclose(found, [[1.0, 2.0]], rtol=1e-5)
+
+
 def test_median_gamma_survives_many_equal_rows() -> None:
     z = np.zeros((100, 2))
     z[0] = 1
