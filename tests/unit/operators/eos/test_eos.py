@@ -250,6 +250,17 @@ def test_least_squares_is_weighted_regression() -> None:
     np.testing.assert_allclose(model.predict(X)[:, 0], expected, rtol=1e-7, atol=1e-7)
 
 
+def test_the_first_fit_of_a_logistic_does_not_depend_on_the_mass_of_the_rows() -> None:
+    """The penalty is relative to a mass of 1, as in scikit-learn with C = 1 / l2 and weights of sum 1."""
+    X, y = problem(Logistic())
+    rows, Z = rows_of(X, y), (X - X.mean(axis=0)) / X.std(axis=0)
+    start = Logistic(l2=0.1).start(X, y, rows.prior, 0)
+    model = step(start, collect(start, rows, np.inf), rows, None)
+    equal = np.full(len(X), 1 / len(X))
+    expected = LogisticRegression(C=10, tol=1e-10).fit(Z, y, sample_weight=equal).predict_proba(Z)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-5)
+
+
 def test_logistic_is_scikit_learns() -> None:
     X, y = problem(Logistic())
     s = np.random.default_rng(1).uniform(0, 2, len(X))
