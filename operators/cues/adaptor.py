@@ -211,6 +211,13 @@ class Cues(Operator[CuesParams]):
         return FeatureColumns((FEATURES,), (0,))
 
 
+def reads_texts(chain: Sequence[Operator[Any]]) -> bool:
+    """Return whether a network turns texts into features in a recipe of these operators."""
+    params = {operator.name: operator.params for operator in chain}
+    encoded = "encode" in params and params["encode"].text.model is not None
+    return encoded or ("embed" in params and params["embed"].model == TEXT_NETWORK)
+
+
 def _encoded_columns(names: tuple[str, ...], state: Path) -> FeatureColumns:
     """Return the features that ``encode`` makes, in the words of the source."""
     from operators.encode.encoding import TableEncoding

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from operators.outliers.verdict import VerdictState
 
 SCORE = "outlier_score"
+CUES = "cues"
 REASONS = {
     "flipped": "flipped label",
     "mixed": "damaged features",
@@ -63,17 +64,20 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 4
+    version = 5
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 
-    def __init__(self, params: OutliersParams, voters: Sequence[str] = ("group",)) -> None:
+    def __init__(
+        self, params: OutliersParams, voters: Sequence[str] = ("group",), uses: Sequence[str] = ()
+    ) -> None:
         super().__init__(params)
         self.voters = tuple(voters)
         """Names of everything that marks rows, with ``evidence`` if it decides."""
+        self.uses: tuple[str, ...] = tuple(uses)
 
     def in_chain(self, chain: Sequence[Operator[OperatorParams]]) -> Outliers:
-        """Return the operator with the voters of the recipe.
+        """Return the operator with the voters of the recipe, and with ``cues`` where it balances words.
 
         Raises
         ------
@@ -97,7 +101,8 @@ class Outliers(Operator[OutliersParams]):
                 f"operators.outliers.rule: no operator {rule!r} of this recipe marks outliers. Use "
                 f"{EVIDENCE}, all, any, or one of: {', '.join(sorted(voters))}."
             )
-        return Outliers(self.params.model_copy(update={"rule": rule}), sorted(voters))
+        uses = [CUES] if rule == EVIDENCE and _balances_words(chain) else []
+        return Outliers(self.params.model_copy(update={"rule": rule}), sorted(voters), uses)
 
     @property
     def _by_evidence(self) -> bool:
@@ -150,7 +155,8 @@ class Outliers(Operator[OutliersParams]):
             seed=context.seed,
             resources=params.resources,
         )
-        work = partial(_fit_evidence, sample, params.evidence, context.state, context.seed)
+        cues = context.states.get(CUES)
+        work = partial(_fit_evidence, sample, params.evidence, context.state, context.seed, cues)
         (found,) = executor.map(_call, [work], resources=params.resources)
         return metrics | found
 
@@ -245,8 +251,21 @@ def _call(work: Callable[[], dict[str, float]]) -> dict[str, float]:
     return work()
 
 
-def _fit_evidence(sample: pa.Table, params: EvidenceParams, folder: Path, seed: int) -> dict[str, float]:
-    """Learn the verdict from the sample in one task, and write it into ``folder``."""
+def _balances_words(chain: Sequence[Operator[Any]]) -> bool:
+    """Return whether ``cues`` looks for shortcuts in words, which lie in no feature by themselves."""
+    from operators.cues.adaptor import reads_texts
+
+    return any(operator.name == CUES for operator in chain) and reads_texts(chain)
+
+
+def _fit_evidence(
+    sample: pa.Table, params: EvidenceParams, folder: Path, seed: int, cues: Path | None
+) -> dict[str, float]:
+    """Learn the verdict from the sample in one task, and write it into ``folder``.
+
+    ``cues`` is the state folder of that operator, whose balanced shortcuts are no evidence.
+    """
+    from operators.cues.shortcut_scores import shortcut_scores
     from operators.outliers.state import save_reason, save_state
     from operators.outliers.verdict import Config, NoEvidenceError, fit
 
@@ -256,7 +275,9 @@ def _fit_evidence(sample: pa.Table, params: EvidenceParams, folder: Path, seed: 
         min_prevalence=params.min_prevalence,
     )
     try:
-        state = fit(*_arrays(sample), seed=seed, config=config)
+        X, y, row_ids = _arrays(sample)
+        shortcuts = None if cues is None else shortcut_scores(cues, X)
+        state = fit(X, y, row_ids, shortcuts=shortcuts, seed=seed, config=config)
     except NoEvidenceError as error:
         save_reason(str(error), folder)
         _log.warning(
@@ -290,8 +311,8 @@ def estimated(state: VerdictState) -> dict[str, float]:
 
 def _assess(state: VerdictState, table: pa.Table) -> tuple[Text, Any]:
     """Return the reason for each row, empty where it is no outlier, and its score."""
+    from operators.outliers.assessment import assess
     from operators.outliers.planted import KINDS
-    from operators.outliers.verdict import assess
 
     if not table.num_rows:
         return _assess_nothing(table)

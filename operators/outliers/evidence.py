@@ -153,7 +153,15 @@ class Sources:
 
 
 def fit_sources(
-    Z: Float32, y: Int64, folds: Int64, ids: Int64, n_classes: int, *, k: int, max_index: int
+    Z: Float32,
+    y: Int64,
+    folds: Int64,
+    ids: Int64,
+    n_classes: int,
+    *,
+    k: int,
+    max_index: int,
+    with_trees: bool = True,
 ) -> Sources:
     """Fit all models on the n rows of the sample: of 5 folds, 30 linear ones and 5 of trees.
 
@@ -163,6 +171,7 @@ def fit_sources(
     y, folds, ids : (n,) class index, fold and row id.
     k : neighbours that vote.
     max_index : rows in the neighbour tables, the first ones.
+    with_trees : whether trees judge labels, too.
     """
     priors = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
     models = fit_stages(Z, y, folds, priors)
@@ -174,7 +183,7 @@ def fit_sources(
         return NeighbourTable(basis, points, y[kept], ids[kept], n_classes, k)
 
     cue_free = principal_basis(Z, cue_directions(Z, y, breaks, n_classes))
-    trees = fit_trees(Z, y, folds, n_classes)
+    trees = fit_trees(Z, y, folds, n_classes) if with_trees else None
     return Sources(
         models, trees, make_table(principal_basis(Z)), make_table(cue_free), Mahalanobis.fit(Z, folds), priors
     )

@@ -10,10 +10,11 @@ from operators.base import FEATURES, LABEL
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact
+from operators.outliers.assessment import row_evidence
 from operators.outliers.evidence import MARGINS, NAMES
 from operators.outliers.planted import KINDS
 from operators.outliers.state import RECORD, load_state
-from operators.outliers.verdict import UNREACHABLE, row_evidence
+from operators.outliers.verdict import UNREACHABLE
 
 
 def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
@@ -32,7 +33,8 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     if y[0] not in state.classes:
         return [Fact("evidence", None, "too few rows of this class were sampled to assess it")]
     X = vectors_to_numpy(row.table.column(FEATURES))
-    E, by_kind = row_evidence(state, X, y, np.array([row.row_id], np.int64))
+    ids = np.array([row.row_id], np.int64)
+    E, by_kind = row_evidence(state, X, y, ids)
     total = float(by_kind.sum())
     bound = (
         "no row of this dataset is marked: damage is too rare, or does not stand out"
@@ -40,6 +42,10 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
         else f"marked from {state.threshold:.3g} on"
     )
     facts = [Fact("posterior", total, f"probability of being corrupt; {bound}")]
+    if state.shortcut_free is not None:
+        _, without = row_evidence(state.shortcut_free, X, y, ids)
+        meaning = "the same without the shortcuts that `cues` balances; a marked row needs both"
+        facts.append(Fact("posterior_without_shortcuts", float(without.sum()), meaning))
     facts += [
         Fact(f"posterior_{kind}", float(value)) for kind, value in zip(KINDS, by_kind, strict=True) if value
     ]

@@ -29,6 +29,10 @@ NOT_COVERED = (
     "Not covered: labels that are wrong in the direction of a shortcut, and damage that leaves a row near "
     "its neighbours and consistent with its label. The estimated recall is therefore an upper bound."
 )
+WITHOUT_SHORTCUTS = (
+    "A row is marked only if it looks corrupt without the shortcuts that `cues` balances, too: a row that "
+    "merely breaks one is rare, not wrong."
+)
 Rows = NDArray[np.float64]
 
 
@@ -85,6 +89,8 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
             f"An estimated {found['precision']:.0%} of the rows marked as outliers are corrupt, and at "
             f"most {found['recall']:.0%} of the corrupt rows are marked."
         )
+    if record["shortcut_free"]:
+        text += f" {WITHOUT_SHORTCUTS}"
     content: list[Content] = [f"{text} {NOT_COVERED}", table, *others]
     return ReportSection(title, content, [Finding(text)], order=order)
 

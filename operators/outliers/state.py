@@ -16,6 +16,7 @@ from operators.outliers.linear import CrossFitted, Scaler
 from operators.outliers.mixture import Ratios
 from operators.outliers.neighbours import NeighbourTable
 from operators.outliers.screen import Screen
+from operators.outliers.shortcut_free import Eraser
 from operators.outliers.trees import CrossFittedTrees
 from operators.outliers.verdict import Estimates, VerdictState
 
@@ -24,10 +25,15 @@ RECORD = "evidence.json"
 TABLES = ("raw", "cue_free")
 TABLE_ARRAYS = ("basis", "points", "labels", "ids")
 SCALARS = ("threshold", "n_folds", "seed")
+SHORTCUT_FREE = "shortcut_free"
+"""Folder of the verdict without known shortcuts, inside that of the other."""
 
 
 def save_state(state: VerdictState, folder: Path) -> None:
-    """Write ``evidence.npz`` and ``evidence.json`` into a folder."""
+    """Write ``evidence.npz`` and ``evidence.json`` into a folder, of both verdicts where there are two."""
+    if state.shortcut_free is not None:
+        (folder / SHORTCUT_FREE).mkdir(exist_ok=True)
+        save_state(state.shortcut_free, folder / SHORTCUT_FREE)
     sources = state.sources
     parts: dict[str, Any] = {
         "scaler": state.scaler,
@@ -39,6 +45,8 @@ def save_state(state: VerdictState, folder: Path) -> None:
         parts["trees"] = sources.trees
     if state.screen is not None:
         parts["screen"] = state.screen
+    if state.eraser is not None:
+        parts["eraser"] = state.eraser
     arrays: dict[str, Any] = {
         f"{name}.{field.name}": np.asarray(getattr(part, field.name))
         for name, part in parts.items()
@@ -59,7 +67,8 @@ def save_state(state: VerdictState, folder: Path) -> None:
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(state.estimates).items()
     }
-    _write(folder, {"reason": "", **scalars, "estimates": estimates})
+    without = state.shortcut_free is not None
+    _write(folder, {"reason": "", **scalars, SHORTCUT_FREE: without, "estimates": estimates})
 
 
 def save_reason(reason: str, folder: Path) -> None:
@@ -83,7 +92,7 @@ def load_state(folder: Path) -> VerdictState | None:
     def table(name: str) -> NeighbourTable:
         return NeighbourTable(**part(name), n_classes=record["n_classes"], k=record["k"])
 
-    mahalanobis, screen = part("mahalanobis"), part("screen")
+    mahalanobis, screen, eraser = part("mahalanobis"), part("screen"), part("eraser")
     sources = Sources(
         CrossFitted(**part("models")),
         CrossFittedTrees(**part("trees")) if part("trees") else None,
@@ -106,6 +115,8 @@ def load_state(folder: Path) -> VerdictState | None:
         classes=arrays["classes"],
         sample_ids=arrays["sample_ids"],
         estimates=Estimates(**estimates),
+        eraser=Eraser(**eraser) if eraser else None,
+        shortcut_free=load_state(folder / SHORTCUT_FREE) if record[SHORTCUT_FREE] else None,
         **{name: record[name] for name in SCALARS},
     )
 
@@ -114,6 +125,7 @@ def forget_row_ids(folder: Path) -> None:
     """Replace the row ids of the sample by -1, so that every row is assessed as one that was not in it."""
     if not (folder / ARRAYS).exists():
         return
+    forget_row_ids(folder / SHORTCUT_FREE)
     with np.load(folder / ARRAYS, allow_pickle=False) as file:
         arrays: dict[str, Any] = {name: file[name] for name in file.files}
     for name in ("sample_ids", *(f"{table}.ids" for table in TABLES)):

@@ -1,28 +1,27 @@
 """The verdict on which rows are probably corrupt, with its estimated precision and recall.
 
-:func:`fit` learns from a bounded sample; :func:`assess` scores any row, rows of the sample by models that did
-not train on them. The prevalence of damaged features is estimated from distances and confirmed by labels,
-that of label errors from labels alone, so that one kind cannot pass for the other; the posterior of a row
-then uses everything.
+:func:`fit` learns from a bounded sample; ``assessment`` then judges any row. The prevalence of damaged
+features is estimated from distances and confirmed by labels, that of label errors from labels alone, so that
+one kind cannot pass for the other; the posterior of a row then uses everything.
 
 Not covered: flips that always point the way a cue points (they look like rows that are merely easy), and
 damage that leaves a row both near its neighbours and consistent with its label. Estimated recall counts
 neither, so that it is an upper bound.
+
+Where shortcuts are known, a second verdict learns from features without them, and a row is only as surely
+corrupt as both say: to all that leans on a shortcut, a row that breaks it looks like one with another label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Float32, Float64, Int64, Mask
+from operators.arrays import Float32, Float64, Int64
 from operators.hashing import folds_of, row_hashes
 from operators.outliers.evidence import (
-    BLOCK,
     DISTANCE_COLUMNS,
     LABEL_COLUMNS,
     MARGINS,
@@ -43,7 +42,7 @@ from operators.outliers.mixture import (
 from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
 from operators.outliers.sample import SAMPLE
 from operators.outliers.screen import Screen, fit_screen
-from operators.threads import in_threads
+from operators.outliers.shortcut_free import Eraser, fit_eraser
 
 FOLDS = "outliers/folds"
 PLANTED = "outliers/planted"
@@ -127,24 +126,21 @@ class VerdictState:
     n_folds: int
     seed: int
     estimates: Estimates = field(compare=False)
+    eraser: Eraser | None = None
+    """Takes known shortcuts out of the features ahead of everything else; None for features as they are."""
+    shortcut_free: VerdictState | None = None
+    """The verdict on features without known shortcuts, which has to agree; None where none is known."""
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """Verdicts on n rows."""
-
-    is_outlier: Mask
-    kind: Int64
-    """Index into ``KINDS`` of the most probable kind; -1 where the row is not marked."""
-    posterior: Float64
-    """Probability that the row is corrupt; 0 for rows of a class that is not assessed."""
-    score: Float64
-    """Log odds with prevalences floored, which rank rows even where the posterior is 0 for all.
-
-    NaN for rows of a class that is not assessed."""
-
-
-def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config | None = None) -> VerdictState:
+def fit(
+    X: Float32,
+    y: Int64,
+    row_ids: Int64,
+    *,
+    shortcuts: Float64 | None = None,
+    seed: int = 0,
+    config: Config | None = None,
+) -> VerdictState:
     """Learn to tell corrupt rows. The result depends on neither the order of the rows nor on threads.
 
     Parameters
@@ -152,6 +148,7 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
     X : (n, d) float32 finite features.
     y : (n,) class index.
     row_ids : (n,) unique ids.
+    shortcuts : (n, s) linear functions of the features, one for each known shortcut.
     seed : of folds and planted damage.
 
     Raises
@@ -163,40 +160,107 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
     classes, rows = _assessed_rows(y, row_ids, seed)
     X, ids = np.asarray(X[rows], np.float32), row_ids[rows].astype(np.int64)
     y = np.searchsorted(classes, y[rows]).astype(np.int64)
-    scaler = Scaler.fit(X)
-    if not scaler.inverse.any():
-        raise NoEvidenceError("all features are constant")
-    Z, folds = scaler(X), folds_of(ids, config.n_folds, seed, FOLDS)
-    m = slice(0, config.max_calibration)
     # Another number of threads may round differently.
     with threadpool_limits(1):
-        sources = fit_sources(Z, y, folds, ids, len(classes), k=config.neighbours, max_index=config.max_index)
-        E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
-        ratios, prevalence = calibrate(E, planted, config)
-        trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
-        posterior, *seen = (posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted))
+        learnt, eraser = [_learn(X, y, ids, len(classes), seed, config)], None
+        if shortcuts is not None and shortcuts.shape[1]:
+            eraser = fit_eraser(X, y, np.asarray(shortcuts[rows], np.float64))
+            learnt.append(_learn(eraser(X), y, ids, len(classes), seed, config, shortcut_free=True))
+        posterior, *seen = np.minimum.reduce([one.posteriors for one in learnt])
+        prevalence = np.minimum.reduce([one.prevalence for one in learnt])
         threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
-        screen = fit_screen(
-            E,
-            planted[0],
-            y[m],
-            ratios,
-            (sources.raw, sources.cue_free),
-            threshold=threshold,
-            prevalence=float(trusted[0]),
+        estimates = estimate(posterior, list(seen), prevalence, threshold, len(ids))
+        states = [_state(one, y, classes, ids, threshold, estimates, seed, config) for one in learnt]
+    if eraser is None:
+        return states[0]
+    return replace(states[0], shortcut_free=replace(states[1], eraser=eraser))
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """Evidence learnt from one set of features, before rows are marked."""
+
+    scaler: Scaler
+    sources: Sources
+    E: Float64
+    planted: list[Float64]
+    ratios: Ratios
+    prevalence: Float64
+    trusted: Float64
+    posteriors: Float64
+    """(1 + n_kinds, n) of the observed rows, and of the same rows with each kind of damage."""
+
+
+def _learn(
+    X: Float32,
+    y: Int64,
+    ids: Int64,
+    n_classes: int,
+    seed: int,
+    config: Config,
+    *,
+    shortcut_free: bool = False,
+) -> _Learned:
+    """Learn the evidence and what it says of damage; rows as in :func:`fit`, by the hash of their ids.
+
+    Features from which shortcuts were taken are not shown to trees: a linear map hides nothing from them.
+    """
+    scaler = Scaler.fit(X)
+    if not scaler.inverse.any():
+        raise NoEvidenceError(
+            f"all features are constant{' without the known shortcuts' if shortcut_free else ''}"
         )
+    Z, folds = scaler(X), folds_of(ids, config.n_folds, seed, FOLDS)
+    m = slice(0, config.max_calibration)
+    sources = fit_sources(
+        Z,
+        y,
+        folds,
+        ids,
+        n_classes,
+        k=config.neighbours,
+        max_index=config.max_index,
+        with_trees=not shortcut_free,
+    )
+    E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
+    ratios, prevalence = calibrate(E, planted, config)
+    trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
+    found = np.stack([posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted)])
+    return _Learned(scaler, sources, E, planted, ratios, prevalence, trusted, found)
+
+
+def _state(
+    one: _Learned,
+    y: Int64,
+    classes: Int64,
+    ids: Int64,
+    threshold: float,
+    estimates: Estimates,
+    seed: int,
+    config: Config,
+) -> VerdictState:
+    """Return the state under which rows are marked from a threshold on."""
+    screen = fit_screen(
+        one.E,
+        one.planted[0],
+        y[: len(one.E)],
+        one.ratios,
+        (one.sources.raw, one.sources.cue_free),
+        threshold=threshold,
+        prevalence=float(one.trusted[0]),
+    )
     return VerdictState(
-        scaler,
-        sources,
-        ratios,
-        trusted,
+        one.scaler,
+        one.sources,
+        one.ratios,
+        one.trusted,
         screen,
         threshold,
         classes,
         np.sort(ids),
         config.n_folds,
         seed,
-        estimate(posterior, seen, prevalence, threshold, len(ids)),
+        estimates,
     )
 
 
@@ -298,94 +362,3 @@ def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> 
     last = int(allowed[-1])
     below = max(float(ordered[last + 1]), min_posterior) if last + 1 < len(p) else min_posterior
     return (float(ordered[last]) + below) / 2
-
-
-def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
-    """Assess rows, each on its own: neither their order nor the other rows change a bit of the result.
-
-    Parameters
-    ----------
-    X, y, row_ids : (n, d) features, (n,) class index, (n,) ids.
-    """
-    n = len(y)
-    posterior, score = np.zeros(n), np.full(n, np.nan)
-    kind = np.full(n, -1, np.int64)
-    known = np.isin(y, state.classes)
-
-    def assess_block(block: tuple[Int64, Int64]) -> None:
-        rows, places = block
-        E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
-        log_ratios = state.ratios.log_ratios(E)
-        by_kind = posteriors(log_ratios, state.prevalence)[places]
-        posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
-        score[rows] = np.log(np.exp(log_ratios) @ state.ratios.prevalence)[places]
-
-    with threadpool_limits(1):
-        state.sources.prepare()
-        in_threads(assess_block, list(_blocks(row_ids, np.flatnonzero(known))))
-    marked = posterior >= state.threshold
-    return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
-
-
-def row_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> tuple[Float64, Float64]:
-    """Return the evidence on one row, shape (len(NAMES),), and its posterior by kind, shape (3,).
-
-    Parameters
-    ----------
-    X, y, row_ids : (1, d) features, (1,) index of a class that is assessed, (1,) id.
-    """
-    place = np.asarray(row_ids % BLOCK, np.int64)
-    with threadpool_limits(1):
-        E = _block_evidence(state, X, y, row_ids, place)
-        by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)
-    return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
-
-
-def _block_evidence(
-    state: VerdictState,
-    X: Float32,
-    y: Int64,
-    row_ids: Int64,
-    places: Int64,
-    *,
-    screen: Screen | None = None,
-) -> Float64:
-    """Return (BLOCK, len(NAMES)) evidence of a block in which the rows stand at the given places.
-
-    With a screen, neighbours are looked up for rows of the sample and for those that the screen wants; what
-    the others lack is estimated.
-    """
-    ids = row_ids.astype(np.int64)
-    nearest = np.minimum(np.searchsorted(state.sample_ids, ids), len(state.sample_ids) - 1)
-    inside = state.sample_ids[nearest] == ids
-    Z = np.zeros((BLOCK, X.shape[1]), np.float32)
-    folds, block_ids, labels = (np.full(BLOCK, value, np.int64) for value in (-1, -1, 0))
-    Z[places] = state.scaler(X)
-    folds[places] = np.where(inside, folds_of(ids, state.n_folds, state.seed, FOLDS), -1)
-    block_ids[places] = ids
-    labels[places] = np.searchsorted(state.classes, y)
-    sources = state.sources
-    view, estimated = sources.view_without_neighbours(Z, folds), None
-    wanted = places
-    if screen is not None:
-        estimated = screen.fill_margins(evidence(view, labels, sources.priors), labels)
-        wanted = np.union1d(screen.select_rows(estimated, labels, state.ratios), places[inside])
-        wanted = np.intersect1d(wanted, places, assume_unique=True)
-    sources.add_neighbours(view, Z, block_ids, wanted)
-    found = evidence(view, labels, sources.priors)
-    if estimated is None:
-        return found
-    estimated[wanted] = found[wanted]
-    return estimated
-
-
-def _blocks(row_ids: Int64, rows: Int64) -> Iterator[tuple[Int64, Int64]]:
-    """Yield the rows whose ids share a block, and their places in it: ``row_id % BLOCK``.
-
-    A matrix product may round a row differently at another place of the block.
-    """
-    order = rows[np.argsort(row_ids[rows], kind="stable")]
-    cuts = np.flatnonzero(np.diff(row_ids[order] // BLOCK)) + 1
-    for start, stop in pairwise([0, *cuts.tolist(), len(order)]):
-        if stop > start:
-            yield order[start:stop], np.asarray(row_ids[order[start:stop]] % BLOCK, np.int64)

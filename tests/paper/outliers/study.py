@@ -13,7 +13,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from operators.outliers.verdict import assess, fit
+from operators.outliers.assessment import assess
+from operators.outliers.verdict import fit
 from tests.paper.outliers.problems import Array, Problem
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from operators.outliers.verdict import assess, fit
+from operators.outliers.assessment import assess
+from operators.outliers.verdict import fit
 from operators.threads import available_threads, in_threads
 
 

@@ -28,10 +28,11 @@ from operators.base import (
 )
 from operators.columns import numpy_to_vectors
 from operators.outliers.adaptor import Outliers
+from operators.outliers.assessment import assess
 from operators.outliers.params import EvidenceParams, OutliersParams
 from operators.outliers.sample import gather_sample
 from operators.outliers.state import load_state
-from operators.outliers.verdict import assess, fit
+from operators.outliers.verdict import fit
 from operators.report import RowStatistics
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 from tests.unit.operators.outliers.problems import Problem, separable

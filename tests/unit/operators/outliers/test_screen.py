@@ -7,8 +7,9 @@ from functools import cache
 
 import numpy as np
 
+from operators.outliers.assessment import assess
 from operators.outliers.screen import COLUMNS
-from operators.outliers.verdict import VerdictState, assess, fit
+from operators.outliers.verdict import VerdictState, fit
 from tests.unit.operators.outliers.problems import Problem, separable
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from operators.hashing import folds_of
 from operators.outliers import evidence, linear
+from operators.outliers.assessment import assess
 from operators.outliers.evidence import LABEL_COLUMNS, Mahalanobis, fit_sources
 from operators.outliers.linear import principal_directions
 from operators.outliers.mixture import fit_ratios, separation
@@ -18,7 +19,6 @@ from operators.outliers.verdict import (
     UNREACHABLE,
     Config,
     NoEvidenceError,
-    assess,
     choose_threshold,
     fit,
     planted_evidence,
