@@ -10,6 +10,7 @@ import pyarrow as pa
 from engine.core.errors import InputError
 from operators.base import (
     CATEGORY,
+    DUPLICATE_OF,
     FACTORS,
     GRADIENT,
     GROUP,
@@ -38,8 +39,10 @@ DESCRIPTIONS = {
     GROUP: "Inferred group within the row's class; -1: the row belongs to no group.",
     IS_OUTLIER: "Whether the row is probably corrupt.",
     OUTLIER_SOURCE: "The evidence for is_outlier; empty for other rows.",
-    WEIGHT: "Sample weight for training, with mean 1 over the rows that split keeps; 0 for dropped rows.",
+    WEIGHT: "Sample weight for training; 0 for dropped rows. Its mean is 1 over the rows that operators have "
+    "learnt from: the train rows, or all where learnt_from in the manifest says so.",
     SPLIT: "Part that the row belongs to: train, validation, test or dropped.",
+    DUPLICATE_OF: "The row_id of the oldest older row that the row nearly duplicates; empty: of none.",
     "fold": "Fold of the row for cross-validation, from 0; -1: a test row or a dropped one.",
 }
 """Content of the published columns. An operator of another package describes its own by the key

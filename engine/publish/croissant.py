@@ -93,7 +93,9 @@ SPLITS = {
 """Splits that Croissant has a name for. Rows that are ``dropped`` belong to none."""
 
 
-def describe_version(manifest: Mapping[str, Any], *, withdrawn: str = "") -> dict[str, Any]:
+def describe_version(
+    manifest: Mapping[str, Any], *, withdrawn: str = "", published: str = ""
+) -> dict[str, Any]:
     """Return the description of a version as a JSON-LD object.
 
     Columns of structs and maps have no field, as loaders cannot read them by one.
@@ -104,6 +106,8 @@ def describe_version(manifest: Mapping[str, Any], *, withdrawn: str = "") -> dic
         The manifest of a version; paths in it carry no secrets.
     withdrawn
         Why the version was withdrawn; empty if it stands.
+    published
+        Date of its publication as ISO 8601 has it; empty if it is not known.
     """
     return {
         "@context": CONTEXT,
@@ -115,6 +119,7 @@ def describe_version(manifest: Mapping[str, Any], *, withdrawn: str = "") -> dic
             "mark, a sample weight and a split for each row, by Rowsieve without group labels."
         ),
         "version": manifest["version"],
+        **({"datePublished": published} if published else {}),
         **({"creativeWorkStatus": f"Withdrawn: {withdrawn}"} if withdrawn else {}),
         "prov:wasDerivedFrom": _sources(manifest["source"]),
         "rai:machineAnnotationTools": [

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
 
+from connectors.base import ConnectorError
 from connectors.storage import Place, make_folder, write_whole
 from connectors.view import View
 from connectors.wrapper import Wrapper
 from engine.core.digests import digest
-from engine.core.json_files import to_json
+from engine.core.json_files import read_json, to_json
 from engine.core.output_layout import FORMAT, POINTER, version_folder
 from engine.core.redaction import redact
 from engine.core.software_versions import package_versions
@@ -72,7 +75,8 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
         parts.append(part)
         yield part
     record = build_manifest(plan, parts)
-    lease.put_file(folder / CROISSANT, to_json(describe_version(record)).encode())
+    described = describe_version(record, published=datetime.now(UTC).date().isoformat())
+    lease.put_file(folder / CROISSANT, to_json(described).encode())
     bases = withdrawn_bases(plan.output, record)
     lease.put_file(folder / CARD, write_card(record, withdrawn_bases=bases).encode())
     lease.publish(final, to_json(record | {NUMBER: next_number(plan.output)}))
@@ -88,11 +92,18 @@ def describe_again(output: Place, version: str, withdrawn: str, *, stands: str =
     manifest = read_manifest(folder)
     if not (folder / CARD).exists():
         return
-    described = to_json(describe_version(manifest, withdrawn=withdrawn))
-    write_whole(folder / CROISSANT, described.encode(), root=output)
+    described = describe_version(manifest, withdrawn=withdrawn, published=_published_on(folder, output))
+    write_whole(folder / CROISSANT, to_json(described).encode(), root=output)
     bases = withdrawn_bases(output, manifest, stands)
     card = write_card(manifest, withdrawn=withdrawn, withdrawn_bases=bases)
     write_whole(folder / CARD, card.encode(), root=output)
+
+
+def _published_on(folder: Place, output: Place) -> str:
+    """Return the date of publication that a version's description has; empty where it has none."""
+    with suppress(OSError, KeyError, TypeError, ValueError, ConnectorError):
+        return date.fromisoformat(read_json(folder / CROISSANT, root=output)["datePublished"]).isoformat()
+    return ""
 
 
 def _made_from(plan: Plan, reader: StoreReader, shard: int, digests: PartDigests) -> str:

@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import (
+    DUPLICATE_OF,
     FACTOR,
     FEATURES,
     GROUP,
     LABEL,
     MARK,
+    SPLIT,
     WEIGHT,
     Apply,
     CannotPredictError,
@@ -81,7 +83,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 10
+    version = 11
     cost = Cost(2.80, 1.82, 13)
     Params = WeightsParams
     partial_fit_changes_rows = True
@@ -122,7 +124,12 @@ class Weights(Operator[WeightsParams]):
         names = tuple(sorted(factors))
         found = Weights(self.params.model_copy(update={"factors": names, "drop_outliers": drops}))
         marks = [name + MARK if added.get(name + MARK) == pa.bool_() else "" for name in names]
-        found._factors = Factors(tuple(name + FACTOR for name in names), tuple(marks), drops)
+        weighed = [one for one in chain if DUPLICATE_OF in (field.name for field in one.adds)]
+        weighed = [one for one in weighed if getattr(one.params, "weight", 1) < 1]
+        final = tuple(one.name + FACTOR for one in weighed if one.name in names)
+        drop_split = bool(weighed) and SPLIT in added
+        columns = tuple(name + FACTOR for name in names)
+        found._factors = Factors(columns, tuple(marks), drops, final, drop_split)
         if self.params.method == "robust" and CUES in names:
             found.uses = (*self.uses, CUES)
         return found

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.arrays import Float64, Mask
-from operators.base import GROUP, IS_OUTLIER, LABEL
+from operators.base import GROUP, IS_OUTLIER, LABEL, SPLIT
 from operators.bounded_json import read_json
 from operators.explanations import Fact
 from operators.weights.class_limits import ClassLimits
@@ -32,11 +33,15 @@ class Factors:
     marks: tuple[str, ...] = ()
     """Columns in which the operator of such a weight marks outliers, "" for none."""
     drop_outliers: bool = False
+    final: tuple[str, ...] = ()
+    """Those of ``columns`` whose 0 stays 0, whatever the limits: that of near duplicates."""
+    drop_split: bool = False
+    """Whether rows that ``split`` drops weigh 0: it drops near duplicates of rows in other splits."""
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Columns that weighing reads."""
-        return (*self.columns, *filter(None, self.marks))
+        return (*self.columns, *filter(None, self.marks), *((SPLIT,) if self.drop_split else ()))
 
     def product(self, table: pa.Table) -> Float64:
         """Return the factors' product (n,); 0 for rows that are dropped.
@@ -52,14 +57,23 @@ class Factors:
                 overruled = table.column(mark).to_numpy().astype(bool) & ~outlier
                 weight = np.where(overruled, 1.0, weight)
             product *= weight
-        return np.where(outlier, 0.0, product) if self.drop_outliers else product
+        return np.where(self.kept(table), product, 0.0)
 
     def kept(self, table: pa.Table) -> Mask:
         """Return the rows that are not dropped, shape (n,)."""
-        if not self.drop_outliers:
-            return np.ones(table.num_rows, np.bool_)
-        kept: Mask = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
+        kept: Mask = np.ones(table.num_rows, np.bool_)
+        if self.drop_outliers:
+            kept &= ~table.column(IS_OUTLIER).to_numpy().astype(bool)
+        if self.drop_split:
+            kept &= pc.not_equal(table.column(SPLIT).cast(pa.string()), "dropped").to_numpy()
         return kept
+
+    def excluded(self, table: pa.Table) -> Mask:
+        """Return the rows that weigh 0 by a final factor, shape (n,)."""
+        found: Mask = np.zeros(table.num_rows, np.bool_)
+        for name in self.final:
+            found |= table.column(name).to_numpy() == 0
+        return found
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,7 @@ class Scales:
             base = self.factors.product(table)
             if self.limits is not None:
                 base = self.limits.apply(base, table.column(LABEL).to_numpy(), self.factors.kept(table))
+                base = np.where(self.factors.excluded(table), 0.0, base)
             if self.sizes is not None:
                 base *= balanced_weights(read_keys(table, by_class=self.by_class), self.sizes)
             base *= self.scale
@@ -135,7 +150,13 @@ class Scales:
         record = read_json(state / STATE)
         trust, sizes = record["trust"], record["sizes"]
         factors = record["factors"]
-        found = Factors(tuple(factors["columns"]), tuple(factors["marks"]), factors["drop_outliers"])
+        found = Factors(
+            tuple(factors["columns"]),
+            tuple(factors["marks"]),
+            factors["drop_outliers"],
+            tuple(factors.get("final", ())),
+            factors.get("drop_split", False),
+        )
         if trust is not None:
             trust = LabelTrust(
                 **trust | {"largest": dict(trust["largest"]), "priors": tuple(trust["priors"])}

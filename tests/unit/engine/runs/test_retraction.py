@@ -17,6 +17,7 @@ import rowsieve
 from engine import report as report_package
 from engine.cli.app import app
 from engine.core.errors import InputError
+from engine.core.json_files import to_json
 from engine.plan.planner import make_plan
 from engine.publish.lineage import trace
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG
@@ -177,6 +178,8 @@ def test_a_removed_version_is_not_withdrawn(out: Path) -> None:
 
 def test_the_card_and_the_description_say_it(out: Path) -> None:
     last = out / "versions" / (out / "CURRENT").read_text().strip()
+    published = json.loads((last / "croissant.json").read_text()) | {"datePublished": "2020-02-29"}
+    (last / "croissant.json").write_text(to_json(published))
     card, described = ((last / name).read_bytes() for name in ("README.md", "croissant.json"))
     old = out / "versions" / "va"  # as an earlier release published it
     (old / "README.md").unlink()

@@ -64,15 +64,20 @@ def metrics(result: RunResult) -> dict[str, float]:
 
 
 HOLDOUT = {"source": {"holdout": {"share": 0.3}}}
-CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+CASES = [
     ({"validation": 0.3, "test": 0.2}, {}),
-    ({"validation": 0.3, "fit_on": "all"}, {}),
-    ({"validation": 0.3, "key": "site"}, {}),
-    ({"validation": 0.3}, HOLDOUT),
-    ({"method": "cluster", "validation": 0.3, "test": 0.1}, {}),
-    ({"method": "cluster", "folds": 3}, {}),
     ({"method": "cluster", "validation": 0.3}, HOLDOUT),
     ({"method": "leave_one_domain_out", "domain": "site"}, {}),
+    *(
+        pytest.param(split, sections, marks=pytest.mark.slow)
+        for split, sections in (
+            ({"validation": 0.3, "fit_on": "all"}, {}),
+            ({"validation": 0.3, "key": "site"}, {}),
+            ({"validation": 0.3}, HOLDOUT),
+            ({"method": "cluster", "validation": 0.3, "test": 0.1}, {}),
+            ({"method": "cluster", "folds": 3}, {}),
+        )
+    ),
 ]
 
 
@@ -102,6 +107,10 @@ def test_no_kept_row_has_its_older_row_in_another_split(
             == metrics(marked)["duplicates_in_other_split"]
         )
         assert [counts.get(part, 0) for part in PARTS] == [(splits(dropped) == part).sum() for part in PARTS]
+    table_of = published(dropped)
+    weight, own = table_of["weight"].to_numpy(), splits(dropped)
+    assert (weight[own == "dropped"] == 0).all()
+    assert (weight[pc.is_valid(table_of["duplicate_of"]).to_numpy()] == 0).all()
     if "folds" in split:
         assert set(np.array(published(dropped)["fold"])[changed]) == {-1}
 
@@ -121,6 +130,19 @@ def test_new_rows_are_compared_with_the_parts_of_old_ones(tmp_path: Path) -> Non
     assert metrics(result)["duplicates_in_other_split"] == (splits(result) == "dropped").sum()
 
 
+def test_dropped_rows_weigh_nothing_where_duplicates_weigh_a_part(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", table(), 3)
+    made = recipe(tmp_path, {"validation": 0.3}, weight=0.5)
+    weights = {"method": "robust", "trust": "all"}
+    found = run(made.model_copy(update={"operators": {**made.operators, "weights": weights}}))
+    weight, own = published(found)["weight"].to_numpy(), splits(found)
+    assert (own == "dropped").sum() > 5
+    assert (weight[own == "dropped"] == 0).all()
+    duplicates = pc.is_valid(published(found)["duplicate_of"]).to_numpy()
+    assert (weight[duplicates & (own == "train")] > 0).all()
+    assert weight[own == "train"].mean() == pytest.approx(1, abs=1e-5)
+
+
 def test_log_summary_status_and_card_name_how_many_rows_cross_and_the_remedy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,7 +157,9 @@ def test_log_summary_status_and_card_name_how_many_rows_cross_and_the_remedy(
     assert "Set duplicates.weight below 1" in caplog.text
     for warnings in (result_record(result)["warnings"], status_of(make_plan(made))["warnings"]):
         assert [warning.startswith(told) for warning in warnings] == [True]
-    assert f"{n} rows nearly duplicate an older row" in (result.path / "README.md").read_text()
+    card = (result.path / "README.md").read_text()
+    assert f"{n} rows nearly duplicate an older row" in card
+    assert "| `duplicate_of` | `int64` | The row\\_id of the oldest older row that the row nearly" in card
 
 
 def test_a_dropped_row_says_which_row_it_copies(tmp_path: Path) -> None:
