@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import PurePosixPath
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from connectors.tables.legacy import CONTENT, VERSION
 
 Format = Literal["delta", "hf", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
+FILE_ENDINGS = frozenset({".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx"})
+"""Endings of paths that promise a file of another format."""
 TRIES = 20
 """Attempts to commit while other writers change the table."""
 
@@ -175,7 +178,8 @@ def open_export(
     """Return a table to write to; relative local paths start at ``root`` or the working directory.
 
     Opens nothing, but imports the format's library. Raises ConnectorError where it is not installed, for a
-    ``catalog`` with another format than ``iceberg``, and for properties of one that a recipe may not set.
+    ``catalog`` with another format than ``iceberg``, for properties of one that a recipe may not set, and for
+    a path that ends as a file of another format does.
     """
     if (format == "iceberg") != (catalog is not None):
         fix = "needs the key catalog" if format == "iceberg" else "knows no catalog: remove that key"
@@ -186,6 +190,11 @@ def open_export(
         from connectors.tables.iceberg_checks import check_properties  # imports what only Iceberg needs
 
         check_properties(catalog, "output.export.catalog")
+    if (ending := PurePosixPath(path).suffix.lower()) in FILE_ENDINGS and catalog is None:
+        raise ConnectorError(
+            f"output.export: {path}: the format {format} makes a folder, not a file {ending}. Give a path "
+            f"without this ending; for {ending[1:]}, read the folder with pandas and write it from there."
+        )
     kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)
     where = path if catalog is not None else location(path, root, "output.export")
     if format in ("delta", "parquet"):

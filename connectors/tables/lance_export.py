@@ -70,6 +70,12 @@ class LanceExport(Export):
         dataset = self._dataset()
         self.check_absent(dataset is not None)
         adds = self._adds(dataset)
+        if dotted := [name for name in schema.names if "." in name]:
+            raise ConnectorError(
+                f"{self.path}: Lance takes no column with a dot in its name, such as {dotted[0]!r}. Name it "
+                f"{dotted[0].replace('.', '_')!r} with source.rename and run again, or export to delta, "
+                "iceberg or parquet."
+            )
         wanted = pa.schema([_storable(field) for field in schema])
         if adds:
             self.check_columns(dataset.schema, wanted)

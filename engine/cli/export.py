@@ -45,12 +45,10 @@ def export(
         from engine.publish.export import export as engine_export
         from engine.publish.lineage import trace
         from engine.storage.manifest import read_manifest
-        from engine.storage.withdrawals import check_stands
 
         section = run_section(executor)
         (table,) = open_exports([_section(to, mode, catalog)])
         folder = output_of(trace(version, output_of(output) if output else None)["folder"])
-        check_stands(folder.parent.parent, folder.name)
         set_environment(verbose)
         with open_executor(section, verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)

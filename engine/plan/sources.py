@@ -173,8 +173,8 @@ def check_holds_texts(key: str, name: str, kind: pa.DataType) -> None:
     """Raise InputError, naming the key, if a column has another type than text."""
     if not (holds_texts(kind) or pa.types.is_null(kind)):
         raise InputError(
-            f"{key}: the column {name!r} has the type {kind}; words are looked for in texts. Name a column "
-            "of texts, or the column itself without words."
+            f"{key}: the column {name!r} has the type {kind}, but texts are read here. Name a column of texts"
+            f"{_inside(name, kind)}."
         )
 
 
@@ -182,5 +182,23 @@ def check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:
     """Raise InputError, naming the key, if the source lacks a column."""
     for name in names:
         if name not in schema.names:
-            hint = nearest(name, schema.names) or f" The columns are: {', '.join(schema.names)}."
+            hint = _outside(name, schema) or nearest(name, schema.names)
+            hint = hint or f" The columns are: {', '.join(schema.names)}."
             raise InputError(f"{key}: the source has no column {name!r}.{hint}")
+
+
+def _inside(name: str, kind: pa.DataType) -> str:
+    """Return the remedy for a column of structs, whose fields become columns; else nothing."""
+    if not (pa.types.is_struct(kind) and kind.num_fields):
+        return ""
+    return f", such as '{name}.{kind.field(0).name}' with source.flatten: [{name}]"
+
+
+def _outside(name: str, schema: pa.Schema) -> str:
+    """Return the remedy for the name of a field of a struct that is not flattened; else nothing."""
+    outer, dot, inner = name.partition(".")
+    if not dot or outer not in schema.names or not pa.types.is_struct(schema.field(outer).type):
+        return ""
+    if schema.field(outer).type.get_field_index(inner) < 0:
+        return ""
+    return f" {outer!r} holds it as a field: set source.flatten: [{outer}], which makes it a column."

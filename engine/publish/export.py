@@ -31,7 +31,7 @@ from engine.publish.lineage_facets import (
     schema_facet,
     statistics_facet,
 )
-from engine.storage.withdrawals import withdrawal_of, withdrawn_bases
+from engine.storage.withdrawals import check_stands, withdrawal_of, withdrawn_bases
 from operators.base import Executor
 
 _log = logging.getLogger("rowsieve")
@@ -80,12 +80,15 @@ def export(
     Raises
     ------
     InputError
-        The table cannot be opened or written, exists although ``mode`` is create, or has other columns.
+        The version was withdrawn, or the table cannot be opened or written, exists although ``mode`` is
+        create, or has other columns.
     """
     job = f"{manifest.get('recipe', folder.name)}.export.{table.format}"
     with recorded_job(
         folder.parent.parent, job, "EXPORT", partial(_datasets, folder, manifest, table)
     ) as seen:
+        if folder.parent.name == "versions":
+            check_stands(folder.parent.parent, folder.name)
         seen.value = done = _export(folder, manifest, table, executor)
     return done
 

@@ -53,6 +53,8 @@ KNOWN_METRIC = re.compile(
     r"accuracy|balanced_accuracy|(?:log_)?loss|auprc|ece|rmse|mae|r2|coverage|(?:log_loss_)?cvar_[\d.]+"
     r"|(?:\w+_)?(?:worst_group_(?:accuracy(?:_low)?|loss(?:_high)?)|average_(?:accuracy|loss))"
 )
+SHARE = re.compile(r"accuracy(?:_low)?$|auprc$|^ece$|^coverage$|^cvar_")
+"""Metrics with values from 0 to 1."""
 AND = re.compile(r"\s+and\s+")
 ACCURACY, WORST = "accuracy", "worst_group_accuracy"
 EXAMPLE = "worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"
@@ -109,6 +111,7 @@ class Condition:
         sure = None if match["confidence"] is None else float(match["confidence"])
         found = cls(text.strip(), match["metric"], match["sign"], relative, float(number), key, sure)
         found._check_name()
+        found._check_range()
         found._check_confidence()
         return found
 
@@ -127,6 +130,22 @@ class Condition:
         if KNOWN_METRIC.fullmatch(self.metric) is None:
             hint = nearest(self.metric, METRICS) or f" There are: {', '.join(METRICS)}."
             raise InputError(f"{self.key} {self.text!r}: there is no metric {self.metric!r}.{hint}")
+
+    def _check_range(self) -> None:
+        """Raise InputError for a comparison that no value of the metric can meet."""
+        is_share = SHARE.search(self.metric) is not None
+        least, largest = 0.0 if is_share or self.metric.endswith(("loss", "rmse", "mae")) else None, None
+        largest = 1.0 if is_share else None
+        if self.relative:  # the champion's value is one of the metric's, too
+            least, largest = (-1.0, 1.0) if is_share else (None, None)
+        compare = COMPARISONS[self.sign]
+        best = largest if self.sign in (">", ">=") else least
+        if best is not None and not compare(best, self.bound):
+            values = "differences of two models" if self.relative else "values"
+            ends = f"from {least:g} to {largest:g}" if largest is not None else f"of at least {least:g}"
+            raise InputError(
+                f"{self.key} {self.text!r}: this never holds, as {self.metric} has {values} {ends}."
+            )
 
     def _check_confidence(self) -> None:
         if self.confidence is None:

@@ -58,9 +58,13 @@ def write_row_changes(
     Raises
     ------
     InputError
-        The file cannot be written.
+        The file cannot be written, or has another ending than ``.parquet``.
 
     """
+    if file.suffix != ".parquet":
+        raise InputError(
+            f"--rows {file}: the rows are written as Parquet. Name the file {file.with_suffix('.parquet')}."
+        )
     same = {one["before"]: one["after"] for one in found["groups"] if one["before"] is not None}
     reasons = reasons_of(pairs.before.manifest, pairs.after.manifest)
     staged, rows = file.with_name(f".{file.name}.{os.getpid()}"), 0

@@ -1,28 +1,42 @@
 """Near duplicates of texts: the kernel against datasketch and rensa's own deduplicator.
 
 OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates [--large] [--write-readme]
+OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --operator 1000000 FOLDER
+
+The second command runs the operator's fit over shards of 100,000 texts in a folder, in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rensa import RMinHashDeduplicator
 
+from engine.execution.local_executor import LocalExecutor
 from operators.arrays import Ids
+from operators.base import ROW_ID, Context, ShardInfo
+from operators.duplicates.adaptor import DuplicatesOperator
 from operators.duplicates.minhash import N_HASHES, plain_text, shingles
+from operators.duplicates.params import DuplicatesParams
+from operators.memory import release_memory
 from tests.benchmarks.harness import Row, figure, machine, measure, ratio, table, write_section
+from tests.benchmarks.scale import memory, reset_peak
 from tests.unit.operators.duplicates.on_texts import find_duplicates
 
 README = Path(__file__).with_name("README.md")
 SIZES, LARGE = (2_000, 20_000), (200_000,)
 THRESHOLD, SHINGLE = 0.8, 8
 OURS, RENSA, DATASKETCH = "ours", "rensa, RMinHashDeduplicator", "datasketch, MinHashLSH"
+SHARD = 100_000
 SLOWEST = 20_000
 """Texts beyond which datasketch is left out."""
 
@@ -106,12 +120,64 @@ def compare(n: int) -> list[Row]:
     return rows
 
 
+@dataclass(frozen=True)
+class TextShards:
+    """Shards of texts in a folder: what the operator's fit asks of a reader."""
+
+    folder: Path
+    shards: tuple[ShardInfo, ...]
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Return ``row_id`` and, where asked, a label of zeros."""
+        info = self.shards[shard]
+        ids = pa.array(np.arange(info.first_row, info.first_row + info.n_rows))
+        return pa.table({ROW_ID: ids, **{name: np.zeros(info.n_rows, np.int32) for name in columns}})
+
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Return the texts."""
+        return pq.read_table(self.folder / self.shards[shard].path, columns=list(columns))
+
+
+def write_texts(folder: Path, n: int) -> TextShards:
+    """Write n texts in shards; every fifth of a shard is near an older one of it or of the first shard."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first, shards = reviews(min(n, SHARD)), []
+    for index, start in enumerate(range(0, n, SHARD)):
+        rows = min(SHARD, n - start)
+        texts = first[:rows] if not index else reviews(rows, index)
+        texts[3::10] = [f"{text} x" for text in first[3:rows:10]] if index else texts[3::10]
+        pq.write_table(pa.table({"text": texts}), folder / f"{index:05d}.parquet")
+        shards.append(ShardInfo(index, f"{index:05d}.parquet", start, rows, 0))
+    return TextShards(folder, tuple(shards))
+
+
+def run_operator(n: int, folder: Path) -> None:
+    """Run the operator's fit on n texts and print its CPU seconds, the peak of memory and what it found."""
+    reader = write_texts(folder / "texts", n)
+    (folder / "state").mkdir(exist_ok=True)
+    operator = DuplicatesOperator(DuplicatesParams(columns=("text",)))
+    release_memory()
+    before, start = reset_peak() / 2**20, time.process_time()
+    found = operator.fit(Context(reader, folder / "state"), LocalExecutor())
+    seconds, peak = time.process_time() - start, memory("VmHWM") / 2**20
+    size = sum(path.stat().st_size for path in (folder / "state").rglob("*.npy"))
+    print(f"{machine(('numpy', 'rensa'))}.")
+    print(
+        f"{n:,} texts in shards of {SHARD:,}: {seconds:,.0f} CPU s, peak {peak:,.0f} MiB ({before:,.0f} at "
+        f"the start), {size / n:,.0f} bytes of state a text, {found['duplicates']:,.0f} duplicates"
+    )
+
+
 def main() -> None:
     """Run, print, and write the section if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--large", action="store_true", help="200,000 texts too")
     parser.add_argument("--write-readme", action="store_true")
+    parser.add_argument("--operator", nargs=2, metavar=("TEXTS", "FOLDER"), help="the operator over shards")
     chosen = parser.parse_args()
+    if chosen.operator:
+        run_operator(int(chosen.operator[0]), Path(chosen.operator[1]))
+        return
     rows = [row for n in (*SIZES, *(LARGE if chosen.large else ())) for row in compare(n)]
     text = "\n\n".join([f"{machine(('numpy', 'rensa', 'datasketch'))}.", table(rows)])
     print(text)

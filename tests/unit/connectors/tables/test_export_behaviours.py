@@ -106,6 +106,25 @@ def test_an_export_that_died_is_done_again(target: Target) -> None:
     assert target.ids() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("ending", [".csv", ".JSONL"])
+def test_a_name_of_another_format_is_refused(target: Target, ending: str) -> None:
+    if target.format == "iceberg":
+        pytest.skip("the path is a name in a catalog")
+    with pytest.raises(ConnectorError, match=rf"{target.format} makes a folder, not a file {ending.lower()}"):
+        open_export(target.format, target.path + ending, "create")
+
+
+def test_a_column_with_a_dot_is_written_or_refused_with_a_remedy(target: Target) -> None:
+    schema = pa.schema([("row_id", pa.int64()), ("a.b", pa.string())])
+    if target.format != "lance":
+        assert target.open("create").start_export(schema, OLD)
+        return
+    with pytest.raises(
+        ConnectorError, match=r"such as 'a\.b'\. Name it 'a_b' with source\.rename and run again"
+    ):
+        target.open("create").start_export(schema, OLD)
+
+
 def test_create_keeps_what_is_there(target: Target) -> None:
     first = start_export(target, "create", OLD)
     first.commit(write(first))

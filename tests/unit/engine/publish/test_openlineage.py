@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from typer.testing import CliRunner
 
 from connectors.tables.export import open_export
+from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.publish import lineage_outbox
@@ -425,6 +427,24 @@ def test_an_export_by_command_fails_with_its_error(endpoint: Any, tmp_path: Path
         export(result.path, result.manifest, table, LocalExecutor)
     assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
     assert "parent" not in endpoint.events[0]["run"]["facets"]
+
+
+def test_an_export_of_a_withdrawn_version_is_received_as_refused(endpoint: Any, tmp_path: Path) -> None:
+    result = run(small_recipe(tmp_path))
+    retract(tmp_path / "out", result.version, "labels of May")
+    endpoint.events.clear()
+    words = [
+        "export",
+        f"{tmp_path}/out@{result.version}",
+        "--to",
+        f"parquet:{tmp_path}/t",
+        "--executor",
+        "local",
+    ]
+    assert CliRunner().invoke(app, words).exit_code == 2
+    assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
+    assert "labels of May" in endpoint.events[1]["run"]["facets"]["errorMessage"]["message"]
+    assert not (tmp_path / "t").exists()
 
 
 def test_an_incremental_run_a_training_and_a_withdrawal_are_received(

@@ -101,6 +101,16 @@ def test_agrees_with_a_join_of_all_rows(tmp_path: Path) -> None:
             assert now[identity, example["row"]]["row_id"] == example["row_id_after"]
 
 
+def test_changed_rows_are_not_written_under_the_name_of_another_format(tmp_path: Path) -> None:
+    version = write_version(tmp_path, "v1", {"a": ("A", [3])}, 0)
+    with (
+        RowPairs(version, version) as pairs,
+        pytest.raises(InputError, match=r"written as Parquet\. Name the file .*rows\.parquet"),
+    ):
+        write_row_changes(pairs, {"groups": []}, tmp_path / "rows.csv")
+    assert not (tmp_path / "rows.csv").exists()
+
+
 def test_every_changed_row_is_written(tmp_path: Path) -> None:
     before = write_version(tmp_path, "v1", {"a": ("A", [30, 20]), "b": ("B", [10]), "c": ("C", [5])}, 0)
     after = write_version(tmp_path, "v2", {"b": ("B", [4, 6]), "x": ("A", [15, 35]), "d": ("D", [2, 5])}, 1)

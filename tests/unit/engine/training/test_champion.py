@@ -165,6 +165,11 @@ def test_new_shards_alone_score_the_champion(tmp_path: Path) -> None:
         ("accuracy < champion with confidence 0.9", "above the champion"),
         ("ece > champion with confidence 0.9", "known for accuracy and worst_group_accuracy"),
         ("accuracy > champion and", "write METRIC"),
+        ("accuracy > 1.5", r"never holds, as accuracy has values from 0 to 1\."),
+        ("truth_worst_group_accuracy_low >= 1.01", "never holds"),
+        ("accuracy > champion and ece < 0", "ece < 0.*never holds"),
+        ("log_loss < -0.1", r"never holds, as log_loss has values of at least 0\."),
+        ("accuracy > champion + 1", "never holds, as accuracy has differences of two models from -1 to 1"),
         ("accuracy > champion; ece < 1", "write METRIC"),
     ],
 )
@@ -183,6 +188,23 @@ def test_the_test_names_groups_that_it_does_not_compare() -> None:
     whole = paired("accuracy", 0.0, 0.95).text
     assert "(92 rows in 1 group, 19 gained and 1 lost)" in whole
     assert "comparison" not in whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "accuracy >= 1",
+        "accuracy > champion + 0.5",
+        "loss < champion - 2",
+        "r2 > -3",
+        "cvar_0.1 <= 0",
+        "log_loss_cvar_0.1 > 4",
+        "worst_group_loss_high < 3",
+        "accuracy > -1",
+    ],
+)
+def test_rules_at_the_ends_of_a_metric(text: str) -> None:
+    PromotionRule.parse(text)
 
 
 def test_all_clauses_must_hold() -> None:

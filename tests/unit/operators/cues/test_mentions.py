@@ -162,7 +162,7 @@ def test_a_shard_without_a_text_has_no_word() -> None:
 def test_what_is_refused(table: pa.Table, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"operators.cues: the source has no column 'nota'\. .*'note'"):
         make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "nota", "words": ["x"]}]))
-    with pytest.raises(InputError, match=r"'n' has the type (float|double); words are looked for in texts"):
+    with pytest.raises(InputError, match=r"'n' has the type (float|double), but texts are read here"):
         make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "n", "words": ["x"]}]))
     with pytest.raises(InputError, match=r"operators.cues: 'label' is the label\."):
         make_plan(recipe(tmp_path, table, 1, spurious=[{"column": "label", "words": ["yes"]}]))

@@ -185,6 +185,21 @@ def test_a_wrong_column_is_named(tmp_path: Path) -> None:
         run(recipe(tmp_path, {"columns": ["a"]}))
 
 
+def test_a_field_of_a_struct_is_found_by_its_remedy(tmp_path: Path) -> None:
+    inner = pa.StructArray.from_arrays([pa.array(texts(ROWS, 0))], ["b"])
+    write_shards(tmp_path / "data", spurious_table(ROWS).append_column("s", inner))
+    for column, told in (
+        ("s.b", "'s' holds it as a field: set source.flatten: [s]"),
+        ("s", "such as 's.b' with"),
+    ):
+        with pytest.raises(InputError, match=re.escape(told)):
+            make_plan(recipe(tmp_path, {"columns": [column]}))
+    for column in ("s.c", "label.b"):
+        with pytest.raises(InputError, match="has no column"):
+            make_plan(recipe(tmp_path, {"columns": [column]}))
+    assert make_plan(recipe(tmp_path, {"columns": ["s.b"]}, source={"flatten": ["s"]})).n_rows == ROWS
+
+
 def test_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_shards(tmp_path / "data", table())
     real = builtins.__import__
