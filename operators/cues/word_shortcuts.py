@@ -145,10 +145,13 @@ def _contrast(shares: Floats) -> Floats:
 
 
 def _family(first: int, occurs: Floats, y: Integers, shares: Floats) -> tuple[list[int], Mask]:
-    """Return the first word with those of its class that raise the contrast, and the texts with any."""
+    """Return the first word with those that stand in its place and raise the contrast; the texts with any.
+
+    Words of its class that go along with it do not count: wrong labels alone let honest words do so.
+    """
     pole, inside = int(shares[:, first].argmax()), occurs[:, first] > 0
     family, reached = [first], float(_contrast(shares)[first])
-    alike = np.flatnonzero(_correlation(inside, occurs, y) > SAME_FAMILY)
+    alike = np.flatnonzero((-_correlations(inside, occurs, y)).max(axis=0) > SAME_FAMILY)
     alike = alike[(shares[:, alike].argmax(axis=0) == pole) & (alike != first)]
     for k in alike[np.argsort(-_contrast(shares[:, alike]), kind="stable")].tolist():
         joined = inside | (occurs[:, k] > 0)
@@ -164,21 +167,21 @@ def _belonging(family: Sequence[int], inside: Mask, occurs: Floats, y: Integers)
     together = inside.astype(np.float32) @ occurs
     apart = (together == 0) & (occurs.mean(axis=0) * inside.sum() >= MIN_ROWS)
     phrase = together >= SAME_PHRASE * inside.sum()
-    same = _correlation(inside, occurs, y) > SAME_FAMILY
+    same = np.abs(_correlations(inside, occurs, y)).max(axis=0) > SAME_FAMILY
     return sorted({*family, *np.flatnonzero(apart | phrase | same).tolist()})
 
 
-def _correlation(inside: Mask, occurs: Floats, y: Integers) -> Floats:
-    """Return the largest absolute correlation within a class of a mark with each word, shape (words,).
+def _correlations(inside: Mask, occurs: Floats, y: Integers) -> Floats:
+    """Return the correlation within each class of a mark with each word, shape (C, words).
 
-    Classes in which either divides fewer than 20 texts from the others do not count.
+    It is 0 in classes in which either divides fewer than 20 texts from the others.
     """
-    found = np.zeros(occurs.shape[1])
+    found = []
     for c in np.unique(y):
         rows, mark = occurs[y == c], inside[y == c].astype(np.float32)
         n, a, b = len(mark), float(mark.sum()), rows.sum(axis=0, dtype=np.float64)
         spread = np.maximum(a / n * (1 - a / n) * (b / n) * (1 - b / n), 1e-12)
-        correlation = np.abs((mark @ rows) / n - (a / n) * (b / n)) / np.sqrt(spread)
+        correlation = ((mark @ rows) / n - (a / n) * (b / n)) / np.sqrt(spread)
         counted = np.minimum(np.minimum(b, n - b), min(a, n - a)) >= MIN_ROWS
-        found = np.maximum(found, np.where(counted, correlation, 0.0))
-    return found
+        found.append(np.where(counted, correlation, 0.0))
+    return np.array(found)

@@ -65,6 +65,19 @@ def test_a_word_that_the_others_do_not_tell_is_a_shortcut() -> None:
     assert found(texts(y, 0, 0.1), y) == [], "without the word"
 
 
+def test_wrong_labels_do_not_join_an_honest_word_to_a_shortcut() -> None:
+    """Among rows that are labelled as the other class both words are missing, so that they go together."""
+    y, side = labels(12)
+    rng = np.random.default_rng(12)
+    honest = rng.random(N) < np.where(y == 1, 0.85, 0.05)
+    written = [
+        f"{text} {'verified' if s else ''} {'honestly' if h else ''}"
+        for text, s, h in zip(texts(y, 12, 0.1), side, honest, strict=True)
+    ]
+    given = np.where(rng.random(N) < 0.1, 1 - y, y)
+    assert [one.words for one in found(written, given)] == [("verified",)]
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_words_that_replace_each_other_are_one_shortcut(classes: int) -> None:
     y, side = labels(1, classes)
