@@ -27,10 +27,10 @@ from operators.grasp.adaptor import Groups
 from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.params import GroupsParams
 from operators.planes import plane_of_products, principal_plane
-from tests.data import small_recipe
+from tests.data import cut, small_recipe
 from tests.on_arrays import place_rows
+from tests.unit.in_memory import PicklingExecutor, SortedReader
 from tests.unit.operators.factored.test_factored_dbscan import head_gradients
-from tests.unit.operators.grasp.test_grasp_operator import Here, Shards, cut
 
 GRID: dict[str, Any] = {"eps_grid": [0.1, 0.3, 0.5], "min_samples_grid": [5, 10, 20], "random_state": 0}
 
@@ -133,9 +133,9 @@ def test_labels_do_not_depend_on_the_shards(n_shards: int, done: Done, tmp_path:
     operator = chain[1].in_chain(chain)
     assert operator.uses == ("ingest", "gradients")
     states = {name: plan.store.state(plan.fingerprint_of(name)) for name in operator.uses}
-    shards = Shards(cut(table, n_shards)[::-1])
+    shards = SortedReader(cut(table, n_shards)[::-1])
     context = Context(shards, tmp_path, states, plan.recipe.seed)
-    operator.fit(context, Here())  # type: ignore[arg-type]
+    operator.fit(context, PicklingExecutor())  # type: ignore[arg-type]
     found = operator.open(context)(table)
     np.testing.assert_array_equal(found.column("group").to_numpy(), published)
 

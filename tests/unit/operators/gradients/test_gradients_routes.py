@@ -17,6 +17,7 @@ from operators.gradients import per_sample_gradients
 from operators.gradients.kernel import choose_route, in_chunks, select_parameters
 from operators.gradients.layers import Layers, evaluating
 from operators.models import Standardize
+from tests.unit.operators.gradients.test_gradients import data
 
 Floats = NDArray[np.float32]
 ACTIVATIONS = [nn.ReLU, lambda: nn.ReLU(inplace=True), nn.Tanh, nn.GELU, nn.Sigmoid, nn.Softplus]
@@ -88,11 +89,6 @@ def check(got: Floats, expected: NDArray[np.float64]) -> None:
     assert (np.linalg.norm(got - expected, axis=1) <= 1e-5 * norms + 1e-7).all()
 
 
-def rows(n: int, d: int, classes: int, seed: int = 0) -> tuple[Floats, NDArray[np.int64]]:
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)).astype(np.float32), rng.integers(0, classes, n)
-
-
 @st.composite
 def perceptrons(draw: st.DrawFn) -> tuple[nn.Module, int, int, str | None]:
     torch.manual_seed(draw(st.integers(0, 99)))
@@ -117,7 +113,7 @@ def perceptrons(draw: st.DrawFn) -> tuple[nn.Module, int, int, str | None]:
 @given(perceptrons(), st.integers(1, 9), st.integers(1, 10), st.sampled_from(["auto", "layers", "func"]))
 def test_routes_agree(drawn: tuple[nn.Module, int, int, str | None], n: int, chunk: int, route: str) -> None:
     model, d, classes, pattern = drawn
-    X, y = rows(n, d, classes, seed=n)
+    X, y = data(n, d, classes, seed=n)
     names = list(select_parameters(model, pattern))
     kept = X.copy()
     got = per_sample_gradients(model, X, y, parameters=pattern, chunk_size=chunk, route=route)
@@ -130,7 +126,7 @@ def test_routes_agree(drawn: tuple[nn.Module, int, int, str | None], n: int, chu
 def test_transformer(route: str, pattern: str | None) -> None:
     torch.manual_seed(0)
     model = Encoder()
-    X, y = rows(6, 24, 3)
+    X, y = data(6, 24, 3)
     got = per_sample_gradients(model, X, y, parameters=pattern, chunk_size=4, route=route)
     check(got, loop(model, X, y, list(select_parameters(model, pattern))))
 
@@ -138,7 +134,7 @@ def test_transformer(route: str, pattern: str | None) -> None:
 def test_named_tensors_go_to_what_is_above() -> None:
     torch.manual_seed(0)
     model = Encoder(pad=True)
-    X, y = rows(6, 24, 3)
+    X, y = data(6, 24, 3)
     check(per_sample_gradients(model, X, y), loop(model, X, y, list(select_parameters(model, None))))
 
 
@@ -177,7 +173,7 @@ def test_a_route_that_does_not_apply_says_why() -> None:
             out: Tensor = self.head(x @ self.head.weight)
             return out
 
-    X, y = rows(4, 4, 4)
+    X, y = data(4, 4, 4)
     with pytest.raises(ValueError, match=r"'layers' does not suit this model.*'head\.weight'.*route='auto'"):
         per_sample_gradients(Outside(), X, y, route="layers")
     model = Outside()
@@ -200,7 +196,7 @@ def test_a_route_that_does_not_apply_says_why() -> None:
     ],
 )
 def test_a_model_that_mixes_rows_is_refused(model: nn.Module, culprit: str) -> None:
-    X, y = rows(6, 5, 2)
+    X, y = data(6, 5, 2)
     model.train()
     with pytest.raises(ValueError, match=f"(?:{culprit}).* mixes the rows"):
         per_sample_gradients(model, X, y)
@@ -214,7 +210,7 @@ def test_a_model_that_mixes_rows_is_refused(model: nn.Module, culprit: str) -> N
 def test_normalisation_within_a_row_is_fine(norm: nn.Module) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Unflatten(1, (3, 2)), norm, nn.Flatten(), nn.Linear(6, 2))
-    X, y = rows(6, 6, 2)
+    X, y = data(6, 6, 2)
     check(per_sample_gradients(model, X, y), loop(model, X, y, list(select_parameters(model, None))))
 
 
@@ -239,7 +235,7 @@ def test_memory_that_runs_out_halves_the_chunk() -> None:
 
 def test_a_route_that_runs_out_of_memory_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
-    X, y = rows(21, 4, 2)
+    X, y = data(21, 4, 2)
     expected = per_sample_gradients(model, X, y)
     whole = Layers.__call__
 

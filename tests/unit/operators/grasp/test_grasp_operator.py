@@ -4,8 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources, ShardInfo
+from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources
 from operators.grasp import GroupInference
 from operators.grasp.adaptor import Groups
 from operators.grasp.class_model import ClassModel
@@ -26,6 +25,7 @@ from operators.grasp.selection import MIN_SAMPLES_GRID
 from operators.groups import state as state_module
 from operators.groups.base import gather_class
 from tests.data import cut
+from tests.unit.in_memory import PicklingExecutor, SortedReader, class_context
 
 NAMES = ["cat", "dog!", "empty", "lone"]
 PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08], min_rows=0, stability=0)
@@ -44,50 +44,12 @@ def rows(seed: int = 0) -> pa.Table:
     return pa.table({"row_id": ids, "y": y, "gradient": gradient})
 
 
-@dataclass(frozen=True)
-class Shards:
-    tables: Sequence[pa.Table]
-    reads: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
-
-    @property
-    def shards(self) -> list[ShardInfo]:
-        firsts = [t.column("row_id")[0].as_py() if t.num_rows else 0 for t in self.tables]
-        return [ShardInfo(i, f"s{i}", firsts[i], t.num_rows, 0) for i, t in enumerate(self.tables)]
-
-    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        self.reads.append((shard, tuple(columns)))
-        return self.tables[shard].select(["row_id", *columns])
-
-    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        raise AssertionError("groups reads no source column")
-
-
-class Here:
-    """Runs in this process what would have pickled."""
-
-    kind = "local"
-
-    def __init__(self) -> None:
-        self.returned: list[Any] = []
-
-    def map(self, fn: Callable[[Any], Any], items: Sequence[Any], *, resources: Any = None) -> Iterator[Any]:
-        for item in items:
-            function, sent = pickle.loads(pickle.dumps((fn, item)))
-            result = function(sent)
-            self.returned.append(result)
-            yield result
-
-
 def context_for(tables: Sequence[pa.Table], folder: Path, seed: int = 0) -> Context:
-    state, ingest = folder / "groups", folder / "ingest"
-    state.mkdir(parents=True)
-    ingest.mkdir()
-    (ingest / "classes.json").write_text(json.dumps({"classes": NAMES, "counts": [1, 1, 0, 1]}))
-    return Context(Shards(tables), state, {"ingest": ingest}, seed)
+    return class_context(tables, folder, "groups", NAMES, seed)
 
 
 def run(tables: Sequence[pa.Table], folder: Path, params: GroupsParams = PARAMS) -> tuple[pa.Table, Any]:
-    operator, context, here = Groups(params), context_for(tables, folder), Here()
+    operator, context, here = Groups(params), context_for(tables, folder), PicklingExecutor()
     metrics = operator.fit(context, here)  # type: ignore[arg-type]
     apply = operator.open(context)
     found = [apply(context.shards.read(s, operator.requires)) for s in range(len(tables))]
@@ -158,10 +120,10 @@ def test_state_holds_sorted_labels_models_and_the_selection(tmp_path: Path) -> N
 def test_only_small_values_come_back_and_only_needed_shards_are_read(tmp_path: Path) -> None:
     table = rows()
     tables = [table.filter(pa.array(table.column("y").to_numpy() == c)) for c in (0, 1, 3)]
-    context, here = context_for(tables, tmp_path), Here()
+    context, here = context_for(tables, tmp_path), PicklingExecutor()
     Groups(PARAMS).fit(context, here)  # type: ignore[arg-type]
     assert all(len(pickle.dumps(value)) < 3000 for value in here.returned)
-    reader = Shards(tables)
+    reader = SortedReader(tables)
     row_ids, columns = gather_class(reader, 3, ["gradient"])
     assert [read for read in reader.reads if "gradient" in read[1]] == [(2, ("gradient",))]
     assert (len(row_ids), columns["gradient"].shape) == (1, (1, 4))
@@ -179,7 +141,7 @@ def test_noise_need_not_be_judged(tmp_path: Path) -> None:
 def test_rows_that_fit_did_not_see_are_named(tmp_path: Path) -> None:
     table = rows()
     operator, context = Groups(PARAMS), context_for([table], tmp_path)
-    operator.fit(context, Here())  # type: ignore[arg-type]
+    operator.fit(context, PicklingExecutor())  # type: ignore[arg-type]
     moved = table.slice(0, 4).set_column(0, "row_id", pa.array([5000, 5001, 5002, 5003], pa.int64()))
     with pytest.raises(OperatorError, match=r"no label for row_id 500\d"):
         operator.open(context)(moved)

@@ -15,7 +15,9 @@ from operators.grasp.class_model import ClassModel
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
 from operators.metrics import silhouettes as silhouettes_module
-from tests.unit.operators.grasp.test_grasp_operator import Here, context_for, cut, rows
+from tests.data import cut
+from tests.unit.in_memory import PicklingExecutor
+from tests.unit.operators.grasp.test_grasp_operator import context_for, rows
 
 AXES: dict[str, Any] = {"min_samples": [5, 10], "eps": [0.02, 0.05, 0.08], "min_rows": 0}
 
@@ -23,7 +25,7 @@ AXES: dict[str, Any] = {"min_samples": [5, 10], "eps": [0.02, 0.05, 0.08], "min_
 def fitted(tables: Any, folder: Path, **params: Any) -> tuple[Any, Any, Path]:
     """New columns, metrics, and the state folder."""
     operator, context = Groups(GroupsParams(**AXES | params)), context_for(tables, folder)
-    metrics = operator.fit(context, Here())  # type: ignore[arg-type]
+    metrics = operator.fit(context, PicklingExecutor())  # type: ignore[arg-type]
     apply = operator.open(context)
     found = [apply(context.shards.read(s, operator.requires)) for s in range(len(tables))]
     return pa.concat_tables(found), metrics, context.state

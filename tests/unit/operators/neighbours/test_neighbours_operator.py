@@ -4,8 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from operators.base import VECTOR, Context, OperatorError, Resources, ShardInfo
+from operators.base import VECTOR, Context, OperatorError, Resources
 from operators.neighbours import NeighbourGraph
 from operators.neighbours import adaptor as adaptor_module
 from operators.neighbours.adaptor import Neighbours
 from operators.neighbours.params import NeighboursParams
 from tests.data import cut
+from tests.unit.in_memory import PicklingExecutor, class_context
 
 NAMES = ["cat", "dog", "empty", "lone"]
 
@@ -37,46 +37,15 @@ def rows(seed: int = 0) -> pa.Table:
     return pa.table({"row_id": ids, "y": y, "gradient": vectors, "x": vectors})
 
 
-@dataclass(frozen=True)
-class Shards:
-    tables: Sequence[pa.Table]
-
-    @property
-    def shards(self) -> list[ShardInfo]:
-        firsts = [t.column("row_id")[0].as_py() if t.num_rows else 0 for t in self.tables]
-        return [ShardInfo(i, f"s{i}", firsts[i], t.num_rows, 0) for i, t in enumerate(self.tables)]
-
-    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        return self.tables[shard].select(["row_id", *columns])
-
-    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        raise AssertionError("neighbours reads no source column")
-
-
-class Here:
-    """Runs in this process what would have pickled."""
-
-    kind = "local"
-
-    def map(self, fn: Callable[[Any], Any], items: Sequence[Any], *, resources: Any = None) -> Iterator[Any]:
-        for item in items:
-            function, sent = pickle.loads(pickle.dumps((fn, item)))
-            result = function(sent)
-            assert len(pickle.dumps(result)) < 1000
-            yield result
-
-
 def context_for(tables: Sequence[pa.Table], folder: Path) -> Context:
-    state, ingest = folder / "neighbours", folder / "ingest"
-    state.mkdir(parents=True)
-    ingest.mkdir()
-    (ingest / "classes.json").write_text(json.dumps({"classes": NAMES, "counts": [1, 1, 0, 1]}))
-    return Context(Shards(tables), state, {"ingest": ingest}, seed=5)
+    return class_context(tables, folder, "neighbours", NAMES, seed=5)
 
 
 def run(tables: Sequence[pa.Table], folder: Path, **params: Any) -> tuple[pa.Table, Any]:
     operator, context = Neighbours(NeighboursParams(**params)), context_for(tables, folder)
-    metrics = operator.fit(context, Here())  # type: ignore[arg-type]
+    executor = PicklingExecutor()
+    metrics = operator.fit(context, executor)  # type: ignore[arg-type]
+    assert all(len(pickle.dumps(result)) < 1000 for result in executor.returned)
     apply = operator.open(context)
     found = [apply(context.shards.read(s, operator.requires)) for s in range(len(tables))]
     table = pa.concat_tables(found)
@@ -168,7 +137,7 @@ def test_a_low_recall_is_logged_and_recorded(tmp_path: Path, caplog: pytest.LogC
 def test_rows_that_fit_did_not_see_are_named(tmp_path: Path) -> None:
     table = rows()
     operator, context = Neighbours(NeighboursParams(eps=0.1)), context_for([table], tmp_path)
-    operator.fit(context, Here())  # type: ignore[arg-type]
+    operator.fit(context, PicklingExecutor())  # type: ignore[arg-type]
     moved = table.slice(0, 4).set_column(0, "row_id", pa.array([5000, 5001, 5002, 5003], pa.int64()))
     with pytest.raises(OperatorError, match=r"no row_id 500\d"):
         operator.open(context)(moved)
