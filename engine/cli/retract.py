@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -101,14 +102,15 @@ def _readers_text(done: Retraction) -> str:
 def _remedy(table: ExportedTable, done: Retraction, output: str) -> str:
     """Return what removes the version from a table that holds it."""
     other = done.current or "VERSION"
-    again = f"rowsieve export {output}@{other} --to {table.format}:{table.path}"
+    words = ("rowsieve", "export", f"{output}@{other}", "--to", f"{table.format}:{table.path}")
+    again = shlex.join(words)
     if table.format == "parquet":
         folder = f"{table.path}/{done.version}"
         return (
             f"it is not changed: remove its folder {folder}, and write a version that stands: {again} "
             "--mode append"
         )
-    catalog = f" --catalog {table.catalog}" if table.catalog else ""
+    catalog = f" --catalog {shlex.quote(table.catalog)}" if table.catalog else ""
     return f"it is not changed: remove it, or replace all its rows: {again} --mode overwrite{catalog}"
 
 

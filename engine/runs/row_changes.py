@@ -85,9 +85,16 @@ def write_row_changes(
 
 
 def reasons_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
-    """Return for each value why it may differ, by the entries of its operator in two manifests."""
+    """Return for each value why it may differ, by the entries of its operator in two manifests.
+
+    Under ``duplicate_of`` stands how ``duplicates`` differs, where both have it and it does.
+    """
     sides = [{one["name"]: one for one in manifest["operators"]} for manifest in (before, after)]
-    return {name: _reason(maker, *(side.get(maker, {}) for side in sides)) for name, maker in MAKERS.items()}
+    found = {name: _reason(maker, *(side.get(maker, {}) for side in sides)) for name, maker in MAKERS.items()}
+    then, now = (side.get(DUPLICATES) for side in sides)
+    if then and now and then != now:
+        found[DUPLICATE_OF] = _reason(DUPLICATES, then, now)
+    return found
 
 
 def _reason(operator: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -128,10 +135,12 @@ def _changed(
     }
     rows = np.flatnonzero(np.logical_or.reduce([*differs.values()]))
     why = {**reasons, SOURCE: "other values in its source columns"}
-    older = now[DUPLICATE_OF].take(rows).to_pylist()
+    older, weighs = now[DUPLICATE_OF].take(rows).to_pylist(), differs[SPLIT] | differs[WEIGHT]
     texts = []
     for row, of in zip(rows, older, strict=True):
         duplicate = [_duplicate_text(of)] if differs[DUPLICATE_OF][row] else []
+        if of is not None and weighs[row] and not duplicate and DUPLICATE_OF in why:
+            duplicate = [f"{why[DUPLICATE_OF]}, and it nearly duplicates the older row {of}"]
         found = (why[name] for name in (*MAKERS, SOURCE) if differs[name][row])
         texts.append("; ".join([*duplicate, *found]))
     return _table(now.take(rows), "changed", then.take(rows), now.take(rows), texts)

@@ -178,6 +178,28 @@ def test_a_near_duplicate_is_the_reason(tmp_path: Path) -> None:
             assert [row["duplicate_of_before"], row["duplicate_of_after"]] == values
 
 
+def test_what_becomes_of_near_duplicates_is_the_reason(tmp_path: Path) -> None:
+    source, of = pa.table({"a": ["r", "s", "t"]}), pa.array([None, 0, 1], pa.int64())
+    sides = []
+    for name, weight in (("v1", 1.0), ("v2", 0.0)):
+        weights = pa.array([1.0 if weight else 1.5, weight, 1.0], pa.float32())
+        made = version(tmp_path, name, source, duplicate_of=of, weight=weights)
+        entry = {"name": "duplicates", "params": {"weight": weight}, "version": 1, "fingerprint": name}
+        made.manifest["operators"] = [
+            entry,
+            {"name": "weights", "params": {}, "version": 1, "fingerprint": "f"},
+        ]
+        sides.append(made)
+    found, file = diff(*sides), tmp_path / "rows.parquet"
+    with RowPairs(*sides) as pairs:
+        write_row_changes(pairs, found, file)
+    assert {row["row"]: row["reason"] for row in pq.read_table(file).to_pylist()} == {
+        0: "weights: other neighbours in the version",
+        1: "duplicates: other weight, and it nearly duplicates the older row 0; "
+        "weights: other neighbours in the version",
+    }
+
+
 @settings(max_examples=40, deadline=None)
 @given(then=rows, now=rows, in_memory=st.integers(1, 4))
 def test_content_matches_as_a_join_of_all_rows(then: list[Any], now: list[Any], in_memory: int) -> None:
