@@ -24,6 +24,7 @@ from operators.base import Operator
 from operators.encode.column_forms import Form, form_of, holds_texts
 from operators.encode.column_use import unsupported_type
 from operators.encode.kinds import is_usable
+from operators.yaml_text import inline_yaml
 
 READ_SUFFIX = ",read:"
 """Begins the part of an identity that depends on the settings with which the bytes are read."""
@@ -191,7 +192,7 @@ def _inside(name: str, kind: pa.DataType) -> str:
     """Return the remedy for a column of structs, whose fields become columns; else nothing."""
     if not (pa.types.is_struct(kind) and kind.num_fields):
         return ""
-    return f", such as '{name}.{kind.field(0).name}' with source.flatten: [{name}]"
+    return f", such as '{name}.{kind.field(0).name}' with source.flatten: {inline_yaml([name])}"
 
 
 def _outside(name: str, schema: pa.Schema) -> str:
@@ -201,4 +202,4 @@ def _outside(name: str, schema: pa.Schema) -> str:
         return ""
     if schema.field(outer).type.get_field_index(inner) < 0:
         return ""
-    return f" {outer!r} holds it as a field: set source.flatten: [{outer}], which makes it a column."
+    return f" {outer!r} holds it as a field: set source.flatten: {inline_yaml([outer])}."
