@@ -17,7 +17,7 @@ from connectors.base import Connector, ConnectorError, CorruptError, Listing, So
 from connectors.files import exists, reading, resolve
 from connectors.foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
 from connectors.foundation.messages import nearest
-from connectors.links import check_links
+from connectors.links import check_links, check_regular
 from connectors.locations import inside
 from connectors.schema import plain_schema
 
@@ -84,7 +84,7 @@ class HuggingFaceSource(ArrowSource):
         if "://" not in folder:
             where = resolve(folder, self.spec.root, self.spec.policy)[1]
             if not self.spec.policy.outside_links:
-                check_links(where)
+                check_links(where, hidden=True)
         return names
 
     def _schema(self, stored: pa.Schema) -> pa.Schema:
@@ -139,6 +139,8 @@ class HuggingFaceSource(ArrowSource):
 
     def _json(self, path: str) -> dict[str, Any]:
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
+        if "://" not in path and not self.spec.policy.outside_links:
+            check_regular(resolve(self.spec.path, self.spec.root, self.spec.policy)[1], where)
         with reading(path), filesystem.open_input_file(where) as file:
             text = file.read(MAX_BYTES + 1)
         try:

@@ -270,6 +270,8 @@ class SqlSource:
         path = location(self.url.partition("://")[2].removeprefix("/"), self.spec.root)
         if not os.path.exists(path):
             raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
+        if not os.path.isfile(path):  # a pipe would be waited for
+            raise ConnectorError(f"{self._name}: {path} is no file. Correct source.path.")
         return path
 
 

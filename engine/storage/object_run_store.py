@@ -25,7 +25,7 @@ from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import json_value, to_json
 from engine.storage.lease import Lease
-from engine.storage.run_store import COMMIT, Commit, RunStore
+from engine.storage.run_store import COMMIT, Commit, RunStore, fit_record
 from engine.storage.state_sync import (
     SyncedFolder,
     SyncingExecutor,
@@ -96,7 +96,8 @@ class ObjectRunStore(RunStore):
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the record of a committed fit (its metrics), or None."""
         record, state = read_many([self.folder(fingerprint) / name for name in ("fit.json", STATE_LIST)])
-        return json_value(record, self.folder(fingerprint) / "fit.json") if record and state else None
+        place = self.folder(fingerprint) / "fit.json"
+        return fit_record(json_value(record, place), place) if record and state else None
 
     def state(self, fingerprint: str) -> Path:
         """Return this host's copy of the operator's state, or an unused path if there is no state."""

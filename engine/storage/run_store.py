@@ -13,18 +13,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Required
 
 import pyarrow as pa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, remove_file, remove_tree
 from connectors.storage.beneath import rename_beneath
 from engine.core.errors import system_error
-from engine.core.json_files import read_json, write_json
+from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.storage.lease import Lease
 from operators.base import Context, Executor
+from operators.bounded_json import BadJsonError
 
 REPLAYS = "replays.json"
 
@@ -45,6 +47,14 @@ class Commit:
 
 COMMIT = TypeAdapter(Commit)
 _REPLAYS = TypeAdapter(dict[str, int])
+
+
+class _Fit(TypedDict, total=False):
+    metrics: Required[dict[str, float]]
+    seconds: float
+
+
+_FIT = TypeAdapter(_Fit)
 
 
 @dataclass(frozen=True)
@@ -141,8 +151,7 @@ class RunStore:
         path = self.folder(fingerprint) / "fit.json"
         if not path.exists() or not self.state(fingerprint).is_dir():
             return None
-        record: dict[str, Any] = read_json(path)
-        return record
+        return fit_record(read_json(path), path)
 
     @contextmanager
     def fitting(self, fingerprint: str, lease: Lease | None = None) -> Iterator[Path]:
@@ -177,6 +186,16 @@ class RunStore:
         """Commit a finished fit."""
         record = {"metrics": metrics, "seconds": seconds}
         write_json(self.folder(fingerprint) / "fit.json", record, root=self.output)
+
+
+def fit_record(value: Any, place: Place) -> dict[str, Any]:
+    """Return the value of a ``fit.json``. Raises DamagedFileError unless it has the form of one."""
+    try:
+        _FIT.validate_python(value, strict=True)
+    except ValidationError:
+        why = "it is no record of a fit, with metrics and seconds"
+        raise DamagedFileError(str(BadJsonError(place, why))) from None
+    return dict(value)
 
 
 def sweep(folder: Place, *, root: Place) -> None:

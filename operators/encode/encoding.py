@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from operators.arrays import Float32
 from operators.base import REASON
-from operators.bounded_json import read_json
+from operators.bounded_json import BadJsonError, read_json
 from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding
 from operators.encode.numeric import NumberEncoding
@@ -125,10 +125,17 @@ class TableEncoding:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote. Raises ValueError where it names files beside its own."""
-        state = read_json(folder / STATE)
-        columns = tuple(_read(entry, folder, index) for index, entry in enumerate(state.pop("encodings")))
-        return cls(columns, state)
+        """Read what :meth:`save` wrote. Raises BadJsonError for other values, or names of files."""
+        path = folder / STATE
+        state = read_json(path)
+        try:
+            columns = tuple(_read(entry, folder, index) for index, entry in enumerate(state.pop("encodings")))
+            return cls(columns, state)
+        except BadJsonError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise BadJsonError(path, f"it is no encoding of columns ({reason})") from error
 
 
 def target_file(index: int) -> str:
@@ -141,10 +148,8 @@ def _read(entry: dict[str, Any], folder: Path, index: int) -> Encoding:
     if kind == "category":
         about = entry.get("target")
         if about and about["file"] != target_file(index):  # a forged name could lead to any file
-            raise ValueError(
-                f"{folder / STATE} names the file {about['file']!r} for column {index}, and not "
-                f"{target_file(index)}: it is forged. Remove the folder, and run the recipe again."
-            )
+            why = f"it names the file {about['file']!r} for column {index}, and not {target_file(index)}"
+            raise BadJsonError(folder / STATE, why)
         target = about and TargetTable.load(folder / target_file(index), about["names"], about["smoothing"])
         return CategoryEncoding.from_json(entry, target)
     readers: Mapping[str, Any] = {

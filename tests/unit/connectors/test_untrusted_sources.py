@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -449,6 +450,34 @@ def test_deep_json_elsewhere(tmp_path: Path) -> None:
     formats.huggingface(saved, "a", formats.rows())
     (saved / "state.json").write_bytes(io.BytesIO(b"[" * 200_000).read())
     refused("state.json", path=str(saved))
+
+
+@pytest.mark.parametrize("name", ["state.json", "dataset_info.json", "dataset_dict.json", "data-00000.arrow"])
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_the_files_of_a_saved_dataset_are_its_own(name: str, kind: str, tmp_path: Path) -> None:
+    """A pipe in their place was waited for without end, and a link to another file followed."""
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    formats.huggingface(saved, "a", formats.rows())
+    state = json.loads((saved / "state.json").read_text())
+    state["_data_files"] = [{"filename": "data-00000.arrow"}]
+    (saved / "state.json").write_text(json.dumps(state))
+    place = saved / name
+    place.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        (tmp_path / "other").write_text('{"features": {}, "splits": ["."]}')
+        place.symlink_to(tmp_path / "other")
+    what = "is a pipe or a device" if kind == "pipe" else "lies outside of"
+    refused(name, what, path=str(saved), format="huggingface")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+def test_a_pipe_is_no_database(scheme: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.db")
+    options = {"query": "select 1 as k", "key": "k"}
+    refused("x.db is no file", path=f"{scheme}:///{tmp_path}/x.db", options=options)
 
 
 @pytest.mark.parametrize(

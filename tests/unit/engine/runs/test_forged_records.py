@@ -18,6 +18,8 @@ from engine.runs.drift import fitted_version
 from engine.runs.runner import run
 from engine.storage.manifest import read_manifest
 from engine.storage.withdrawals import current_version
+from operators.base import OperatorError
+from operators.encode.encoding import TableEncoding
 from tests.data import small_recipe
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -95,6 +97,30 @@ def test_a_forged_state_is_named(forgery: str, forged: Path) -> None:
     assert code == 2, shown
     assert "classes.json is damaged or forged" in shown
     assert "run the recipe again" in shown
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["[]", "null", "{}", '{"metrics": []}', '{"metrics": {"a": "b"}}', '{"metrics": {}, "seconds": "x"}'],
+)
+def test_a_forged_record_of_a_fit_is_named(record: str, forged: Path) -> None:
+    for path in (forged / "out").glob("store/*/fit.json"):
+        path.write_text(record)
+    for words in (["status", "{recipe}"], ["run", "{recipe}"]):
+        code, shown = call(forged, *words)
+        assert code == 2, shown
+        assert "fit.json is damaged or forged: it is no record of a fit" in shown
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {"encodings": 3}, {"encodings": [{}]}, {"encodings": [{"type": "x"}]}]
+)
+def test_a_forged_encoding_of_columns_is_named(value: Any, tmp_path: Path) -> None:
+    (tmp_path / "encoding.json").write_text(json.dumps(value))
+    with pytest.raises(
+        OperatorError, match=r"encoding\.json is damaged or forged: it is no encoding of columns"
+    ):
+        TableEncoding.load(tmp_path)
 
 
 def torn_parquet(path: Path) -> None:
