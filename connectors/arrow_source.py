@@ -134,6 +134,16 @@ class ArrowSource(FileSource):
 
 
 def _batches(reader: Reader, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield batches whose buffers have the sizes that their lengths need. Raises ArrowInvalid for others.
+
+    Arrow does not check that, and even the size of a forged batch (``nbytes``) is read beyond its buffers.
+    """
+    for batch in _unchecked(reader, start, stop):
+        batch.validate()
+        yield batch
+
+
+def _unchecked(reader: Reader, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
     if isinstance(reader, pa.RecordBatchFileReader):
         n = reader.num_record_batches
         yield from (reader.get_batch(index) for index in range(start, n if stop is None else min(stop, n)))

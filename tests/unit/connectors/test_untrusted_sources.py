@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -471,6 +472,21 @@ def test_the_files_of_a_saved_dataset_are_its_own(name: str, kind: str, tmp_path
         place.symlink_to(tmp_path / "other")
     what = "is a pipe or a device" if kind == "pipe" else "lies outside of"
     refused(name, what, path=str(saved), format="huggingface")
+
+
+@pytest.mark.parametrize("kind", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
+@pytest.mark.parametrize("rows", [2**40, -5, 7_777_000])
+def test_a_forged_number_of_rows_in_an_arrow_file(rows: int, kind: Any, tmp_path: Path) -> None:
+    """Arrow believes it: the size of a batch of lists was read beyond its buffers; the process ended."""
+    path = tmp_path / "x.arrow"
+    table = pa.table({"a": pa.array([[1.0]] * 7777)})
+    with pa.OSFile(str(path), "wb") as file, kind(file, table.schema) as writer:
+        writer.write_table(table)
+    path.write_bytes(path.read_bytes().replace(struct.pack("<q", 7777), struct.pack("<q", rows)))
+    code = f"from connectors import open_source; open_source({str(path)!r}).list()"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done.returncode  # a traceback; a crash has another code
+    assert "is no whole Arrow file" in done.stderr
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
