@@ -77,7 +77,8 @@ def _show(done: Retraction, output: str) -> None:
     for name in done.continued_by if done.why else ():
         echo(
             f"  {name} continues from it: what operators have learnt on it is there, and its card says so. "
-            f"Withdraw it as well (rowsieve retract {output}@{name}), or publish without incremental.base"
+            f"Withdraw it as well (rowsieve retract {shlex.quote(f'{output}@{name}')} --why REASON), or "
+            "publish without incremental.base"
         )
     for table in done.exports:
         echo(f"  {_table_text(table)}")
