@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,6 +16,10 @@ from connectors.foundation.messages import nearest
 from operators.base import OperatorError
 from operators.factories import check_allowed
 from operators.models.spec import ModelSpec
+
+VARIABLE = "ROWSIEVE_MAX_MODEL_BYTES"
+"""The operator's limit of a model's files, which holds for its weights in memory as well."""
+MAX_BYTES, WEIGHT_BYTES = 2**31, 4
 
 
 def prepare_device(cpus: float, gpus: float) -> torch.device:
@@ -74,8 +79,10 @@ def build(spec: ModelSpec, seed: int) -> nn.Module:
     Raises
     ------
     OperatorError
-        The factory cannot be imported or called, or what it returns does not give (n, n_classes).
+        The factory cannot be imported or called, or what it returns does not give (n, n_classes); or a
+        built-in model has more weights than a model may have bytes.
     """
+    _check_size(spec)
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: that would also reseed the GPUs, which fork_rng does not restore here.
         torch.default_generator.manual_seed(seed)
@@ -84,6 +91,19 @@ def build(spec: ModelSpec, seed: int) -> nn.Module:
             layers["standardize"] = Standardize(spec.n_features, spec.blocks)
         layers.update(_layers(spec))
         return nn.Sequential(layers)
+
+
+def _check_size(spec: ModelSpec) -> None:
+    """Raise OperatorError for a model that nobody could read to predict, before its memory is asked for."""
+    given = os.environ.get(VARIABLE, "").strip()
+    most = int(given[:20]) if given.isascii() and given.isdigit() else MAX_BYTES
+    size = WEIGHT_BYTES * spec.n_weights
+    if size > most:
+        raise OperatorError(
+            f"model {spec.model!r} for {spec.n_features:,} features has {spec.n_weights:,} weights, {size:,} "
+            f"bytes, and {most:,} are allowed for a model on this installation. Give it fewer features, or "
+            f"`hidden` smaller numbers; its operator can raise {VARIABLE}."
+        )
 
 
 def _layers(spec: ModelSpec) -> OrderedDict[str, nn.Module]:

@@ -176,3 +176,15 @@ def test_blocks_share_a_standard_deviation() -> None:
 def test_blocks_must_be_all_features() -> None:
     with pytest.raises(ValidationError, match="blocks sum to 3, and there are 4"):
         ModelSpec(n_features=4, n_classes=2, blocks=(2, 1))
+
+
+def test_a_model_beyond_the_limit_asks_for_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hidden layers of 300,000 are 360 GB, which a recipe of two lines asks of every worker."""
+    spec = ModelSpec(model="mlp", n_features=4, n_classes=2, hidden=(300_000, 300_000))
+    with pytest.raises(OperatorError, match=r"90,002,400,002 weights, .* ROWSIEVE_MAX_MODEL_BYTES"):
+        build(spec, seed=0)
+    small = ModelSpec(model="mlp", n_features=4, n_classes=2, hidden=(5,))
+    build(small, seed=0)
+    monkeypatch.setenv("ROWSIEVE_MAX_MODEL_BYTES", "100")
+    with pytest.raises(OperatorError, match="37 weights, 148 bytes, and 100 are allowed"):
+        build(small, seed=0)
