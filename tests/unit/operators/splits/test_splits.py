@@ -486,6 +486,12 @@ def test_degenerate_data_is_named() -> None:
         ConstrainedFolds(9).fit(np.eye(4))
 
 
+def test_one_start_and_one_round_are_enough_to_keep_the_holdout() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    found = ConstrainedKernelKMeans(0.3, n_init=1, max_iter=1, random_state=0).fit(X)
+    assert found.validation_mask_.sum() == 30
+
+
 def test_a_constant_column_keeps_its_unit_for_new_rows() -> None:
     X = np.column_stack([np.random.default_rng(0).normal(size=50), np.full(50, 7.0)])
     new = np.array([[X[:, 0].mean() + X[:, 0].std(), 9.0]], np.float32)
