@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -248,6 +248,11 @@ def test_least_squares_is_weighted_regression() -> None:
     model = from_sums(start, collect_statistics(start, X, y, s, np.inf))
     expected = LinearRegression().fit(X, y, sample_weight=s).predict(X)
     np.testing.assert_allclose(model.predict(X)[:, 0], expected, rtol=1e-7, atol=1e-7)
+
+
+def test_rows_without_weight_are_in_no_sample() -> None:
+    rows = replace(rows_of(np.arange(3.0)[:, None]), prior=np.array([1.0, 1.0, 0.0]))
+    assert rows.sample(0).ids.tolist() == [0, 1]
 
 
 def test_the_first_fit_of_a_logistic_does_not_depend_on_the_mass_of_the_rows() -> None:
