@@ -116,7 +116,7 @@ def test_callbacks_of_installed_packages(
     text = caplog.text
     assert "absent" in text
     assert "AttributeError" in text
-    assert "other (builtins:dict) has not the methods" in text
+    assert "other (builtins:dict) lacks one of the methods" in text
 
 
 def test_the_example_of_the_page_runs() -> None:

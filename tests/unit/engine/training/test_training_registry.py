@@ -208,7 +208,7 @@ def test_conditions() -> None:
     ):
         assert Condition.parse(f"{metric} > 0.1").metric == metric
     with pytest.raises(InputError, match=r"no metric 'auprc'. There are: accuracy"):
-        Condition.parse("auprc > 1").evaluate({"accuracy": 0.9}, None)
+        Condition.parse("auprc > 0.9").evaluate({"accuracy": 0.9}, None)
     for text in ("accuracy", "accuracy = 1", "accuracy > champion + worst", "a > 1; b > 2"):
         with pytest.raises(InputError, match="--promote-if"):
             Condition.parse(text)
