@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.core.errors import Exit, InputError, RowsieveError
+from engine.core.errors import Exit, InputError, RowsieveError, is_out_of_memory, out_of_memory
 from engine.core.redaction import redact
 from engine.core.terminal import printable
 
@@ -94,6 +94,9 @@ def print_errors(verbose: bool) -> Iterator[None]:
             _print_trace()
         elif known:
             _print_error(str(error))
+        elif is_out_of_memory(error):
+            _print_error(str(out_of_memory(error)))
+            raise typer.Exit(Exit.INFEASIBLE) from None
         elif package:
             _print_error(
                 f"the package {package!r} is not installed and needed here: pip install {package}, "

@@ -63,6 +63,40 @@ def system_error(error: OSError) -> InputError:
     )
 
 
+MEMORY_WORDS = (
+    "can't allocate memory",
+    "bad_alloc",
+    "out of memory",
+    "array is too big",
+    "Maximum allowed dimension exceeded",
+)
+"""Texts of torch, C++ and NumPy where a number asks for more memory than there is."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error or its cause says that memory ran out, in the words of Python or a library."""
+    said = str(error) if isinstance(error, RuntimeError | ValueError) else ""
+    if isinstance(error, MemoryError) or any(words in said for words in MEMORY_WORDS):
+        return True
+    return error.__cause__ is not None and is_out_of_memory(error.__cause__)
+
+
+def out_of_memory(error: BaseException, place: str = "", given: str = "") -> InfeasibleError:
+    """Turn an error of ``is_out_of_memory`` into one with a remedy.
+
+    Parameters
+    ----------
+    place : what was done, such as ``operators.probe: ``.
+    given : numbers of the recipe that may ask for much memory, such as ``dim: 2,000,000``.
+    """
+    keys = f"Lower {given}, or source.shard_bytes" if given else "Lower the recipe's large numbers"
+    reason = one_line(error) if isinstance(error, Exception) else type(error).__name__
+    return InfeasibleError(
+        f"{place}memory ran out: {reason}. {keys}, or run where there is more memory. Committed work is "
+        "kept; the same command continues from there."
+    )
+
+
 def one_line(error: Exception, most: int = 300) -> str:
     """Return the text of an error on one line of at most ``most`` characters, without a full stop at its end.
 

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from engine.core.errors import InputError, LockedError, RowsieveError
+from engine.core.errors import InfeasibleError, InputError, LockedError, RowsieveError
 from engine.storage.lease import Lease
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import Commit
 from operators.base import Context, Executor, Operator
+
+RAISED = {"input": InputError, "locked": LockedError, "memory": InfeasibleError}
+"""Kind of a failure -> the error that the driver raises."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,13 @@ class Failure:
     operator: str
     shard: int
     message: str
-    kind: Literal["input", "locked", "crash"]
+    kind: Literal["input", "locked", "memory", "crash"]
     trace: str = ""
 
     def raised(self) -> RowsieveError:
         """Return the error to raise in the driver."""
         if self.kind != "crash":
-            return InputError(self.message) if self.kind == "input" else LockedError(self.message)
+            return RAISED[self.kind](self.message)
         error = RowsieveError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
         error.add_note(self.trace)
         return error

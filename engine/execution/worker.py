@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError
-from engine.core.errors import InputError, LockedError, system_error
+from engine.core.errors import InputError, LockedError, is_out_of_memory, out_of_memory, system_error
 from engine.execution.job import Failure, Job
+from engine.execution.large_numbers import large_numbers
 from engine.execution.quarantine import write_faults, write_records
 from engine.execution.row_faults import apply_without_faulty
 from engine.storage.reader import StoreReader
@@ -70,12 +71,16 @@ class ShardWorker:
         except RowError as error:
             return Failure(name, shard, self._locate(error), "input")
         except (OperatorError, ConnectorError, InputError) as error:
+            if is_out_of_memory(error):
+                return Failure(name, shard, self._without_memory(shard, error), "memory")
             return Failure(name, shard, str(error), "input")
         except OSError as error:
             return Failure(name, shard, str(system_error(error)), "input")
         except LockedError as error:
             return Failure(name, shard, str(error), "locked")
         except Exception as error:
+            if is_out_of_memory(error):
+                return Failure(name, shard, self._without_memory(shard, error), "memory")
             text = f"{type(error).__name__}: {error}"
             return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 
@@ -168,6 +173,11 @@ class ShardWorker:
             return scattered.set_column(index, VALID, pc.fill_null(scattered.column(VALID), False))
         known = pa.chunked_array([present]).equals(self.job.reader.ingested(shard))
         return scattered if known else scattered.append_column(VALID, present)
+
+    def _without_memory(self, shard: int, error: Exception) -> str:
+        operator = self.job.operator
+        place = f"operators.{operator.name}: shard {shard}: "
+        return str(out_of_memory(error, place, large_numbers(operator)))
 
     def _locate(self, error: RowError) -> str:
         reader = self.job.reader

@@ -15,7 +15,7 @@ from engine.core.redaction import redact
 from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.section import Section
-from engine.recipe.yaml_text import apply_override, read_yaml
+from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     "probe": {},
@@ -295,6 +295,7 @@ class Recipe(Section):
             raise InputError(
                 f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}."
             )
+        check_numbers(value, place)
         try:
             recipe = cls.model_validate(value)
         except ValidationError as error:

@@ -11,6 +11,24 @@ from connectors.foundation.messages import nearest
 from engine.core.errors import InputError, one_line
 
 MAX_BYTES, MAX_NODES = 2**20, 100_000
+MAX_DIGITS, LARGEST = 100, 2**63 - 1
+"""Characters of a number, since reading one takes the square of its length, and the largest whole number."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads values alone, and no number of more than ``MAX_DIGITS`` characters."""
+
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        """Return a whole number or a fraction."""
+        if len(node.value) > MAX_DIGITS:
+            problem = f"a number of more than {MAX_DIGITS} characters"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        whole = node.tag == "tag:yaml.org,2002:int"
+        return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_number)
 
 
 def read_yaml(path: Path) -> Any:
@@ -18,11 +36,13 @@ def read_yaml(path: Path) -> Any:
     try:
         if path.is_dir():
             raise InputError(_folder_message(path))
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)  # the size of a device or pipe is not known before
+        if len(content) > MAX_BYTES:
             raise InputError(
                 f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB. Name a recipe, a YAML file."
             )
-        return parse_yaml(path.read_text("utf-8"), str(path))
+        return parse_yaml(content.decode("utf-8"), str(path))
     except FileNotFoundError:
         raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -48,7 +68,7 @@ def parse_yaml(text: str, place: str) -> Any:
     ("billion laughs"), or refer to themselves.
     """
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None
@@ -61,6 +81,28 @@ def parse_yaml(text: str, place: str) -> Any:
         raise InputError(f"{place} is nested too deeply, or an alias contains itself. Correct it.") from None
     except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
         raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
+
+
+def check_numbers(value: Any, place: str) -> None:
+    """Raise InputError, which names the key, for a whole number that 64 bits cannot hold."""
+    waiting = [("", value)]
+    while waiting:
+        key, entry = waiting.pop()
+        _check_number(entry, place, key)
+        if isinstance(entry, dict):
+            for name, part in entry.items():
+                _check_number(name, place, f"{key}: a key" if key else "a key")
+                waiting.append((f"{key}.{name}" if key else str(name), part))
+        elif isinstance(entry, list | tuple):
+            waiting += [(key, part) for part in entry]
+
+
+def _check_number(value: Any, place: str, key: str) -> None:
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise InputError(
+            f"{place}: {key}: a whole number of {value.bit_length()} bits. Numbers of a recipe have at most "
+            f"63 bits: they lie between -{LARGEST} and {LARGEST}."
+        )
 
 
 def _yaml_fault(error: yaml.YAMLError) -> str:

@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 
 from connectors.base import ConnectorError
-from engine.core.errors import InfeasibleError, InputError
+from engine.core.errors import InfeasibleError, InputError, is_out_of_memory, out_of_memory
 from engine.core.events import Listener, Meter
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
+from engine.execution.large_numbers import large_numbers
 from engine.execution.progress_executor import ProgressExecutor
 from engine.execution.quarantine import allowed_rows, check_budget
 from engine.plan.model import Plan, PlannedOperator
@@ -142,8 +143,13 @@ class OperatorRunner:
                 raise InputError(f"operators.{planned.name}: {error}") from None
             except ResourceError as error:
                 raise InfeasibleError(str(error)) from None
-            except (OperatorError, ConnectorError) as error:
-                raise InputError(str(error)) from None
+            except Exception as error:
+                if is_out_of_memory(error):
+                    given = large_numbers(planned.operator)
+                    raise out_of_memory(error, f"operators.{planned.name}: ", given) from None
+                if isinstance(error, OperatorError | ConnectorError):
+                    raise InputError(str(error)) from None
+                raise
         self._lease.check()
         plan.store.commit_fit(planned.fingerprint, metrics, meter.seconds)
         return metrics

@@ -26,6 +26,7 @@ from engine.plan.planner import make_plan
 from engine.publish.publisher import make_current, publish
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
+from engine.runs.deadline import checked_after
 from engine.runs.drift import measure
 from engine.runs.operator_runner import OperatorRunner
 from engine.runs.plugins import PLUGINS, Publication, RunContext, RunPlugin
@@ -89,7 +90,8 @@ def run(
     with ExitStack() as stack:
         runner = _Runner(recipe, listener, used, stack, verbose=verbose)
         try:
-            return runner.run()
+            with checked_after(runner.max_seconds, runner.check_time):
+                return runner.run()
         except OSError as error:
             if not runner.holds_lease:
                 runner.failed(error)
@@ -120,7 +122,7 @@ class _Runner:
         self._stack, self._verbose = stack, verbose
         self._planning = Meter(listener, "plan")
         self._started = time.perf_counter()
-        self._max_seconds = current_policy().max_seconds
+        self.max_seconds = current_policy().max_seconds
         self._planned = False
         self._parts_taken_over = 0
         self._lease: Lease | None = None
@@ -270,13 +272,13 @@ class _Runner:
 
     def _dispatch(self, event: Event) -> None:
         """Pass an event to the listener and to the plugins."""
-        self._check_time()
+        self.check_time()
         self._listener(event)
         self._call(MOMENTS[event.kind], event)
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
         """Raise InputError if the run has taken longer than the operator's policy allows."""
-        most, published = self._max_seconds, self._context is not None and self._context.version is not None
+        most, published = self.max_seconds, self._context is not None and self._context.version is not None
         if most is not None and not published and time.perf_counter() - self._started > most:
             raise InputError(
                 f"{self._recipe.place}: the run has taken longer than the {most:,} seconds that this "

@@ -24,7 +24,7 @@ def _check_pattern(pattern: str) -> str:
 class ProjectionParams(OperatorParams):
     """Parameters of the random projection that shortens gradients; it is drawn from the recipe's seed."""
 
-    dim: int = Field(ge=1)
+    dim: int = Field(ge=1, le=2**16)
     """Numbers that are left of a gradient. Cosines keep an error of about ``1 / sqrt(dim)``."""
     method: Method = "gaussian"
     """``gaussian``: a dense random matrix. ``tensor_sketch``: as exact, and far faster for linear layers,

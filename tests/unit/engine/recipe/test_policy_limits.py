@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,19 @@ def test_a_run_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(InputError, match=r"longer than the 60 seconds.*ROWSIEVE_MAX_SECONDS"):
         run(small_recipe(tmp_path))
     assert not (tmp_path / "out" / "CURRENT").exists()
+
+
+def test_a_loop_that_reports_nothing_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`groups: {method: kmeans, n_init: 2000000000}` went on for years, as no step told of progress."""
+    monkeypatch.setenv("ROWSIEVE_MAX_SECONDS", "3")
+    handler = signal.getsignal(signal.SIGALRM)
+    groups = {"method": "kmeans", "k": 2, "n_init": 2_000_000_000}
+    recipe = small_recipe(tmp_path, operators={"probe": {}, "gradients": {}, "groups": groups, "split": {}})
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"longer than the 3 seconds.*ROWSIEVE_MAX_SECONDS"):
+        run(recipe)
+    assert time.monotonic() - start < 60
+    assert signal.getsignal(signal.SIGALRM) is handler
 
 
 def test_the_depth_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

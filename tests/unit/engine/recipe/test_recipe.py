@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,37 @@ def test_a_folder_in_place_of_a_recipe_is_named_as_such(tmp_path: Path) -> None:
         shown = CliRunner().invoke(app, [command, str(tmp_path)])
         assert shown.exit_code == 2
         assert "is the output folder of a recipe. Name the recipe" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("seed", "seed: 0xNUMBER"),
+        ("operators.probe.epochs", "operators: {probe: {epochs: 0xNUMBER}}"),
+        ("source.classes", "source: {path: x.csv, label: y, classes: [0xNUMBER]}"),
+        ("source.label_map: a key", "source: {path: x.csv, label: y, label_map: {0xNUMBER: a}}"),
+        ("train.params.epochs", "train: {params: {epochs: -0xNUMBER}}"),
+    ],
+)
+def test_a_monstrous_whole_number_names_its_key(key: str, line: str, tmp_path: Path) -> None:
+    """They ended in unexpected ValueErrors and OverflowErrors where they were used or shown."""
+    rest = "".join(f"{name}: {json.dumps(value)}\n" for name, value in SMALL.items() if name not in line[:9])
+    with pytest.raises(InputError, match=rf"{re.escape(key)}: a whole number of 68 bits"):
+        load(tmp_path, rest + line.replace("NUMBER", "f" * 17))
+    with pytest.raises(InputError, match="a number of more than 100 characters, line"):
+        load(tmp_path, rest + line.replace("NUMBER", "f" * 500))
+
+
+@pytest.mark.parametrize("text", ["1" + ":59" * 300_000, "1" + ":59" * 300_000 + ".5", "1" * 900_000])
+def test_a_number_of_a_megabyte_takes_no_time(text: str, tmp_path: Path) -> None:
+    """Numbers to the base 60 take the square of their length: a minute for a recipe of 1 MiB."""
+    start = time.process_time()
+    with pytest.raises(InputError, match="a number of more than 100 characters, line 1"):
+        load(tmp_path, f"seed: {text}")
+    assert time.process_time() - start < 10
+
+
+def test_a_recipe_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="larger than 1 MiB"):
+        Recipe.load(tmp_path / "r.yaml")
