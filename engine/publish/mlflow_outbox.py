@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import TypeAdapter
 
@@ -74,6 +74,30 @@ class Record:
     def forget(self, output: Place) -> None:
         """Remove the record, since the server has it."""
         remove_file(pending_folder(output) / f"{self.id}.json", root=output)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of one delivery."""
+
+    run_id: str | None
+    """MLflow's id of the run; None if the server does not have it."""
+    problem: str = ""
+    """Why the record was not delivered; it then waits in the output."""
+    warnings: tuple[str, ...] = ()
+    """Warnings that another process logged meanwhile."""
+
+
+class Sender(Protocol):
+    """Delivers the states of one record, one after the other."""
+
+    def send(self, record: Record, *, first: bool) -> Answer:
+        """Deliver a record; with ``first``, those of earlier runs before it."""
+        ...
+
+    def close(self) -> None:
+        """Free what the sender holds."""
+        ...
 
 
 _RECORD = TypeAdapter(Record)

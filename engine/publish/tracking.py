@@ -9,7 +9,6 @@ import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,10 @@ import yaml
 
 from connectors.storage import Place
 from engine.core.digests import digest
-from engine.core.errors import InputError, one_line
+from engine.core.errors import InputError
 from engine.core.redaction import redact, redact_all
 from engine.plan.model import Plan
-from engine.publish.mlflow_outbox import GROUPS_TABLE, RUNNING, Record, deliver, pending_folder, sync
+from engine.publish.mlflow_outbox import GROUPS_TABLE, Record, Sender
 from engine.publish.own_artifacts import check_database
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ class Tracker:
     later.
     """
 
-    def __init__(self, output: Place, record: Record) -> None:
-        self._output, self._record = output, record
+    def __init__(self, record: Record, sender: Sender) -> None:
+        self._record, self._sender = record, sender
         self._warned = False
 
     @property
@@ -88,9 +87,9 @@ class Tracker:
         return self._record.run_id
 
     @classmethod
-    def start(cls, plan: Plan) -> Tracker:
+    def start(cls, plan: Plan, sender: Sender) -> Tracker:
         """Start a run after delivering waiting records. The caller holds the output's lease."""
-        tracker = cls(plan.output, first_record(plan))
+        tracker = cls(first_record(plan), sender)
         tracker._send(first=True)
         return tracker
 
@@ -119,26 +118,14 @@ class Tracker:
         """End the run with MLflow's status FINISHED or FAILED."""
         self._record.status, self._record.end_ms = status, _now_ms()
         self._send()
+        self._sender.close()
 
     def _send(self, *, first: bool = False) -> None:
-        """Keep the record as a file, then try to deliver it."""
-        record = self._record
-        try:
-            mlflow_client = client(self._output)
-            if first:
-                sync(mlflow_client, self._output, has_lease=True)
-            record.write(self._output)
-            deliver(record, mlflow_client, self._output)
-            if record.status != RUNNING:
-                record.forget(self._output)
-            else:
-                record.write(self._output)  # with the run's id
-        except Exception as error:  # MLflow's client raises errors of many kinds, and none may end the run
-            with suppress(OSError):
-                record.write(self._output)
-            if not self._warned:
-                _log.warning("%s", redact(_unreachable(self._output, error)))
-            self._warned = True
+        """Deliver the record as it is now; a problem is logged once."""
+        problem = self._sender.send(self._record, first=first).problem
+        if problem and not self._warned:
+            _log.warning("%s", problem)
+        self._warned = self._warned or bool(problem)
 
 
 def group_table(groups: Sequence[Mapping[str, Any]]) -> str:
@@ -186,18 +173,6 @@ def dataset_of(plan: Plan) -> dict[str, str]:
         "schema": json.dumps(schema),
         "profile": json.dumps({"num_rows": plan.n_rows, "num_shards": len(plan.shards)}),
     }
-
-
-def _unreachable(output: Place, error: Exception) -> str:
-    uri = tracking_uri(output)
-    if uri and not isinstance(error, InputError):
-        problem = f"MLflow at {uri} does not answer ({one_line(error)})"
-    else:
-        problem = str(error).rstrip(".")
-    return (
-        f"{problem}. The run goes on; its record waits in {pending_folder(output)} and is delivered by the "
-        f"next run, or by `rowsieve lineage --sync --output {output}`."
-    )
 
 
 def _json(value: Any) -> str:

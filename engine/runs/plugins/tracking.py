@@ -10,6 +10,7 @@ from typing import ClassVar
 from engine.core.digests import digest
 from engine.plan.model import Plan
 from engine.publish.mlflow_outbox import pending
+from engine.publish.record_delivery import DirectSender, sender_for
 from engine.publish.tracking import Tracker, tracking_uri
 from engine.runs.plugins.base import RunContext, RunPlugin
 from engine.runs.run_record import DONE, read_record
@@ -19,7 +20,8 @@ from engine.storage.manifest import is_published
 class Tracking(RunPlugin):
     """Records one run on MLflow: inputs, parameters, metrics, the manifest, the report and the training.
 
-    Importing MLflow and making its database takes seconds, so a thread does it while the operators work.
+    Importing MLflow and making its database takes seconds, so a process of its own does it while the
+    operators work; where MLflow is imported already, a thread.
     """
 
     name: ClassVar[str] = "tracking"
@@ -35,9 +37,11 @@ class Tracking(RunPlugin):
         run.mlflow_server = digest(tracking_uri(run.plan.output))
         run.mlflow_run_id = recorded_run(run.plan, run.mlflow_server)
         if run.mlflow_run_id is None:
-            _import_frames()
+            sender = sender_for(run.plan.output)
+            if isinstance(sender, DirectSender):
+                _import_frames()
             threads = ThreadPoolExecutor(1, "mlflow")
-            self._starting = threads.submit(Tracker.start, run.plan)
+            self._starting = threads.submit(Tracker.start, run.plan, sender)
             threads.shutdown(wait=False)
 
     def published(self, run: RunContext) -> None:

@@ -28,6 +28,7 @@ from engine.publish.mlflow_outbox import (
     pending_folder,
 )
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
+from engine.publish.record_delivery import DirectSender
 from engine.publish.tracking import VERSION_TAG, Tracker, client
 from engine.training import registry, stored_models
 from tests.tables import forge_journal
@@ -143,7 +144,7 @@ def test_a_run_uploads_nothing_elsewhere(
 ) -> None:
     out, _, victim = shared
     update(out, "update experiments set artifact_location = ?", place_of(kind, out, victim))
-    tracker = Tracker(out, Record(OTHER, "rowsieve", "x", 1, texts={"plan.json": "text"}))
+    tracker = Tracker(Record(OTHER, "rowsieve", "x", 1, texts={"plan.json": "text"}), DirectSender(out))
     with caplog.at_level("WARNING", "rowsieve"):
         tracker.end("FINISHED")
     assert "which is not in" in caplog.text

@@ -1,0 +1,151 @@
+"""Delivery of a run's record to MLflow, in this process or in one of its own.
+
+Importing MLflow and making its database takes some five seconds during which Python's lock is held, so a
+thread would slow the operators down. A process of its own does not. It reads messages as lines of JSON and
+answers each with a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import IO
+
+from connectors.storage import Place, place_of
+from engine.core.errors import InputError, one_line
+from engine.core.redaction import redact
+from engine.publish.mlflow_outbox import RUNNING, Answer, Record, Sender, deliver, pending_folder, sync
+from engine.publish.tracking import client, tracking_uri
+
+_log = logging.getLogger("rowsieve")
+START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {0} import serve; serve(sys.argv[2])"
+"""The program of the process: it imports the same modules as this one, wherever they lie."""
+
+
+def sender_for(output: Place) -> Sender:
+    """Return what delivers to MLflow: a process of its own, unless MLflow is imported here already."""
+    return DirectSender(output) if "mlflow" in sys.modules or not sys.executable else ProcessSender(output)
+
+
+class DirectSender:
+    """Delivers in this process."""
+
+    def __init__(self, output: Place) -> None:
+        self._output = output
+
+    def send(self, record: Record, *, first: bool) -> Answer:
+        """Keep the record as a file, then try to deliver it."""
+        try:
+            mlflow_client = client(self._output)
+            if first:
+                sync(mlflow_client, self._output, has_lease=True)
+            record.write(self._output)
+            deliver(record, mlflow_client, self._output)
+            if record.status != RUNNING:
+                record.forget(self._output)
+            else:
+                record.write(self._output)  # with the run's id
+        except Exception as error:  # MLflow's client raises errors of many kinds, and none may end the run
+            with suppress(OSError):
+                record.write(self._output)
+            return Answer(record.run_id, redact(_unreachable(self._output, error)))
+        return Answer(record.run_id)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class ProcessSender:
+    """Delivers in a process of its own, which starts at once and ends with this one."""
+
+    def __init__(self, output: Place) -> None:
+        self._output = output
+        program = START.format(__name__)
+        # Of its own session, so that Ctrl-C reaches this process only, which then records what happened.
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", program, json.dumps(sys.path), str(output)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def send(self, record: Record, *, first: bool) -> Answer:
+        """Have the record delivered; if the process has died, keep it as a file."""
+        try:
+            answer = self._ask(json.dumps({"record": asdict(record), "first": first}))
+        except (OSError, ValueError):
+            with suppress(OSError):
+                record.write(self._output)
+            error = InputError("the process that delivers to MLflow has died")
+            return Answer(record.run_id, _unreachable(self._output, error))
+        for warning in answer.warnings:
+            _log.warning("%s", warning)
+        record.run_id = answer.run_id
+        return answer
+
+    def _ask(self, message: str) -> Answer:
+        """Send one line and read one. Raises OSError or ValueError if the process has died."""
+        to, back = self._process.stdin, self._process.stdout
+        if to is None or back is None:  # pragma: no cover
+            raise OSError
+        to.write(message + "\n")
+        to.flush()
+        found = json.loads(back.readline())
+        return Answer(found["run_id"], found["problem"], tuple(found["warnings"]))
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(OSError):
+            self._process.communicate()
+
+
+def serve(output: str) -> None:
+    """Answer messages until standard input ends: the program of the process."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what MLflow prints is no answer
+    _serve(DirectSender(place_of(output)), sys.stdin, answers)
+    os._exit(0)  # nothing is left to do, and freeing all modules takes half a second
+
+
+def _serve(sender: Sender, messages: IO[str], answers: IO[str]) -> None:
+    for line in messages:
+        message = json.loads(line)
+        with _collected_warnings() as warnings:
+            answer = sender.send(Record(**message["record"]), first=message["first"])
+        answers.write(json.dumps(asdict(answer) | {"warnings": warnings}) + "\n")
+        answers.flush()
+
+
+@contextmanager
+def _collected_warnings() -> Iterator[list[str]]:
+    """Collect what is logged as a warning, in place of showing it."""
+    texts: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
+    propagates = _log.propagate
+    _log.addHandler(handler)
+    _log.propagate = False
+    try:
+        yield texts
+    finally:
+        _log.removeHandler(handler)
+        _log.propagate = propagates
+
+
+def _unreachable(output: Place, error: Exception) -> str:
+    uri = tracking_uri(output)
+    if uri and not isinstance(error, InputError):
+        problem = f"MLflow at {uri} does not answer ({one_line(error)})"
+    else:
+        problem = str(error).rstrip(".")
+    return (
+        f"{problem}. The run goes on; its record waits in {pending_folder(output)} and is delivered by the "
+        f"next run, or by `rowsieve lineage --sync --output {output}`."
+    )
