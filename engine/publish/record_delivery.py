@@ -24,7 +24,7 @@ from engine.publish.mlflow_outbox import RUNNING, Answer, Record, Sender, delive
 from engine.publish.tracking import client, tracking_uri
 
 _log = logging.getLogger("rowsieve")
-START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {0} import serve; serve(sys.argv[2])"
+START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {} import {} as f; f(sys.argv[2])"
 """The program of the process: it imports the same modules as this one, wherever they lie."""
 
 
@@ -58,7 +58,7 @@ class DirectSender:
         return Answer(record.run_id)
 
     def close(self) -> None:
-        """Do nothing."""
+        """Keep nothing open, so there is nothing to free."""
 
 
 class ProcessSender:
@@ -66,7 +66,7 @@ class ProcessSender:
 
     def __init__(self, output: Place) -> None:
         self._output = output
-        program = START.format(__name__)
+        program = START.format(__name__, serve.__name__)
         # Of its own session, so that Ctrl-C reaches this process only, which then records what happened.
         self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-c", program, json.dumps(sys.path), str(output)],
