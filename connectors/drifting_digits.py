@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from connectors.digits import make_digits
+from connectors.digits import LOOP_DARK, NO_LOOP_BRIGHT, make_digits
 from connectors.sink import write_shards
 
 ENDS = (0, 1000, 1400, 1797)
-CALM = (0.0425, 0.105)
+CALM = (LOOP_DARK, NO_LOOP_BRIGHT)
+"""Shares of digits whose background is that of the other class, on nights 1 and 2."""
 CHANGED = (0.5, 0.5)
+"""The same shares on night 3: the background says nothing about the label."""
 
 
 def make_night(night: int, *, seed: int = 0) -> pa.Table:

@@ -76,8 +76,9 @@ class JsonlSource(TextSource):
         return schema
 
     def _head(self, shard: SourceShard) -> pa.Schema:
-        """Return the schema of a shard's first rows; empty if they do not parse, which reading them
-        reports.
+        """Return the schema of a shard's first rows; empty if they do not parse.
+
+        Reading the shard reports that fault.
         """
         stop = min(shard.stop, shard.start + self.options.head_bytes)
         if stop < shard.stop:

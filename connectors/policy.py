@@ -266,24 +266,24 @@ def _check_spelling(uri: str, key: str) -> None:
         raise ConnectorError(
             f"{key}: {uri} names no host, or one with a blank or a backslash. Write it as SCHEME://HOST/PATH."
         )
-    refused = [name for name, _ in _settings(uri) if name.lower() in FILES_IN_URIS]
+    refused = [name for name, _ in _settings(uri, key) if name.lower() in FILES_IN_URIS]
     if refused and scheme in OBJECT_STORES | {"hdfs", "viewfs"}:
         raise ConnectorError(
             f"{key}: a URI cannot set {refused[0]}, which uses a file of whoever runs this process. Leave it "
             f"out; set KRB5CCNAME or AWS_CA_BUNDLE in the environment."
         )
     if scheme in OBJECT_STORES:
-        region = next((value for name, value in _settings(uri) if name.lower() == "region"), "")
+        region = next((value for name, value in _settings(uri, key) if name.lower() == "region"), "")
         if not re.fullmatch(r"[A-Za-z0-9-]*", region):
             raise ConnectorError(f"{key}: {region!r} is no region: write a name such as eu-west-1.")
 
 
-def _settings(uri: str) -> list[tuple[str, str]]:
-    """Return the names and values after a URI's question mark."""
+def _settings(uri: str, key: str = "source.path") -> list[tuple[str, str]]:
+    """Return the names and values after a URI's question mark. Raises ConnectorError, which names ``key``."""
     try:
         return parse_qsl(urlsplit(uri).query)
     except ValueError as error:
-        raise ConnectorError(f"source.path: {uri} is not a URI: {error}. Correct it.") from error
+        raise ConnectorError(f"{key}: {uri} is not a URI: {error}. Correct it.") from error
 
 
 def _hosts(uri: str) -> Iterator[str]:

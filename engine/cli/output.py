@@ -108,7 +108,8 @@ def show_status(found: dict[str, Any]) -> None:
         error = found["last_error"]
         console.print(f"last error ({when(error['at'])}): {error['error']}", soft_wrap=True)
     for step in found["unfinished_steps"]:
-        what = f"failed: {step['error']}" if step["status"] == "failed" else "was interrupted."
+        failed = step["status"] == "failed"
+        what = f"failed: {step['error'].rstrip('.')}." if failed else "was interrupted."
         console.print(
             bold(f"{step['name']} {what}") + " Run the same command again to repeat it.", soft_wrap=True
         )

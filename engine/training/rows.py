@@ -77,8 +77,8 @@ class Dataset:
     splits: Mapping[str, Shards]
     """``train``, ``validation`` and ``test``; the last two may have no rows."""
     group_names: tuple[int, ...]
-    """Published number of each group by its index; -1 - c for the noise of class c if that counts as a "
-    "group."""
+    """Published number of each group by its index; -1 - c for the noise of class c if that counts as a
+    group."""
     n_features: int
     n_classes: int
     widths: tuple[int, ...] = ()

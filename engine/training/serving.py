@@ -221,8 +221,8 @@ class ServedModel:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Return how the source was read: ``format``, and ``options``, ``rename``, ``flatten`` if there "
-        "were any."""
+        """Return how the source was read: ``format``, and ``options``, ``rename``, ``flatten`` if there
+        were any."""
         return dict(self._about.get("reading") or {})
 
     @property

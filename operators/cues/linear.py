@@ -1,7 +1,7 @@
 """Multinomial logistic regression with row weights, by L-BFGS on the mean weighted loss.
 
-The probe of every other module. It is deterministic, has no random start, and accepts a start for cheap
-refits.
+The classifier that the other modules of this folder fit. It is deterministic: it starts at zero, or for a cheap
+refit at given coefficients.
 """
 
 from __future__ import annotations

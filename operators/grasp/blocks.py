@@ -180,7 +180,7 @@ def _write_block(
     source: SpilledRows,
     block: int,
 ) -> int:
-    """Store a block's labels, and its core samples for the model; its first row id."""
+    """Store a block's labels, and its core samples for the model. Return its first row id."""
     n = len(layout.rows(block))
     labels, core = np.zeros(n, np.int32), np.arange(n) + block == 0
     if solved is not None:

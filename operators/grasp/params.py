@@ -1,4 +1,4 @@
-"""Parameters of the ``groups`` operator."""
+"""Parameters of ``groups: {method: grasp}``, and of ``feasp``, which clusters features in the same way."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def compare_images(n: int) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.embed", description=__doc__)
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--images", type=int, default=64)

@@ -211,7 +211,7 @@ def compare(n_rows: int) -> tuple[list[Row], list[Row]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.encode", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--alone", choices=(OURS, SKLEARN, SKRUB), help="one encoder in this process")

@@ -163,7 +163,7 @@ def compare(n: int, d: int, spread: str, block_rows: int) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sharded", description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--features", type=int, default=511)

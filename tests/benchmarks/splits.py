@@ -109,7 +109,7 @@ def scale(n: int, d: int, q: int, steps: int) -> dict[str, Any]:
 
 
 def child(n: int, d: int, q: int, steps: int) -> None:
-    """See :func:`scale`."""
+    """Run one measurement of :func:`scale` in this process."""
     from operators.splits import ConstrainedKernelKMeans
 
     random = np.random.default_rng(0)

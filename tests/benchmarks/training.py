@@ -188,7 +188,7 @@ def on_ray(epochs: int) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training", description=__doc__)
     parser.add_argument("--epochs", type=int, default=50, help="of one ERM fit")
     parser.add_argument("--rounds", type=int, nargs="+", default=[30, 100])

@@ -188,7 +188,7 @@ class Started:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """Return all text that the process has printed so far."""
         return self.host.path(self.log).read_text("utf-8", "replace")
 
     def wait(self, seconds: float) -> int:

@@ -145,7 +145,7 @@ def test_the_container_of_argo_writes_its_parameter(place: Path) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_examples_are_programs(name: str) -> None:
-    """What can be checked without the package."""
+    """The examples can be parsed where the orchestrator's package is not installed."""
     for language in ("python", "yaml"):
         for block in examples(SECTIONS[name], language):
             compile(block, name, "exec") if language == "python" else yaml.safe_load(block)

@@ -19,7 +19,7 @@ from tests.benchmarks.dbscan.extras import extras
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.dbscan", description=__doc__)
     parser.add_argument("--large", action="store_true", help="add 50,000 rows to a million")
     parser.add_argument("--only", nargs="*", metavar="ROW", help="of all rows: 20000x64-*, grid-*, threads-*")

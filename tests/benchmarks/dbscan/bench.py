@@ -46,7 +46,7 @@ Found = dict[str, Any]
 
 
 class Bench:
-    """Measures rows.
+    """Measures the rows of a table of times.
 
     Parameters
     ----------

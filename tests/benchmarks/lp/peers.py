@@ -33,7 +33,7 @@ class Path:
 
 
 def ours(losses: Array) -> Path:
-    """Warm-started rounds."""
+    """Solve all rounds by our solver, each from the solution of the one before."""
     solver, clock, gap = SampleWeightSolver(ALPHA), _Clock(), 0.0
     for loss in losses.T:
         solver.add(loss)

@@ -93,7 +93,7 @@ def claim(runs: list[dict[str, dict[str, float]]]) -> str:
 
 
 def mean_of(runs: list[dict[str, float]]) -> str:
-    """``.800 (.892)``."""
+    """Return two means of the runs as text, such as ``.800 (.892)``."""
     there = [run for run in runs if run]
     if not there:
         return "-"

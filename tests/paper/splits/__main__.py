@@ -78,7 +78,7 @@ def main(arguments: Iterable[str]) -> None:
 
 
 def text(found: dict[str, Runs], skipped: dict[str, str], seeds: int) -> str:
-    """The page."""
+    """Return the page of results."""
     parts = [TOP.format(date=datetime.now(UTC).date(), seeds=seeds)]
     parts += [f"Not here: {name}; {why}.\n" for name, why in skipped.items()]
     parts += [accuracies(found), shifts(found), correlations(found), oracles(found)]
@@ -105,12 +105,12 @@ def digest() -> str:
 
 
 def values(runs: Runs, split: str, key: str) -> Any:
-    """(trials,)"""
+    """Return one value for each trial: (trials,)."""
     return np.array([run[split][key] for run in runs])
 
 
 def accuracy(runs: Runs, split: str) -> Any:
-    """(trials,) of the chosen model; the oracle's is that of the random split's models."""
+    """Return the accuracy (trials,) of the chosen model; the oracle's is that of the random split's models."""
     return values(runs, RANDOM, "oracle") if split == ORACLE else values(runs, split, "accuracy")
 
 

@@ -118,6 +118,11 @@ def test_ordinary_uris_pass(uri: str) -> None:
     current_policy().check_uri(uri)
 
 
+def test_an_error_of_a_uri_names_the_key_that_it_stands_under() -> None:
+    with pytest.raises(ConnectorError, match=r"^output\.export: .* is not a URI"):
+        SourcePolicy().check_uri("s3://[bucket/path", "output.export")
+
+
 def test_addresses_that_stand_for_others() -> None:
     assert is_metadata_address("::ffff:169.254.169.254")
     assert not is_metadata_address("64:ff9b::808:808")

@@ -85,7 +85,7 @@ def test_the_sdist_gives_the_same_wheel(built: tuple[Path, Path], tmp_path: Path
 
 
 def slim_packages() -> list[str]:
-    """What the page on deployment installs beside the wheel where no run takes place."""
+    """Return the packages that the page on deployment installs beside the wheel where no run takes place."""
     (line,) = re.findall(
         r"^pip install -c deploy/constraints.txt (typer .*)$", DEPLOY.read_text("utf-8"), re.M
     )

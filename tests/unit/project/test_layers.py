@@ -419,7 +419,7 @@ KERNELS = [
 
 
 def test_kernels_come_without_ray_and_mlflow(graph: Graph) -> None:
-    """Whatever they import imports neither, also on first use."""
+    """No module that they import imports one of the two, also on first use."""
 
     def wrong(graph: Graph) -> list[str]:
         return [name for name in KERNELS if reached(graph, name) & (RAY | MLFLOW)]

@@ -72,7 +72,7 @@ def test_what_an_image_installs_has_its_hash(path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["deploy/Dockerfile", "deploy/mlflow/Dockerfile"])
 def test_an_image_checks_hashes(path: str) -> None:
-    """Whatever it installs from a file of pins, and before anything that finds its dependencies itself."""
+    """It installs files of pins with hashes alone, before any package that finds its dependencies itself."""
     text = (CONSTRAINTS.parents[1] / path).read_text().replace("\\\n", " ")
     commands = re.findall(r"pip install [^;&\n]*", text)
     pinned = [command for command in commands if " -r " in command]

@@ -1,4 +1,4 @@
-"""What a command loads: nothing that only computing needs, and a clear word on packages that are missing."""
+"""A command loads nothing that only computing needs, and says clearly which packages are missing."""
 
 from __future__ import annotations
 

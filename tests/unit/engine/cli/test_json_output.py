@@ -1,4 +1,4 @@
-"""What commands print with ``--json`` is the record that ``rowsieve schema`` describes, and nothing else."""
+"""Commands print with ``--json`` the record that ``rowsieve schema`` describes, and nothing else."""
 
 from __future__ import annotations
 

@@ -82,6 +82,8 @@ def test_both_samples_need_rows() -> None:
     ):
         with pytest.raises(ValueError, match="need rows"):
             call()
+    with pytest.raises(ValueError, match="samples of 1 and 0 rows"):
+        share_shift({0: 1}, {})
     assert Shift(0.2, 0.1, 0.15, 0.01).beyond(0.1)
     assert not Shift(0.2, 0.1, 0.15, 0.01).beyond(0.1, level=0.001)
     assert not Shift(0.2, 0.1, 0.05, 0.01).beyond(0.1)

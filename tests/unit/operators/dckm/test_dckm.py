@@ -58,7 +58,7 @@ def balance_by_feature(Z: Any, w: Any) -> float:
 
 
 def objective(Z: Any, w: Any, error: Any, settings: DckmSettings) -> float:
-    """Equation 7."""
+    """Return the objective of equation 7."""
     return float(
         w @ error
         + settings.lambda1 * balance_by_feature(Z, w)
@@ -68,7 +68,7 @@ def objective(Z: Any, w: Any, error: Any, settings: DckmSettings) -> float:
 
 
 def slopes(f: Any, x: Any, step: float = 1e-6) -> Any:
-    """Central differences."""
+    """Return the derivatives by central differences."""
     moves = step * np.eye(len(x))
     return np.array([(f(x + move) - f(x - move)) / (2 * step) for move in moves])
 

@@ -257,7 +257,7 @@ def test_form_of_types():
 
 @pytest.mark.parametrize("name", ["c", "id: of whom", "[id]"])
 def test_remedies_are_yaml_whatever_the_name_of_the_column(name):
-    """What a note offers between backticks is an entry of ``operators.encode.columns``."""
+    """The text that a note offers between backticks is an entry of ``operators.encode.columns``."""
     numbering = list(range(100))
     large = [2**60 + k for k in range(100)]
     columns = [

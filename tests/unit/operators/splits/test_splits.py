@@ -248,6 +248,21 @@ def test_landmarks_by_kmeans_follow_the_seed() -> None:
     assert not np.allclose(first, other)
 
 
+def test_landmarks_by_density_are_different_rows() -> None:
+    pytest.importorskip("faiss", reason="density-weighted landmarks need FAISS")
+    sample = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    found = pick_landmarks(sample, 40, "density", 0)
+    assert len(np.unique(found, axis=0)) == 40
+
+
+def test_directions_of_landmarks_are_left_out_by_their_share_of_the_largest() -> None:
+    marks = np.linspace(0, 1, 40)[:, None]
+    values = np.linalg.eigvalsh(np.exp(-np.square(marks - marks.T)))
+    assert values[-1] > 10, "or the share would be as good as the number itself"
+    found = make_map(marks, "rbf", 1.0, marks, standardize=False)
+    assert found.whiten.shape[1] == np.count_nonzero(values > 1e-6 * values[-1])
+
+
 @pytest.mark.parametrize("way", ["uniform", "kmeans", "density"])
 def test_landmarks_give_the_split_of_the_exact_kernel(digits: tuple[Any, ...], way: Any) -> None:
     if way == "density":

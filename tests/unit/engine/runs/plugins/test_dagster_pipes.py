@@ -1,4 +1,4 @@
-"""What a run tells Dagster: messages of the Pipes protocol, as dagster-pipes writes them into a file."""
+"""Messages of a run to Dagster: those of the Pipes protocol, as dagster-pipes writes them into a file."""
 
 from __future__ import annotations
 
