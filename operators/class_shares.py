@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
+
 MIN_CLASS_ROWS = 50
 """Number of rows from which a class has the full share; the same as for groups that are scored by themselves
 (``operators.metrics.group_scores``)."""
@@ -20,7 +22,7 @@ FULL_PART = 0.25
 
 def class_shares(
     counts: npt.NDArray[np.integer[Any]], min_class_rows: int = MIN_CLASS_ROWS, strength: float = 1.0
-) -> npt.NDArray[np.float64]:
+) -> Float64:
     """Return the share of the total weight (C,) of each class, with sum 1 and 0 for classes without rows.
 
     Parameters
@@ -51,7 +53,7 @@ def class_shares(
 
 def class_factors(
     counts: npt.NDArray[np.integer[Any]], min_class_rows: int = MIN_CLASS_ROWS, strength: float = 1.0
-) -> npt.NDArray[np.float64]:
+) -> Float64:
     """Return the weight of a row of each class, shape (C,): their mean over all rows is 1.
 
     A class without rows has the weight of a class of one row, for rows that come later. Parameters are those
@@ -71,9 +73,7 @@ def counted_classes(counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool
     return counted if counted.sum() > 1 else np.asarray(counts) > 0
 
 
-def _relative_weights(
-    rows: npt.NDArray[np.float64], min_class_rows: int, strength: float
-) -> npt.NDArray[np.float64]:
+def _relative_weights(rows: Float64, min_class_rows: int, strength: float) -> Float64:
     """Return the relative weight of a row of each class, shape (C,).
 
     It is n_c^-strength in classes of enough rows, (n / f^2)^strength in one of n < f rows, f being the rows

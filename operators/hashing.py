@@ -17,6 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
+
 END = 1 << 64
 """One more than the largest hash."""
 
@@ -50,9 +52,9 @@ def row_hashes(row_ids: npt.NDArray[np.integer], seed: int, purpose: str = "") -
     return _mix(row_ids.astype(np.uint64) ^ key)
 
 
-def uniform(hashes: Hashes) -> npt.NDArray[np.float64]:
+def uniform(hashes: Hashes) -> Float64:
     """Map hashes (n,) to float64 in the open interval (0, 1), by their upper 53 bits."""
-    found: npt.NDArray[np.float64] = ((hashes >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    found: Float64 = ((hashes >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     return found
 
 

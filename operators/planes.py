@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh, svds
 
+from operators.arrays import Float64
 from operators.base import LABEL, ROW_ID, ReportContext
 from operators.columns import vectors_to_numpy
 from operators.report.sections import PointMap
@@ -46,15 +46,13 @@ def vector_maps(context: ReportContext, column: str, title: str, *, scaled: bool
     return maps
 
 
-def point_map(
-    title: str, y: int, rows: pa.Table, points: NDArray[np.float64], explained: NDArray[np.float64]
-) -> PointMap:
+def point_map(title: str, y: int, rows: pa.Table, points: Float64, explained: Float64) -> PointMap:
     """Make a point map whose axes name the share of variance that each explains."""
     axes = (f"component 1 ({explained[0]:.0%} of variance)", f"component 2 ({explained[1]:.0%})")
     return PointMap(title, y, rows.column(ROW_ID).to_numpy(), points, axes)
 
 
-def principal_plane(X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def principal_plane(X: Float64) -> tuple[Float64, Float64]:
     """Compute the first two principal components of rows (n, d).
 
     Returns
@@ -75,9 +73,7 @@ def principal_plane(X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     return _of_components(centred @ vectors[:, ::-1][:, :2], values[::-1], float(values.sum()), scale)
 
 
-def plane_of_products(
-    products: NDArray[np.float64], scale: float | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def plane_of_products(products: Float64, scale: float | None = None) -> tuple[Float64, Float64]:
     """Compute the first two principal components of n rows from their (n, n) inner products alone.
 
     Kernel principal component analysis (Schölkopf, Smola and Müller 1998) with the linear kernel. Returns
@@ -100,14 +96,14 @@ def plane_of_products(
     return _of_components(vectors * lengths, values, float(np.trace(centred)), scale)
 
 
-def _start(n: int) -> NDArray[np.float64]:
+def _start(n: int) -> Float64:
     """Make the start vector of an iterative solver, the same in every run."""
     return np.random.default_rng(0).random(n)
 
 
 def _of_components(
-    components: NDArray[np.float64], values: NDArray[np.float64], total: float, scale: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    components: Float64, values: Float64, total: float, scale: float
+) -> tuple[Float64, Float64]:
     """Fill up to two components, leave out rounding errors, and make each one's largest entry positive."""
     points, explained = np.zeros((len(components), 2)), np.zeros(2)
     for k in range(min(2, len(values)) if total > LOST * scale else 0):

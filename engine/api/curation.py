@@ -25,7 +25,7 @@ from engine.recipe.recipe import Recipe
 from engine.runs.descriptions import read_descriptions
 from engine.storage.stores import store_of
 from engine.training.version import open_version
-from operators.arrays import NOISE
+from operators.arrays import NOISE, Float64
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
 from operators.ingest.label_checks import check_labels
 from operators.ingest.labels import class_indices
@@ -132,7 +132,7 @@ class Curated(PublishedVersion):
     def _column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(self.prefix + name)
 
-    def _probe_is_correct(self) -> npt.NDArray[np.float64]:
+    def _probe_is_correct(self) -> Float64:
         """Return 1 where the probe predicts the label, 0 where it does not, NaN where that is not known."""
         store = store_of(Path(self.recipe.output.path))
         known = {entry["name"]: entry["fingerprint"] for entry in self.manifest["operators"]}

@@ -46,8 +46,8 @@ def as_arrow(data: Any) -> pa.Table:
             table = pa.table(data)
         else:
             raise InputError(
-                f"curate: data has the type {type(data).__name__}. Give a pandas or polars DataFrame, an Arrow "
-                f"table, or the path of a dataset; a lazy frame needs .collect() first."
+                f"curate: data has the type {type(data).__name__}. Give a pandas or polars DataFrame, an "
+                f"Arrow table, or the path of a dataset; a lazy frame needs .collect() first."
             )
         schema = pa.schema([pa.field(field.name, map_type(field.type, _plain)) for field in table.schema])
         plain = table.replace_schema_metadata(None).cast(schema)

@@ -22,6 +22,7 @@ from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.features import FeatureMaker
 from engine.training.version import Version
+from operators.arrays import Float64
 from operators.base import GROUP, LABEL, ROW_ID, SPLIT, WEIGHT
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class TrainingRows:
 
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
-    sample_weight: npt.NDArray[np.float64]
+    sample_weight: Float64
     group: npt.NDArray[np.int64]
     row_id: npt.NDArray[np.int64]
     classes: tuple[Any, ...]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from engine.plan.model import Plan
 from engine.recipe.recipe import TruthSection
 from engine.storage.reader import StoreReader
-from operators.arrays import NOISE
+from operators.arrays import NOISE, Float64
 from operators.base import (
     GROUP,
     IS_OUTLIER,
@@ -120,7 +120,7 @@ class Summary:
     cells: dict[Key, RowStatistics]
     drawn: Rows
     shown: Rows
-    strongest: NDArray[np.float64]
+    strongest: Float64
 
     def add(self, other: Summary, rows_per_group: int) -> None:
         """Add the summary of other shards, in place."""
@@ -229,7 +229,7 @@ def first_per_group(rows: Rows, k: int) -> tuple[Rows, NDArray[np.int64]]:
     return rows[rank < k], rank[rank < k]
 
 
-def outliers_and_noise(table: pa.Table) -> NDArray[np.float64]:
+def outliers_and_noise(table: pa.Table) -> Float64:
     """Return (m, 3) whether an outlier, loss and row id of the rows that are outliers or noise."""
     outlier = table.column(IS_OUTLIER).to_numpy()
     loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from connectors.storage import Place
@@ -21,7 +20,7 @@ from engine.core.output_layout import version_folder
 from engine.plan.model import Plan
 from engine.plan.shard_matching import match_shards
 from engine.storage.manifest import is_published, read_manifest
-from operators.arrays import Float32
+from operators.arrays import Float32, Float64
 from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
 
@@ -206,7 +205,7 @@ def _level_shift(plan: Plan) -> tuple[str, Shift | None]:
     return worst, shifts.get(worst)
 
 
-def _standardised(old: Float32, new: Float32) -> npt.NDArray[np.float64]:
+def _standardised(old: Float32, new: Float32) -> Float64:
     """Standardise by mean and standard deviation of the old rows; columns constant there are only centred."""
     scale = old.std(axis=0, dtype=np.float64)
     rows = np.concatenate([old, new]).astype(np.float64) - old.mean(axis=0, dtype=np.float64)

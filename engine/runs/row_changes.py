@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
 from engine.runs.row_matching import VALUES
 from engine.runs.row_pairs import PLACE, RowBatch, RowPairs
-from operators.arrays import NOISE
+from operators.arrays import NOISE, Float64
 from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, SPLIT, WEIGHT
 
 DUPLICATES = "duplicates"
@@ -173,5 +172,5 @@ def _list(table: pa.Table, name: str) -> list[Any]:
     return found
 
 
-def _weights(table: pa.Table) -> npt.NDArray[np.float64]:
+def _weights(table: pa.Table) -> Float64:
     return np.asarray(table[WEIGHT].to_numpy(), np.float64)

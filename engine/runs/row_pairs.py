@@ -32,6 +32,7 @@ from engine.runs.row_keys import (
 )
 from engine.runs.row_matching import VALUES, CommonRows, PartReader, match_rows, part_places
 from engine.training.version import Version
+from operators.arrays import Ids
 from operators.base import DUPLICATE_OF, ROW_ID
 
 FILE, ROW, KEY, CONTENT, DIGEST = "file", "row", "key", "content", "digest"
@@ -44,7 +45,6 @@ ROWS_IN_MEMORY = 500_000
 """Rows of each version that are matched at a time, on average."""
 MAX_RANGES = 200
 """Maximum number of temporary files that are open at a time."""
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from engine.training.metric_sums import (
     group_calibration,
     sum_over_rows,
 )
+from operators.arrays import Float64
 from operators.metrics.group_scores import MIN_ROWS, compare_groups, pooled_name, worst_of
 from operators.metrics.intervals import wilson_interval
 
@@ -208,7 +209,7 @@ def by_class(groups: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.where(numbers < 0, -1 - np.asarray(y, np.int64), numbers)
 
 
-def mixtures_for(model: Ensemble, alphas: Sequence[float]) -> list[npt.NDArray[np.float64]]:
+def mixtures_for(model: Ensemble, alphas: Sequence[float]) -> list[Float64]:
     """Return mixture weights (T,) for each alpha; an empty list for a single model."""
     return [model.reweight(alpha).model_weights for alpha in alphas] if len(model.models) > 1 else []
 

@@ -22,7 +22,7 @@ from engine.training.job import RECORD, TrainingJob
 from engine.training.metric_sums import sum_over_rows
 from engine.training.regression_scores import sum_numbers, summarise_numbers
 from engine.training.rows import GroupedRows, join
-from operators.arrays import Int64
+from operators.arrays import Float64, Int64
 from operators.base import SPLIT, Executor
 
 PIECES = 32
@@ -95,7 +95,7 @@ def sum_over_shards(
     folder: Path,
     split: str,
     truth: str | None,
-    mixtures: Sequence[npt.NDArray[np.float64]],
+    mixtures: Sequence[Float64],
     shards: Sequence[int],
     source: RowSource | None = None,
 ) -> Any:

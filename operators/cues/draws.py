@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Integers
+from operators.arrays import Float64, Integers
 from operators.hashing import END, Hashes, row_hashes, uniform
 
 MIN_CLASS_ROWS = 500
@@ -22,7 +22,7 @@ def halves(ids: Integers, seed: int, split: int) -> npt.NDArray[np.int64]:
     return (row_hashes(ids, seed, f"cues/half-{split}") >> np.uint64(63)).astype(np.int64)
 
 
-def flip_draws(ids: Integers, seed: int, split: int, step: int) -> npt.NDArray[np.float64]:
+def flip_draws(ids: Integers, seed: int, split: int, step: int) -> Float64:
     """Return one number in (0, 1) per row, shape (n,), for the label flips of one round of one split."""
     return uniform(row_hashes(ids, seed, f"cues/flip-{split}-{step}"))
 

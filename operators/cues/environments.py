@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.draws import flip_draws, halves
 from operators.cues.linear import class_balance, fit_softmax, predict, predict_exactly
 
@@ -81,7 +80,7 @@ def fit_twins(
     return Twins(np.stack(before), np.stack(after), float(np.mean(flipped)), seed)
 
 
-def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> npt.NDArray[np.float64]:
+def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> Float64:
     """Return class probabilities, shape (splits, n, C), from the twin that was not trained on the row's half.
 
     ``models`` is ``Twins.before`` or ``Twins.after``. Rows that were never in the sample are treated the same
@@ -120,7 +119,7 @@ def _imitate(
     return new
 
 
-def environment_factor(p: Floats, y: Integers, mean_error: Floats, n_classes: int) -> npt.NDArray[np.float64]:
+def environment_factor(p: Floats, y: Integers, mean_error: Floats, n_classes: int) -> Float64:
     """Return the factor within its class, shape (n,), that makes the shortcut independent of the label.
 
     Parameters
@@ -150,7 +149,7 @@ def environment_factor(p: Floats, y: Integers, mean_error: Floats, n_classes: in
     return np.asarray(out / len(p))
 
 
-def mean_errors(p: Floats, y: Integers, n_classes: int) -> npt.NDArray[np.float64]:
+def mean_errors(p: Floats, y: Integers, n_classes: int) -> Float64:
     """Return the mean of 1 - p_y per split and class, shape (splits, C); 0.5 for a class without rows."""
     count = np.bincount(y, minlength=n_classes)
     rows = np.arange(len(y))

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.gain import exchange, righted, slice_gain
 
 # (value at which the gate is shut, value at which it is open)
@@ -268,7 +268,7 @@ def worst_recall(p: Floats, y: Integers) -> float:
     return float(_recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].min())
 
 
-def _recalls(p: Floats, y: Integers) -> npt.NDArray[np.float64]:
+def _recalls(p: Floats, y: Integers) -> Float64:
     """Return the share of each class's rows that is predicted right, shape (C,); 0 without rows."""
     C = p.shape[1]
     right = np.bincount(y, p.argmax(axis=1) == y, minlength=C)

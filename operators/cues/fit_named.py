@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.environments import Twins, fit_twins, held_out
 from operators.cues.evidence import balanced_loss, worst_recall
@@ -76,7 +75,7 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, sea
 
 def _models_and_slices(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState
-) -> tuple[Twins, npt.NDArray[np.float64], Slices]:
+) -> tuple[Twins, Float64, Slices]:
     """Return class-balanced models, their held-out probabilities (splits, n, C), and the slices of the rows.
 
     The search has them already, unless legitimate columns were left out of it: they stay in models that

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
 from operators.cues.cross_fitting import cross_fit_halves
 from operators.cues.draws import halves
@@ -24,7 +24,7 @@ from operators.cues.params import CueWords
 from operators.cues.references import FeatureColumns
 from operators.cues.robust_weights import fit
 from operators.cues.state import CueSettings, CueState
-from operators.cues.word_shortcuts import Mask, WordShortcut, find_word_shortcuts
+from operators.cues.word_shortcuts import WordShortcut, find_word_shortcuts
 from operators.cues.word_suspects import SampledTexts, frequent_words
 
 TOLD = (0.55, 0.62)

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.named import Sides, side_of
 from operators.cues.slices import MAX_FACTOR
 
@@ -27,7 +26,6 @@ TOLERANCE = 1e-3
 """Largest change of a table, relative, at which raking ends."""
 LARGEST = 1e3
 """Bound of the entries of a table and of their inverses: shares may agree only in the limit."""
-Array = npt.NDArray[np.float64]
 
 
 def balance_jointly(sides: Sequence[Sides], Z: Floats, y: Integers, n_classes: int) -> tuple[Sides, ...]:
@@ -53,7 +51,7 @@ def balance_jointly(sides: Sequence[Sides], Z: Floats, y: Integers, n_classes: i
     return tuple(replace(one, factor=table) for one, table in zip(sides, tables, strict=True))
 
 
-def joint_factor(sides: Sequence[Sides], Z: Floats, y: Integers) -> Array:
+def joint_factor(sides: Sequence[Sides], Z: Floats, y: Integers) -> Float64:
     """Return the factor of each row within its class, shape (n,), at most 20: the product over the shortcuts.
 
     It is 1 where there is no shortcut.
@@ -65,10 +63,10 @@ def joint_factor(sides: Sequence[Sides], Z: Floats, y: Integers) -> Array:
 
 
 def _rake(
-    cells: Sequence[Integers], targets: Sequence[Array], sides: Sequence[Sides], n_classes: int
-) -> list[Array]:
+    cells: Sequence[Integers], targets: Sequence[Float64], sides: Sequence[Sides], n_classes: int
+) -> list[Float64]:
     """Return a table (C, S) for each shortcut; ``cells`` holds class and side of each row as one number."""
-    tables: list[Array] = [np.ones(one.factor.shape) for one in sides]
+    tables: list[Float64] = [np.ones(one.factor.shape) for one in sides]
     w = np.ones(len(cells[0]))
     for _ in range(SWEEPS):
         moved = 0.0
@@ -84,14 +82,14 @@ def _rake(
     return tables
 
 
-def _shares(cell: Integers, w: Floats | None, n_classes: int, one: Sides) -> Array:
+def _shares(cell: Integers, w: Floats | None, n_classes: int, one: Sides) -> Float64:
     """Return the share of each side in the weight of its class, shape (C, S); 0 in classes without rows."""
     S = one.factor.shape[1]
     total = np.bincount(cell, w, minlength=n_classes * S).reshape(n_classes, S).astype(np.float64)
     return np.asarray(total / np.maximum(total.sum(axis=1, keepdims=True), 1e-12))
 
 
-def _independent(share: Array) -> Array:
+def _independent(share: Float64) -> Float64:
     """Return the shares (C, S) of all sides over the classes that have rows, among the sides of each class.
 
     A class lacks sides that none of its rows shows; the others then keep their proportions.

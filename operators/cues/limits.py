@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Limits:
     trust: Floats
     cap: float
 
-    def apply(self, factor: Floats, y: Integers) -> npt.NDArray[np.float64]:
+    def apply(self, factor: Floats, y: Integers) -> Float64:
         """Return factors, shape (n,), finite, in [0, cap], with class means near 1."""
         capped = np.minimum(np.nan_to_num(factor, nan=1.0, posinf=self.cap, neginf=0.0), self.cap)
         scaled = np.minimum(np.maximum(capped, 0.0) / self.mean[y], self.cap)
@@ -75,7 +74,7 @@ def fit_limits(factor: Floats, y: Integers, n_classes: int, *, cap: float, min_e
     return Limits(mean, trust, cap)
 
 
-def effective_share(w: Floats, y: Integers, n_classes: int) -> npt.NDArray[np.float64]:
+def effective_share(w: Floats, y: Integers, n_classes: int) -> Float64:
     """Return Kish's (sum w)^2 / (n sum w^2) per class, shape (C,); 1 for a class without rows."""
     count = np.bincount(y, minlength=n_classes)
     first, second = np.bincount(y, w, minlength=n_classes), np.bincount(y, w * w, minlength=n_classes)

@@ -1,7 +1,7 @@
 """Multinomial logistic regression with row weights, by L-BFGS on the mean weighted loss.
 
-The classifier that the other modules of this folder fit. It is deterministic: it starts at zero, or for a cheap
-refit at given coefficients.
+The classifier that the other modules of this folder fit. It is deterministic: it starts at zero, or at given
+coefficients for a cheap refit.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.class_shares import class_factors
 
-Loss = Callable[[npt.NDArray[np.float64]], tuple[float, npt.NDArray[np.float64]]]
+Loss = Callable[[Float64], tuple[float, Float64]]
 SQRT_2 = 2.0**0.5
 MAX_STANDARDISED = 1e4
 """Largest standardised value: differences of huge features are beyond the range of float32."""
@@ -160,7 +159,7 @@ def _softmax_loss(Z: Floats, y: Integers, share: Floats, l2: float, n_classes: i
     """Return the mean loss and its gradient as a function of the flat coefficients."""
     d, rows = Z.shape[1], np.arange(len(y))
 
-    def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+    def loss(flat: Float64) -> tuple[float, Float64]:
         coef = flat.reshape(d + 1, n_classes)
         p = predict(coef, Z).T
         value = -float(share @ np.log(np.maximum(p[y, rows], 1e-300)))
@@ -183,7 +182,7 @@ def _two_class_loss(Z: Floats, y: Integers, share: Floats, l2: float) -> Loss:
     sign = np.where(y == 1, SQRT_2, -SQRT_2)
     signed_share = sign * share
 
-    def loss(gap: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+    def loss(gap: Float64) -> tuple[float, Float64]:
         margin = (Z @ gap[:-1].astype(np.float32)).astype(np.float64)
         margin += gap[-1]
         margin *= sign

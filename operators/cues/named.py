@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.slices import MAX_FACTOR, Slices
 
 
@@ -62,7 +62,7 @@ class Sides:
     level_side: Integers
     factor: Floats
 
-    def apply(self, Z: Floats, y: Integers) -> npt.NDArray[np.float64]:
+    def apply(self, Z: Floats, y: Integers) -> Float64:
         """Return the factor within the class of each row, shape (n,)."""
         return np.asarray(self.factor[y, side_of(Z, self.columns, self.cut, self.level_side)])
 
@@ -95,7 +95,7 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
     return Sides(named.columns, cut, level_side, factor)
 
 
-def balance_table(count: Floats) -> npt.NDArray[np.float64]:
+def balance_table(count: Floats) -> Float64:
     """Return factors (C, S) under which the sides that occur in a class weigh the same, at most 20.
 
     ``count`` holds the rows per class and side. A class with one side has factor 1.

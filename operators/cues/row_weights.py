@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.environments import environment_factor, held_out
 from operators.cues.joint_balance import joint_factor
 from operators.cues.slices import slice_factor
 from operators.cues.state import CueState
 
 
-def weights(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+def weights(state: CueState, X: Floats, y: Integers, ids: Integers) -> Float64:
     """Return the weight of each row, shape (n,): finite, not negative, at most ``cap`` times class balance.
 
     Parameters
@@ -34,7 +34,7 @@ def weights(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArr
     return np.asarray(state.class_factor[y] * factor, np.float64)
 
 
-def full_factor(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+def full_factor(state: CueState, X: Floats, y: Integers, ids: Integers) -> Float64:
     """Return the robust factor of each row in full, whatever the evidence, ahead of the limits, shape (n,).
 
     It is relative to class balance; 1 where nothing was searched for. Parameters are those of ``weights``.
@@ -63,7 +63,7 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
 
 
-def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float64:
     """Return the factor relative to class balance ahead of the limits, shape (n,)."""
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
@@ -77,9 +77,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> npt.ND
     return _mix(robust, by_slices, state.blend, state.slice_blend)
 
 
-def searched_factors(
-    state: CueState, Z: Floats, y: Integers, ids: Integers
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> tuple[Float64, Float64]:
     """Return the robust factor of the shortcuts that were found, and that of the slices, shape (n,)."""
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
@@ -90,12 +88,12 @@ def searched_factors(
     return combine(by_slices, by_twins, state.slice_part), by_slices
 
 
-def combine(by_slices: Floats, by_twins: Floats, slice_part: float) -> npt.NDArray[np.float64]:
+def combine(by_slices: Floats, by_twins: Floats, slice_part: float) -> Float64:
     """Return the robust factor, shape (n,), of which ``slice_part`` comes from the slices."""
     return np.asarray(slice_part * by_slices + (1.0 - slice_part) * by_twins)
 
 
-def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) -> npt.NDArray[np.float64]:
+def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) -> Float64:
     """Return 1 + blend * (robust - 1) + slice_blend * (slices - 1), shape (n,)."""
     return np.asarray(1.0 + blend * (robust - 1.0) + slice_blend * (by_slices - 1.0))
 

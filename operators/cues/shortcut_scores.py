@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats
+from operators.arrays import Float64, Floats
 from operators.cues.serialise import load_state
 
 
-def shortcut_scores(folder: Path, X: Floats) -> npt.NDArray[np.float64]:
+def shortcut_scores(folder: Path, X: Floats) -> Float64:
     """Return a linear function of the features for each column of a balanced shortcut, shape (n, s).
 
     Shortcuts are those that the recipe names and those of words that were found; s is 0 where none is

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 
 MAX_CUTS = 9
 GRID = 128
@@ -75,7 +75,7 @@ class Slices:
     error: Floats
     is_error: npt.NDArray[np.bool_]
 
-    def strength(self) -> npt.NDArray[np.float64]:
+    def strength(self) -> Float64:
         """Return the geometric mean of ``lean`` and ``error`` of each slice, in [0, 1], shape (m,)."""
         return np.asarray(np.sqrt(self.lean * self.error))
 
@@ -84,7 +84,7 @@ class Slices:
         above = Z[:, self.feature[numbers]] > self.cut[numbers]
         return np.asarray(above.T)
 
-    def score(self) -> npt.NDArray[np.float64]:
+    def score(self) -> Float64:
         """Return each slice's part in the mixture, shape (m,): each kind has half of the total of 1.
 
         Notes
@@ -203,7 +203,7 @@ def two_means_cut(x: Floats) -> float:
     return float(edges[1:-1][best].mean())
 
 
-def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Integers) -> npt.NDArray[np.float64]:
+def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Integers) -> Float64:
     """Return the factor within its class, shape (n,), under which both sides of a cut weigh the same.
 
     Parameters
@@ -227,7 +227,7 @@ def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Integers) -> n
     return np.asarray(np.where(side, up[y], down[y]), np.float64)
 
 
-def slice_factor(slices: Slices, Z: Floats, y: Integers) -> npt.NDArray[np.float64]:
+def slice_factor(slices: Slices, Z: Floats, y: Integers) -> Float64:
     """Return the mixture of the slices' balance factors, shape (n,); 1 where there is no slice."""
     score = slices.score()
     out = np.full(len(y), 1.0 - score.sum())

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.class_shares import class_factors
 from operators.cues.draws import halves
 from operators.cues.limits import Limits, fit_limits
@@ -70,7 +70,7 @@ class WeightPath:
         """
         return cls(counts, fit_limits(factor, y, len(counts), cap=cap, min_effective=min_effective))
 
-    def weights(self, strength: float, factor: Floats, y: Integers) -> npt.NDArray[np.float64]:
+    def weights(self, strength: float, factor: Floats, y: Integers) -> Float64:
         """Return the weights, shape (n,): finite, not negative, mean near 1 over the rows of the table.
 
         Parameters

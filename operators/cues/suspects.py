@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.class_shares import counted_classes
 from operators.cues.cross_fitting import cross_fit, cross_fit_halves
 from operators.cues.draws import draw_sample, halves
@@ -177,11 +177,11 @@ def _cross_fit(sample: MeasuredSample, w: Floats) -> Floats:
     return cross_fit_halves(sample.features, sample.y, half, w, sample.before.shape[1], l2=sample.l2)
 
 
-def _count(inside: npt.NDArray[np.bool_], y: Integers, C: int) -> npt.NDArray[np.float64]:
+def _count(inside: npt.NDArray[np.bool_], y: Integers, C: int) -> Float64:
     return np.bincount(y * 2 + inside, minlength=2 * C).reshape(C, 2).astype(float)
 
 
-def _cells(right: Floats, inside: npt.NDArray[np.bool_], y: Integers, C: int) -> npt.NDArray[np.float64]:
+def _cells(right: Floats, inside: npt.NDArray[np.bool_], y: Integers, C: int) -> Float64:
     """Return the accuracy per class and side, shape (C, 2), outside first; NaN without rows."""
     count = _count(inside, y, C)
     total = np.bincount(y * 2 + inside, right, minlength=2 * C).reshape(C, 2)

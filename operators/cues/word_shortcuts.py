@@ -14,9 +14,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Floats, Integers, Mask
 from operators.cues.evidence import SINGLE_RAMPS, ramp
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import support_of
@@ -43,7 +42,6 @@ MIN_RISE = 0.02
 """Contrast that a further word has to add."""
 L2 = 1e-2
 """Ridge penalty of the models that judge, with as many words as features."""
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Mask
+from operators.arrays import Float64, Mask
 from operators.encode.calendar_words import VALUES, part_text
 from operators.readable import Scale, time_text
 
@@ -37,7 +37,7 @@ class Range:
     missing: bool = False
     scale: Scale = "number"
 
-    def holds(self, values: npt.NDArray[np.float64]) -> Mask:
+    def holds(self, values: Float64) -> Mask:
         """Return which rows fulfil the condition, shape (n,); NaN is a missing value."""
         absent = np.isnan(values)
         inside = ~absent & (values >= self.low) & (values < self.high)
@@ -69,7 +69,7 @@ class Missing:
 
     column: str
 
-    def holds(self, values: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> Mask:
+    def holds(self, values: Float64 | npt.NDArray[np.int64]) -> Mask:
         """Return which rows fulfil the condition, shape (n,): NaN among numbers, -1 among codes."""
         return np.asarray(np.isnan(values) if values.dtype.kind == "f" else values < 0)
 
@@ -136,7 +136,7 @@ class DatePart:
     values: frozenset[int]
     missing: bool = False
 
-    def holds(self, values: npt.NDArray[np.float64]) -> Mask:
+    def holds(self, values: Float64) -> Mask:
         """Return which rows fulfil the condition, shape (n,), from values of the part; NaN is missing."""
         return np.asarray(np.isin(values, list(self.values)) | (np.isnan(values) & self.missing))
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from operators.factored import FactoredLayer
 from operators.gradients.kernel import (
     MAX_CHUNK,
-    Labels,
-    Matrix,
+    Classes,
+    Features,
     Rows,
     by_layers,
     in_chunks,
@@ -23,7 +23,7 @@ from operators.gradients.layers import Factors, Gradient, evaluating
 
 
 def packed_gradients(
-    model: nn.Module, X: Matrix, y: Labels, *, parameters: str | None = None, chunk_size: int | None = None
+    model: nn.Module, X: Features, y: Classes, *, parameters: str | None = None, chunk_size: int | None = None
 ) -> tuple[NDArray[np.float32], list[FactoredLayer]]:
     """Compute the gradients of each row as one matrix (n, width) of factors, layer by layer, with its layout.
 

@@ -30,8 +30,8 @@ from operators.gradients.layers import (
 )
 from operators.gradients.projection import Projection
 
-Matrix: TypeAlias = NDArray[np.float32] | Tensor
-Labels: TypeAlias = ArrayLike | Tensor
+Features: TypeAlias = NDArray[np.float32] | Tensor
+Classes: TypeAlias = ArrayLike | Tensor
 LOOK = 256
 """Rows searched for one that differs from the first."""
 
@@ -39,7 +39,7 @@ LOOK = 256
 class Rows:
     """Rows X (n, ...) and labels y (n,), which are read in chunks."""
 
-    def __init__(self, X: Matrix, y: Labels, like: Tensor) -> None:
+    def __init__(self, X: Features, y: Classes, like: Tensor) -> None:
         """Check the labels; chunks have the precision and lie on the device of ``like``."""
         labels = _as_labels(y)
         if len(X) != len(labels):
@@ -83,7 +83,7 @@ class Rows:
         return pair
 
 
-def _as_labels(y: Labels) -> Tensor:
+def _as_labels(y: Classes) -> Tensor:
     labels = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
     if labels.ndim != 1 or labels.is_floating_point():
         raise ValueError(
@@ -237,8 +237,8 @@ MAX_CHUNK = 4096
 
 def per_sample_gradients(
     model: nn.Module,
-    X: Matrix,
-    y: Labels,
+    X: Features,
+    y: Classes,
     *,
     parameters: str | None = None,
     chunk_size: int | None = None,

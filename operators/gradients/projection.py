@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from operators.arrays import Float32
+from operators.arrays import Float32, Float64
 
 Method: TypeAlias = Literal["gaussian", "tensor_sketch"]
 ROWS = 4096
@@ -107,10 +107,10 @@ def cosine_distortion(flat: Float32, projected: Float32, y: NDArray[np.integer])
     return Distortion(float(every.mean()), float(np.quantile(every, 0.99)), len(every))
 
 
-def _cosines(rows: Float32) -> NDArray[np.float64]:
+def _cosines(rows: Float32) -> Float64:
     centred = rows.astype(np.float64)
     centred -= centred.mean(axis=0)
     norms = np.linalg.norm(centred, axis=1, keepdims=True)
     centred /= np.where(norms > 0, norms, 1)
-    product: NDArray[np.float64] = centred @ centred.T
+    product: Float64 = centred @ centred.T
     return product

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from operators.arrays import Float64
 from operators.base import ReportContext
 from operators.bounded_json import read_json
 from operators.grasp.state import LOW_STABILITY, SELECTION, draw_warning, grid_path, read_grid, summary
@@ -50,13 +51,13 @@ class Grid:
     rule: str
     within_limits: bool
     """Whether the pick keeps the rule's limits on noise and on the size of a second group."""
-    rule_scores: NDArray[np.float64]
+    rule_scores: Float64
     """Scores of the rule that picked; nan where a setting did not compete."""
-    silhouettes: NDArray[np.float64]
+    silhouettes: Float64
     """nan where a setting failed."""
-    noise: NDArray[np.float64]
+    noise: Float64
     """Share of the class's rows in no group."""
-    groups: NDArray[np.float64]
+    groups: Float64
     """Number of groups."""
     n_rows: int
     approximation: dict[str, Any] | None = None
@@ -75,7 +76,7 @@ class GridMap:
     """One quantity over the grid; nan cells are hatched. ``form`` formats the value at the pick."""
 
     title: str
-    values: NDArray[np.float64]
+    values: Float64
     form: str
 
 
@@ -132,12 +133,12 @@ def parse_grid(entry: Mapping[str, Any], classes: Any) -> Grid:
     )
 
 
-def _without_failures(values: Any) -> NDArray[np.float64]:
+def _without_failures(values: Any) -> Float64:
     found = np.array(values, dtype=np.float64)
     return np.where(found <= FAILED, math.nan, found)
 
 
-def grid_scores(context: ReportContext, grids: list[Grid]) -> dict[int, NDArray[np.float64]]:
+def grid_scores(context: ReportContext, grids: list[Grid]) -> dict[int, Float64]:
     """Score every setting by the true groups, for the classes whose labels at all settings were kept.
 
     Returns
@@ -158,7 +159,7 @@ def grid_scores(context: ReportContext, grids: list[Grid]) -> dict[int, NDArray[
     return scores if found else {}
 
 
-def _figure_of(grid: Grid, scores: NDArray[np.float64] | None) -> ReportFigure:
+def _figure_of(grid: Grid, scores: Float64 | None) -> ReportFigure:
     """Make the figure of one class, with the remarks on its pick as the caption."""
     remarks = [
         *remark_on_sample(grid),
@@ -178,7 +179,7 @@ def _figure_of(grid: Grid, scores: NDArray[np.float64] | None) -> ReportFigure:
     )
 
 
-def grid_maps(grid: Grid, scores: NDArray[np.float64] | None = None) -> list[GridMap]:
+def grid_maps(grid: Grid, scores: Float64 | None = None) -> list[GridMap]:
     """List the quantities to draw: the rule's score, the silhouette if that differs, groups, noise, truth."""
     maps = [GridMap(f"score of the rule “{grid.rule}”", grid.rule_scores, "{:.2f}")]
     if grid.rule != "silhouette":
@@ -264,7 +265,7 @@ def remark_on_neighbours(grid: Grid) -> list[str]:
     ]
 
 
-def remark_on_truth(grid: Grid, scores: NDArray[np.float64]) -> str:
+def remark_on_truth(grid: Grid, scores: Float64) -> str:
     """Compare the pick with the best setting by the true groups."""
     i, j = grid.pick
     e, m = np.unravel_index(int(np.argmax(scores)), scores.shape)

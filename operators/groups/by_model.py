@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.arrays import Mask
+from operators.arrays import Float64, Mask
 from operators.base import (
     FEATURES,
     LABEL,
@@ -159,14 +159,14 @@ class Jtt(ByModel[JttParams]):
         return wrong
 
 
-def _derivatives(state: Path, resources: Resources) -> Callable[[pa.Table], npt.NDArray[np.float64]]:
+def _derivatives(state: Path, resources: Resources) -> Callable[[pa.Table], Float64]:
     from operators.groups.eiil import scale_derivatives
     from operators.models import load, prepare_device
     from operators.probe.scoring import logits
 
     model = load(state).to(prepare_device(resources.cpus, resources.gpus))
 
-    def derivatives(table: pa.Table) -> npt.NDArray[np.float64]:
+    def derivatives(table: pa.Table) -> Float64:
         if not table.num_rows:  # without rows the width of the vectors is not known
             return np.empty(0)
         Z = logits(model, vectors_to_numpy(table.column(FEATURES)))

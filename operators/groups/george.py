@@ -21,10 +21,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Labels
+from operators.arrays import Float64, Labels
 from operators.base import FEATURES, LOSS, OperatorParams
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import GeorgeParams
@@ -97,14 +96,14 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
     return GroupResult(labels, n_groups, chosen, scores, centres)
 
 
-def reduced(state: State, X: Array, loss: Array) -> npt.NDArray[np.float64]:
+def reduced(state: State, X: Array, loss: Array) -> Float64:
     """Return principal components and loss, (n, c + 1) float64, scaled as in ``fit``."""
     Z = (X.astype(np.float64) - state["mean"]) @ state["axes"].T / state["spread"]
     extra = (loss.astype(np.float64) - state["loss_mean"]) / state["loss_spread"]
     return np.column_stack([Z, extra])
 
 
-def place(state: State, Z: npt.NDArray[np.float64]) -> Labels:
+def place(state: State, Z: Float64) -> Labels:
     """Return the group (n,) int32 of rows: that of their over-cluster if it has one, else their first
     cluster.
     """
@@ -133,7 +132,7 @@ def _reduction(X: Array, loss: Array, components: int, seed: int) -> dict[str, A
 
 
 def _first_clusters(
-    Z: npt.NDArray[np.float64], sample: ScoredRows, params: GeorgeParams, seed: int
+    Z: Float64, sample: ScoredRows, params: GeorgeParams, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Return the mixture with the largest mean silhouette, the first of equals, and its k."""
     tried = keep_below_distinct(Z, sort_unique(params.k))
@@ -143,7 +142,7 @@ def _first_clusters(
 
 
 def _over_clusters(
-    Z: npt.NDArray[np.float64], sample: ScoredRows, n: int, params: GeorgeParams, seed: int
+    Z: Float64, sample: ScoredRows, n: int, params: GeorgeParams, seed: int
 ) -> dict[str, Array]:
     """Return a mixture of n components, and which of them are groups of their own (``own``; -1: not)."""
     model = _fit_mixture(Z, n, params.n_init, seed)
@@ -157,7 +156,7 @@ def _over_clusters(
     return _stored(model, "over_") | {"own": own}
 
 
-def _fit_mixture(Z: npt.NDArray[np.float64], k: int, n_init: int, seed: int) -> Any:
+def _fit_mixture(Z: Float64, k: int, n_init: int, seed: int) -> Any:
     from sklearn.mixture import GaussianMixture
 
     return GaussianMixture(k, n_init=n_init, random_state=seed).fit(Z)

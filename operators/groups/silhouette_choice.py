@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.groups.kernel import Array
 
 
@@ -43,13 +44,13 @@ class ScoredRows:
             self.rows = np.sort(drawn)
         self.X = X[self.rows]
 
-    def silhouettes(self, labelings: Sequence[Array]) -> npt.NDArray[np.float64]:
+    def silhouettes(self, labelings: Sequence[Array]) -> Float64:
         """Return the mean Euclidean silhouette (m,) of each labeling of all n rows; -1 if it is undefined."""
         from operators.metrics import silhouette_grid
 
         return silhouette_grid(self.X, np.stack([labels[self.rows] for labels in labelings]))
 
-    def coefficients(self, labels: Array) -> npt.NDArray[np.float64]:
+    def coefficients(self, labels: Array) -> Float64:
         """Return the silhouette coefficient of each kept row; zeros if it is undefined."""
         from sklearn.metrics import silhouette_samples
 

@@ -195,7 +195,7 @@ def rise(before: tuple[int, int], after: tuple[int, int]) -> Shift:
     return Shift(value, 1.645 * error, max(value, 0.0), p)
 
 
-def _against(value: float, null: npt.NDArray[np.float64], *, root: bool = False) -> Shift:
+def _against(value: float, null: Float64, *, root: bool = False) -> Shift:
     excess, noise = max(value - float(null.mean()), 0.0), float(np.quantile(null, QUANTILE))
     p = _tail(value, null)
     if root:
@@ -203,7 +203,7 @@ def _against(value: float, null: npt.NDArray[np.float64], *, root: bool = False)
     return Shift(value, noise, excess, p)
 
 
-def _tail(value: float, null: npt.NDArray[np.float64]) -> float:
+def _tail(value: float, null: Float64) -> float:
     """Return the probability of a value at least as large, given draws of the null distribution."""
     beyond = int((null >= value).sum())
     spread = float(null.std())

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from operators.arrays import Float64
+
 
 def wilson_interval(
     successes: npt.ArrayLike, n: npt.ArrayLike, level: float = 0.95
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[Float64, Float64]:
     """Return the score interval of a proportion (Wilson 1927).
 
     Unlike p +- z sqrt(p (1 - p) / n) it stays within [0, 1] and has a width above 0 at p = 0 and 1.

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Float32, Ids, Matrix
+from operators.arrays import Float32, Float64, Ids, Matrix
 from operators.neighbours.geometry import Geometry
 from operators.points import blocks
 
@@ -138,7 +137,7 @@ class Index:
             return self._within_by_nearest(queries, gap)
         return self._range_search(self._built, queries, gap)
 
-    def nearest(self, queries: Float32, k: int) -> tuple[Pairs, npt.NDArray[np.float64]]:
+    def nearest(self, queries: Float32, k: int) -> tuple[Pairs, Float64]:
         """Return up to k nearest rows of each query, and the largest gap among them, infinite if those are
         all rows.
         """
@@ -148,7 +147,7 @@ class Index:
         furthest[(k >= self.size) | ~found.all(axis=1)] = np.inf
         return (np.nonzero(found)[0], cols[found]), furthest
 
-    def _search(self, queries: Float32, k: int) -> tuple[npt.NDArray[np.float64], Ids]:
+    def _search(self, queries: Float32, k: int) -> tuple[Float64, Ids]:
         index = self._built if self._gpu is None or k > MAX_GPU_NEIGHBOURS else self._gpu
         if self.kind == "hnsw":
             # With fewer candidates than k FAISS stops early and returns fewer rows.

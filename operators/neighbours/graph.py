@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Float32, Ids
+from operators.arrays import Float32, Float64, Ids
 from operators.disjoint_sets import DisjointSets
 
 
@@ -95,7 +94,7 @@ def gather(
     )
 
 
-def density(graph: Graph) -> npt.NDArray[np.float64]:
+def density(graph: Graph) -> Float64:
     """Return the density of rows around each row, relative to the mean.
 
     For a graph of all pairs within eps: neighbours, the row itself included (Rosenblatt 1956). For a graph

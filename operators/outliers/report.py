@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from operators.arrays import Float64
 from operators.base import IS_OUTLIER, LOSS, MARKED_BY, ROW_ID, ReportContext, ShardReader
 from operators.bounded_json import read_json
 from operators.outliers.votes import ALL, ANY, BETWEEN
@@ -33,7 +33,7 @@ WITHOUT_SHORTCUTS = (
     "A row is marked only if it looks corrupt without the shortcuts that `cues` balances, too: a row that "
     "merely breaks one is rare, not wrong."
 )
-Rows = NDArray[np.float64]
+Rows = Float64
 
 
 def vote_section(context: ReportContext, voters: Sequence[str], rule: str) -> ReportSection | None:

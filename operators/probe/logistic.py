@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
+from operators.arrays import Float64
 from operators.communicator import Slots
 from operators.models import Standardize
 from operators.probe.census import Census
@@ -114,7 +113,7 @@ def minimise(
     """
     curve: list[float] = []
 
-    def evaluate(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def evaluate(theta: Float64) -> tuple[float, Float64]:
         value, gradient = objective(torch.tensor(theta))
         curve.append(value)
         return value, gradient.numpy()

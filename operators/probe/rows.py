@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from operators.arrays import Float64
+
 BLOCK = 4096
 """Rows converted to float64 at a time."""
 
@@ -23,7 +25,7 @@ class Rows:
     """(n, d)"""
     y: NDArray[np.int64]
     """(n,) class indices."""
-    weight: NDArray[np.float64]
+    weight: Float64
     """(n,) non-negative; only the ratios count."""
 
     def __len__(self) -> int:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from operators.arrays import Float64
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -74,7 +76,7 @@ class PointMap:
     """Index of the class."""
     row_ids: NDArray[np.int64]
     """(n,) rows of :meth:`operators.base.ReportContext.sample`."""
-    points: NDArray[np.float64]
+    points: Float64
     """(n, 2)"""
     axes: tuple[str, str] = ("component 1", "component 2")
 

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from operators.arrays import Float64
 
 
-def first_rows(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def first_rows(rows: Float64, most: int) -> Float64:
     """Return at most ``most`` of some rows (n, 3) of whether an outlier, loss and row id.
 
     Outliers come first, then rows of larger loss, then those of smaller row id.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.arrays import Int64
+from operators.arrays import Float64, Int64
 from operators.base import FEATURES, SPLIT, Context, Executor, OperatorError
 from operators.bounded_json import read_json
 from operators.splits.hashed_split import TRAIN, VALIDATION
@@ -118,9 +118,7 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     }
 
 
-def _sums(
-    taking: Any, feature_map: Any, centre: npt.NDArray[np.float64], shard: int
-) -> tuple[Int64, Any, float]:
+def _sums(taking: Any, feature_map: Any, centre: Float64, shard: int) -> tuple[Int64, Any, float]:
     """Return numbers (2,) and sums of phi (2, width) of both parts, and the sum of |phi - centre|^2."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

@@ -71,6 +71,7 @@ NO_KERNEL = {
     "by_domain",
     "by_program",
     "cluster",
+    "near_duplicates",
     "shift",
     "sharded",
 }

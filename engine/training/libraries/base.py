@@ -54,7 +54,7 @@ class BoostedTrees(ABC):
     def scores(self, X: npt.NDArray[Any]) -> Any:
         """Return (n, C) probabilities of rows X (n, d), or for two classes (n,) those of the second."""
 
-    def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: npt.NDArray[Any]) -> Float64:
         """Return the probabilities (n, C) of rows X (n, d)."""
         if not len(X):
             return np.empty((0, len(self.classes_)))

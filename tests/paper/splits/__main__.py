@@ -110,7 +110,7 @@ def values(runs: Runs, split: str, key: str) -> Any:
 
 
 def accuracy(runs: Runs, split: str) -> Any:
-    """Return the accuracy (trials,) of the chosen model; the oracle's is that of the random split's models."""
+    """Return the accuracy (trials,) of the chosen model; for the oracle, of the random split's models."""
     return values(runs, RANDOM, "oracle") if split == ORACLE else values(runs, split, "accuracy")
 
 

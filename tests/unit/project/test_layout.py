@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from setuptools import find_packages
 
 from engine.api import shadowed
+from operators import arrays
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("engine", "operators", "connectors")
@@ -68,6 +70,18 @@ def test_functions_are_short_and_shallow_and_modules_hold_one_idea() -> None:
     assert faults == []
     long = {str(path.relative_to(ROOT)) for path in paths if path.read_text().count("\n") > 400}
     assert long == set(LONG_MODULES)
+
+
+def test_array_types_have_one_name() -> None:
+    names = {name for name in vars(arrays) if not name.startswith("_")} - {"annotations", "Any", "np", "npt"}
+    kept = ROOT / "operators" / "arrays.py"
+    paths = [path for package in ("engine", "operators") for path in (ROOT / package).rglob("*.py")]
+    for path in paths:
+        text = path.read_text()
+        if path != kept:
+            assert "NDArray[np.float64]" not in text, f"{path}: write Float64"
+            again = re.findall(r"^(\w+)(?:: TypeAlias)? = ", text, re.M)
+            assert not names & {*again}, f"{path}: these names are those of operators/arrays.py"
 
 
 @pytest.mark.parametrize(
