@@ -1,4 +1,4 @@
-"""Output of the command line. Names from recipes, files and rows cannot control the terminal."""
+"""Output of the command line, in which names from recipes, files and rows cannot control the terminal."""
 
 from __future__ import annotations
 

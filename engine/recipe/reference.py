@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -155,6 +157,29 @@ def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
     return lines
 
 
+def modules_page() -> str:
+    """Return the page of all modules of the engine, each with the first sentence of its docstring."""
+    lines = [
+        "# Modules of the engine",
+        "",
+        "Written by `python -m engine.recipe.reference` from the modules'",
+    ]
+    lines += ["docstrings. [README](README.md) says what each package is for, in the order of the layers."]
+    for folder in sorted(path.parent for path in (ROOT / "engine").rglob("__init__.py")):
+        modules = [path for path in sorted(folder.glob("*.py")) if path.stem != "__init__"]
+        if modules:
+            name = folder.relative_to(ROOT / "engine")
+            rows = [(f"`{path.name}`", _first_sentence(path.read_text("utf-8"))) for path in modules]
+            lines += ["", f"## `{name}/`", "", *table(("module", "content"), rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(module: str) -> str:
+    """Return the first sentence of the docstring of a module, given its text."""
+    text = " ".join((ast.get_docstring(ast.parse(module)) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=\.) ", text)[0]
+
+
 def _meaning(field: FieldInfo, described: str = "") -> str:
     """Return the field's description, or its section's; "Chooses this" for a key with one possible value."""
     section, meaning = _section(field), field.description or described
@@ -190,6 +215,7 @@ def _cell(text: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "connectors/REFERENCE.md": connectors_page,
+    "engine/MODULES.md": modules_page,
     "engine/REFERENCE.md": recipe_page,
     "operators/REFERENCE.md": operators_page,
 }

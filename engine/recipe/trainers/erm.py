@@ -10,7 +10,29 @@ from engine.recipe.objectives import CROSS_ENTROPY, SQUARED
 from engine.recipe.trainers.base import LINEAR, TrainParams
 
 
-class ErmParams(TrainParams):
+class MeanLossParams(TrainParams):
+    """Parameters of trainers that minimise the mean loss of weighted rows, by a direct solver where one fits."""
+
+    @property
+    def uses_lbfgs(self) -> bool:
+        """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        known = self.model == "logistic" and self.objective == CROSS_ENTROPY and self._is_plain
+        return known and self.optimizer in ("auto", "lbfgs")
+
+    @property
+    def uses_least_squares(self) -> bool:
+        """Return whether the model is solved to its optimum by least squares."""
+        known = self.model == LINEAR and self.objective == SQUARED and self._is_plain
+        return known and self.optimizer == "auto"
+
+    @property
+    def _is_plain(self) -> bool:
+        """Return whether every key that decides the way to the optimum has its default."""
+        plain = self.sampling == "shuffle" and self.keep == "last" and self.schedule == "constant"
+        return plain and not self.warmup and self.clip is None
+
+
+class ErmParams(MeanLossParams):
     """Empirical risk minimisation with the published weights."""
 
     trainer: Literal["erm"] = "erm"
@@ -35,18 +57,8 @@ class ErmParams(TrainParams):
             raise ValueError("max_mean_loss chooses the strength of weights; weights is false. Remove one.")
         return self
 
-    @property
-    def uses_lbfgs(self) -> bool:
-        """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
-        return _is_logistic_erm(self)
 
-    @property
-    def uses_least_squares(self) -> bool:
-        """Return whether the model is solved to its optimum by least squares."""
-        return _is_linear_erm(self)
-
-
-class BaselineParams(TrainParams):
+class BaselineParams(MeanLossParams):
     """The two baselines that every robust model is compared with. They do not read the published weights.
 
     ``erm_plain`` gives every row the same weight; ``erm_class_balanced`` gives every class the same total.
@@ -62,32 +74,6 @@ class BaselineParams(TrainParams):
     def balances_classes(self) -> bool:
         """Return whether rows have the weight of their class, in place of published weights."""
         return self.trainer == "erm_class_balanced"
-
-    @property
-    def uses_lbfgs(self) -> bool:
-        """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
-        return _is_logistic_erm(self)
-
-    @property
-    def uses_least_squares(self) -> bool:
-        """Return whether the model is solved to its optimum by least squares."""
-        return _is_linear_erm(self)
-
-
-def _is_logistic_erm(params: TrainParams) -> bool:
-    plain = params.model == "logistic" and params.objective == CROSS_ENTROPY and _is_plain_erm(params)
-    return plain and params.optimizer in ("auto", "lbfgs")
-
-
-def _is_linear_erm(params: TrainParams) -> bool:
-    plain = params.model == LINEAR and params.objective == SQUARED and _is_plain_erm(params)
-    return plain and params.optimizer == "auto"
-
-
-def _is_plain_erm(params: TrainParams) -> bool:
-    """Return whether every key that decides the way to the optimum has its default."""
-    plain = params.sampling == "shuffle" and params.keep == "last" and params.schedule == "constant"
-    return plain and not params.warmup and params.clip is None
 
 
 class ResampleParams(TrainParams):
