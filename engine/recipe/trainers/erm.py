@@ -11,7 +11,7 @@ from engine.recipe.trainers.base import LINEAR, TrainParams
 
 
 class MeanLossParams(TrainParams):
-    """Parameters of trainers that minimise the mean loss of weighted rows, by a direct solver where one fits."""
+    """Parameters of trainers that minimise the mean loss of weighted rows, where possible by a solver."""
 
     @property
     def uses_lbfgs(self) -> bool:
