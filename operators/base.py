@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from pydantic_core import to_jsonable_python
 
 from operators.attribute_docs import DescribedModel
@@ -62,6 +62,8 @@ REASON = pa.struct([("column", pa.string()), ("value", pa.string()), ("error", p
 """Type of ``x_fault``: the reason why a row has no features, or null. Every operator that adds ``x`` adds
 this column too, and ``ingest`` quarantines the rows that have a reason."""
 
+MOST_CPUS = 100_000
+"""CPU cores or GPUs that one actor may ask for; no computer has more."""
 COPY_BYTES = 2**20
 """Bytes of a file that are copied at a time."""
 T = TypeVar("T")
@@ -101,7 +103,7 @@ def _rebuild_row_error(message: str, place: dict[str, Any]) -> RowError:
 class OperatorParams(DescribedModel):
     """Base class of an operator's parameters. Unknown keys are errors; a field's docstring describes it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
     """Parameters that control where and how fast an operator runs and never change a value. They are left out
@@ -136,11 +138,11 @@ of the fingerprint."""
 class Resources(OperatorParams):
     """The resources that one actor of an operator asks of the cluster."""
 
-    actors: int | None = None
+    actors: int | None = Field(default=None, ge=1)
     """Actors in the pool. Default: as many as fit on the cluster, at most one per shard."""
-    cpus: float = 1.0
+    cpus: float = Field(default=1.0, ge=0, le=MOST_CPUS)
     """CPU cores as Ray counts them. Torch and FAISS use as many threads."""
-    gpus: float = 0.0
+    gpus: float = Field(default=0.0, ge=0, le=MOST_CPUS)
     """GPUs, or a fraction of one. Default: one if the operator prefers a GPU and the cluster has one."""
 
     def on(self, available_gpus: float, *, prefers_gpu: bool) -> Resources:

@@ -114,7 +114,8 @@ def metadata(run: RunContext, version: Publication) -> dict[str, Any]:
     if run.mlflow_run_id is not None:
         found["mlflow_run_id"] = run.mlflow_run_id
     if increment := manifest.get("incremental"):
-        found |= {"base": increment["base"], "decision": f"{increment['outcome']}: {increment['why']}"}
+        why = increment.get("why", "there are no new rows")
+        found |= {"base": increment["base"], "decision": f"{increment['outcome']}: {why}"}
     return found
 
 

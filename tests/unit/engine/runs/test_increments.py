@@ -282,6 +282,16 @@ def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     assert set(record["kept"]) == {"parts", "encode", "ingest", "probe", "gradients"}
 
 
+def test_the_report_of_a_run_without_new_rows_is_drawn(tmp_path: Path) -> None:
+    """It needed the reason of a decision, which only new rows call for, and so ended as unexpected."""
+    nights(tmp_path / "data", 200)
+    run(recipe(tmp_path))
+    changed = recipe(tmp_path, report={"enabled": True, "title": "again"}, seed=4)
+    again = run(changed)
+    assert "why" not in again.manifest["incremental"]
+    assert "Outcome: predict." in again.report.read_text("utf-8")
+
+
 @pytest.mark.slow
 def test_a_lost_store_fits_again(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)

@@ -138,3 +138,11 @@ def test_checks(manifest: dict[str, Any], training: dict[str, Any] | None, passe
     found = checks(Publication(manifest, (), training=training))
     assert (found["drift"][0], found["promotion"][0]) == passed
     assert all(values for _, values in found.values())
+
+
+def test_a_version_without_new_rows_is_one_too(recipe: Recipe, started: Messages) -> None:
+    run(recipe, plugins=[])
+    result = run(recipe.model_copy(update={"seed": 9}))
+    made = next(one for one in started() if one["method"] == "report_asset_materialization")
+    assert result.manifest["incremental"]["shards"]["new"] == 0
+    assert made["params"]["metadata"]["decision"]["raw_value"] == "predict: there are no new rows"
