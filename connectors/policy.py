@@ -166,7 +166,10 @@ class SourcePolicy:
         """
         name = _plain_name(host)
         if _FORBIDDEN.search(name):
-            raise ConnectorError(f"{key}: {host!r} is no host: it holds a blank, a backslash or worse.")
+            raise ConnectorError(
+                f"{key}: {host!r} is no host: it holds a blank, a backslash or a control character. "
+                f"Correct it."
+            )
         if not name or name in (self.hosts or ()):
             return
         if self.hosts is not None and not any(fnmatchcase(name, pattern.lower()) for pattern in self.hosts):

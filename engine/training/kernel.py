@@ -69,7 +69,9 @@ def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:
     """
     is_regression = params.task == "regression"
     if not is_regression and data.n_classes < 2:
-        raise OperatorError("There is nothing to tell apart: the rows have one class.")
+        raise OperatorError(
+            "The rows have one class, so there is nothing to learn. Train on rows of at least two."
+        )
     return ModelSpec(
         model="logistic" if params.model == LINEAR else params.model,  # either is one linear layer
         hidden=params.hidden,

@@ -264,7 +264,9 @@ def _check_shapes(rows: GroupedRows, split: npt.NDArray[Any]) -> None:
         if len(found) != n:
             raise OperatorError(f"{name} has {len(found)} rows, and y {n}. Give both for the same rows.")
     if not n:
-        raise OperatorError("y has no rows, so there is nothing to train on.")
+        raise OperatorError(
+            "y has no rows, so there is nothing to train on. Give at least one row of each class."
+        )
 
 
 def _check_weights_and_splits(weight: Float64, split: npt.NDArray[Any]) -> None:

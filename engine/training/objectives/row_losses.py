@@ -169,7 +169,10 @@ def _moments(shards: Shards, slots: Slots) -> tuple[float, float, float, float]:
     with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what is not finite
         n, total, _, _ = slots.total_over_shards(lambda shard: sums(shard, 0.0)).tolist()
         if not n:
-            raise OperatorError("There is nothing to train on: no rows of split train.")
+            raise OperatorError(
+                "No row has the split train, so there is nothing to train on. Lower split.validation and "
+                "split.test in the recipe, or drop fewer rows."
+            )
         mean = total / n
         _, rest, spread, squares = slots.total_over_shards(lambda shard: sums(shard, mean)).tolist()
     # The mean of the deviations from the mean is its rounding error, and the spread of equal targets.
