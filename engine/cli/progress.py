@@ -106,8 +106,9 @@ class _Rows(ProgressColumn):
         event: Event = task.fields["event"]
         if not event.total_rows:
             return Text()
-        rate = f" {_rates(event)}" if event.kind != "reused" and event.rows else ""
-        return Text(f"{event.rows:,}/{event.total_rows:,} rows{rate}", style="cyan")
+        has_rate = event.unit == "rows" and event.kind != "reused" and event.rows
+        rate = f" {_rates(event)}" if has_rate else ""
+        return Text(f"{event.rows:,}/{event.total_rows:,} {event.unit}{rate}", style="cyan")
 
 
 class _Bars:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,8 +17,10 @@ from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
+    from engine.core.events import Listener
     from engine.recipe.recipe import RunSection
     from engine.training.evaluation import Evaluation, GroupTable
+    from engine.training.reference import Reference
     from engine.training.regression_scores import LossTable, RegressionEvaluation
     from engine.training.retrain import RetrainOptions, RetrainResult
     from engine.training.training_run import TrainResult, TrainSpec
@@ -36,12 +41,25 @@ def run_retrain(
 
     if section.executor == "auto":
         section = run_section("local" if not options.grid and needs_no_ray(spec) else "ray")
-    with open_executor(section, verbose=verbose) as opened:
-        found = retrain(spec, opened, options)
+    with open_executor(section, verbose=verbose) as opened, progress_listener(as_json) as listener:
+        found = retrain(spec, opened, options, listener)
     if as_json:
         show_json(found.to_dict())
     else:
         show_retrained(found)
+
+
+@contextmanager
+def progress_listener(as_json: bool) -> Iterator[Listener]:
+    """Yield the listener of a training: bars on a terminal, with the time that is left; else none."""
+    from engine.cli.progress import listener_for
+    from engine.core.events import silent
+
+    if as_json or not sys.stderr.isatty():
+        yield silent
+        return
+    with listener_for("rich") as bars:
+        yield bars
 
 
 def needs_no_ray(spec: TrainSpec) -> bool:
@@ -72,7 +90,7 @@ def show_retrained(found: RetrainResult) -> None:
 
         console.print(f"  {strength_sentence(result.record['strength'])}", soft_wrap=True)
     _show_importance(result.importance)
-    _show_scores(result)
+    _show_scores(result, found.reference)
     if warning := loss_warning(found):
         console.print(f"  warning: {warning}", soft_wrap=True)
     if found.registered:
@@ -85,24 +103,28 @@ def show_retrained(found: RetrainResult) -> None:
     console.print(f"  report: {result.folder / PAGE}", soft_wrap=True)
 
 
-def _show_scores(result: TrainResult) -> None:
+def _show_scores(result: TrainResult, reference: Reference | None) -> None:
     """Print the scores of each split by group."""
     from operators.metrics.group_scores import few_rows_text
 
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
-            console.print(group_table(table))
+            console.print(group_table(table, reference.by_group(split, name) if reference else {}))
             if few := few_rows_text({group.group: group.rows for group in table.groups}):
                 console.print(f"  {few}", soft_wrap=True)
+        if reference:
+            console.print(f"  {reference.sentence(split)}", soft_wrap=True)
         if len(result.model.models) > 1:
             console.print(_tails(evaluation))
     for split, regression in result.regressions.items():
         for name, losses in regression.groupings.items():
             console.print(bold(split) + f", {name} groups; {loss_sentence(regression)}", soft_wrap=True)
-            console.print(loss_table(losses))
+            console.print(loss_table(losses, reference.by_group(split, name) if reference else {}))
             if few := few_rows_text({group.group: group.rows for group in losses.groups}):
                 console.print(f"  {few}", soft_wrap=True)
+        if reference:
+            console.print(f"  {reference.sentence(split)}", soft_wrap=True)
 
 
 def _show_selection(found: RetrainResult) -> None:
@@ -161,16 +183,24 @@ def _show_importance(found: Mapping[str, Any] | None) -> None:
         console.print(bold("columns") + f", {found['split']} rows: {text}", soft_wrap=True)
 
 
-def group_table(table: GroupTable) -> Table:
-    """Return the accuracy of each group; the worst is marked, and so are those with too few rows to be it."""
-    numbers = ("rows", "accuracy", "95 % interval", "train rows")
+REFERENCE = "class-balanced ERM"
+"""Heading of the column with the figures of the reference."""
+
+
+def group_table(table: GroupTable, reference: Mapping[str, float | None] = MappingProxyType({})) -> Table:
+    """Return the accuracy of each group; the worst is marked, and so are those with too few rows to be it.
+
+    ``reference``: group -> accuracy of the reference, in a column of its own if there is one.
+    """
+    numbers = ("rows", "accuracy", "95 % interval", *([REFERENCE] if reference else []), "train rows")
     shown = plain_table("group", *numbers, right=numbers)
     for group in table.groups[:MAX_GROUPS]:
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
         label = group.group + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled and group.rows else ""
         accuracy = _number(group.accuracy) if group.rows else "no rows"
-        shown.add_row(label, f"{group.rows:,}", accuracy, interval, f"{group.train_rows:,}")
+        beside = [_number(reference.get(group.group))] if reference else []
+        shown.add_row(label, f"{group.rows:,}", accuracy, interval, *beside, f"{group.train_rows:,}")
     return shown
 
 
@@ -184,20 +214,21 @@ def loss_sentence(evaluation: RegressionEvaluation) -> str:
     return f"{evaluation.objective}: {text}; {covered} of the targets at most the prediction"
 
 
-def loss_table(table: LossTable) -> Table:
+def loss_table(table: LossTable, reference: Mapping[str, float | None] = MappingProxyType({})) -> Table:
     """Return the mean loss of each group; the worst one is marked, and so are groups of few rows."""
     from engine.training.page import shown_number
 
     shown = Table(box=None, header_style="bold", pad_edge=False)
     shown.add_column("group")
-    for name in ("rows", "mean loss", "95 % interval", "train rows"):
+    for name in ("rows", "mean loss", "95 % interval", *([REFERENCE] if reference else []), "train rows"):
         shown.add_column(name, justify="right")
     for group in table.groups[:MAX_GROUPS]:
         label = group.group + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled else ""
         ends = f"{group.low:.4g}-{group.high:.4g}" if group.rows else ""
         loss = shown_number(group.loss) if group.rows else "no rows"
-        shown.add_row(label, f"{group.rows:,}", loss, ends, f"{group.train_rows:,}")
+        beside = [shown_number(reference.get(group.group))] if reference else []
+        shown.add_row(label, f"{group.rows:,}", loss, ends, *beside, f"{group.train_rows:,}")
     return shown
 
 
@@ -252,6 +283,15 @@ def retrain(
     promote_if: Annotated[
         str | None, typer.Option(help='Such as "worst_group_accuracy > champion with confidence 0.95"')
     ] = None,
+    reference: Annotated[
+        str,
+        typer.Option(
+            help="Class-balanced ERM beside the model: auto (a linear model), same (its kind), none"
+        ),
+    ] = "auto",
+    track: Annotated[
+        bool, typer.Option(help="Record the training on MLflow, where the output or a server has it")
+    ] = True,
     truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores only")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     executor: Annotated[
@@ -272,5 +312,14 @@ def retrain(
 
         params = parse_params({"trainer": trainer, **parse_settings(settings or [])}, "retrain")
         spec = TrainSpec(find_dataset(dataset), params, seed, truth=truth, mix_alpha=alpha)
-        options = RetrainOptions(parse_grid(grid or []), trials, seeds, prune, register, promote_if)
+        options = RetrainOptions(
+            parse_grid(grid or []),
+            trials,
+            seeds,
+            prune,
+            register,
+            promote_if,
+            reference=reference,
+            track=track,
+        )
         run_retrain(spec, options, section=section, as_json=as_json, verbose=verbose)

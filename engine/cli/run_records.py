@@ -177,6 +177,8 @@ class EventRecord(Record):
     """All pieces of this pass."""
     quarantined: int
     """Rows that it set aside."""
+    unit: str
+    """What `rows` and `total_rows` count: `rows`, of a training `epochs`, of a search `trainings`."""
     rows_per_second: float
     """Rate of the operator."""
     rows_per_worker_second: float

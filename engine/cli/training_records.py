@@ -28,6 +28,11 @@ class TrainingRecord(Record):
     """Strength of the weights, where it was chosen."""
     importance: Object | None
     """Permutation importance of the columns."""
+    reference: Object | None
+    """Class-balanced ERM on the same rows: `trainer`, `model`, `folder`, `evaluations`, or the `reason` why
+    there is none; null with `--reference none`."""
+    run_id: str | None
+    """MLflow's run of this training; null without tracking, and for a training that was found again."""
     registered: Object | None
     """On MLflow: `name`, `version`, `run_id`, `tracking_uri`."""
     promoted: Object | None

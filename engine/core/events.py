@@ -30,6 +30,8 @@ class Event:
         Finished pieces of work of this pass, of ``total_pieces``.
     quarantined
         Rows that this operator has quarantined.
+    unit
+        What ``rows`` counts: of a training ``epochs``, of a search for parameters ``trainings``.
 
     """
 
@@ -46,6 +48,7 @@ class Event:
     pieces: int = 0
     total_pieces: int = 0
     quarantined: int = 0
+    unit: str = "rows"
 
     @property
     def rows_per_second(self) -> float:

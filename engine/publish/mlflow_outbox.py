@@ -36,11 +36,14 @@ TABLES_TAG = "mlflow.loggedArtifacts"
 """MLflow's tag for the artifacts that ``mlflow.load_table`` reads."""
 RUNNING, KILLED = "RUNNING", "KILLED"
 ID = re.compile(r"[0-9a-f]{32}")
+TRAINING_FOLDER = re.compile(r"models/[0-9a-f]{12}")
 REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
-TEXTS = frozenset({"recipe.yaml", "plan.json", "manifest.json", "training.json"})
+TEXTS = frozenset({"recipe.yaml", "plan.json", "manifest.json", "training.json", "evaluation.json"})
 """Names of the artifacts that a record may hold as texts."""
 GROUPS_TABLE = "groups.json"
 """Artifact of a run with its groups in words, the only table of a record."""
+BATCH = 900
+"""Metrics of one request; MLflow takes 1,000."""
 RUN_UNAVAILABLE = ("RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED")
 """MLflow's error codes for a run that is not on the server, or belongs to another user."""
 _log = logging.getLogger("rowsieve")
@@ -57,10 +60,16 @@ class Record:
     tags: dict[str, str] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
     dataset: dict[str, str] = field(default_factory=dict)
+    context: str = "curation"
+    """What the run does with the dataset: ``curation`` or ``training``."""
     texts: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     """Tables as MLflow writes them (JSON of ``columns`` and ``data``), by the name of their artifact."""
     metrics: dict[str, float] = field(default_factory=dict)
+    series: list[tuple[str, float, int, int]] = field(default_factory=list)
+    """Values of metrics over a training: name, value, milliseconds since 1970, and step."""
+    lease: str = ""
+    """Folder of the output whose lease the writer of the record holds, of a training; else the output."""
     files: list[str] = field(default_factory=list)
     """Reports to upload, as ``reports/NAME.html`` relative to the output."""
     status: str = RUNNING
@@ -151,6 +160,7 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     )
     if record.dataset:
         client.log_inputs(run_id, [_dataset(record)])
+    send_series(record, client)
     for name, text in _accepted(record, record.texts, TEXTS, output):
         client.log_text(run_id, text, name)
     for name, text in _accepted(record, record.tables, {GROUPS_TABLE}, output):
@@ -164,6 +174,18 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     if record.status != RUNNING:
         client.set_terminated(run_id, record.status, record.end_ms)
     return run_id
+
+
+def send_series(record: Record, client: MlflowClient) -> None:
+    """Send the values of a training's metrics to the record's run, which the server has.
+
+    MLflow's databases keep a value that arrives twice once.
+    """
+    from mlflow.entities import Metric
+
+    values = [Metric(*value) for value in record.series]
+    for start in range(0, len(values), BATCH):
+        client.log_batch(record.run_id, metrics=values[start : start + BATCH])
 
 
 def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tuple[int, int]:
@@ -185,13 +207,20 @@ def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tup
     delivered = 0
     for record in pending(output):
         if record.status == RUNNING:
-            if not has_lease and has_active_writer(output):
+            if _is_active(record, output, has_lease=has_lease):
                 continue
             record.status, record.end_ms = KILLED, record.start_ms
         deliver(record, client, output)
         record.forget(output)
         delivered += 1
     return delivered, len(pending(output))
+
+
+def _is_active(record: Record, output: Place, *, has_lease: bool) -> bool:
+    """Return whether the run or training that writes a record goes on."""
+    if TRAINING_FOLDER.fullmatch(record.lease):
+        return has_active_writer(output / record.lease)
+    return not has_lease and has_active_writer(output)
 
 
 def experiment_id(client: MlflowClient, name: str, output: Place) -> str:
@@ -280,4 +309,4 @@ def _create_run(record: Record, client: MlflowClient, output: Place) -> str:
 def _dataset(record: Record) -> Any:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    return DatasetInput(Dataset(**record.dataset), [InputTag("mlflow.data.context", "curation")])
+    return DatasetInput(Dataset(**record.dataset), [InputTag("mlflow.data.context", record.context)])

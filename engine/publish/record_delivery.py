@@ -54,7 +54,7 @@ class DirectSender:
         except Exception as error:  # MLflow's client raises errors of many kinds, and none may end the run
             with suppress(OSError):
                 record.write(self._output)
-            return Answer(record.run_id, redact(_unreachable(self._output, error)))
+            return Answer(record.run_id, redact(unreachable_text(self._output, error)))
         return Answer(record.run_id)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class ProcessSender:
             with suppress(OSError):
                 record.write(self._output)
             error = InputError("the process that delivers to MLflow has died")
-            return Answer(record.run_id, _unreachable(self._output, error))
+            return Answer(record.run_id, unreachable_text(self._output, error))
         for warning in answer.warnings:
             _log.warning("%s", warning)
         record.run_id = answer.run_id
@@ -139,13 +139,14 @@ def _collected_warnings() -> Iterator[list[str]]:
         _log.propagate = propagates
 
 
-def _unreachable(output: Place, error: Exception) -> str:
+def unreachable_text(output: Place, error: Exception, what: str = "The run") -> str:
+    """Return the warning that MLflow does not take a record, which waits, while ``what`` goes on."""
     uri = tracking_uri(output)
     if uri and not isinstance(error, InputError):
         problem = f"MLflow at {uri} does not answer ({one_line(error)})"
     else:
         problem = str(error).rstrip(".")
     return (
-        f"{problem}. The run goes on; its record waits in {pending_folder(output)} and is delivered by the "
+        f"{problem}. {what} goes on; its record waits in {pending_folder(output)} and is delivered by the "
         f"next run, or by `rowsieve lineage --sync --output {output}`."
     )

@@ -107,6 +107,11 @@ class TrainSection(Section):
         description="Rule by which it becomes champion, on test rows: comparisons joined by `and`, "
         '"worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"',
     )
+    reference: Literal["auto", "same", "none"] = Field(
+        default="auto",
+        description="Class-balanced ERM beside the model, on the same rows. auto: a linear model, up to "
+        "2,000,000 train rows; same: the model's kind, which takes as long again; none: it is left out",
+    )
     truth: str | None = Field(default=None, description="Column with true groups, used only for scores")
 
     @model_validator(mode="after")

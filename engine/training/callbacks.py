@@ -47,6 +47,10 @@ class EpochEnd:
     """Mean loss of a regression on validation rows; None unless ``keep`` is best."""
     worst_group_loss: float | None = None
     """Mean loss of the worst inferred group, of a regression; None unless ``keep`` is best."""
+    number: int = 0
+    """Epochs so far, over all phases: the position of this epoch in the curve of the training."""
+    total: int = 0
+    """Epochs of the whole training as far as known: fewer come if a phase stops early."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from connectors.storage import ObjectPath, remove_file
+from connectors.storage import ObjectPath, Place, remove_file
 from engine.core.digests import digest
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.suggestions import explain
@@ -18,6 +18,7 @@ from engine.storage.object_run_store import private_copy
 from engine.storage.state_sync import snapshot, upload
 from engine.training.callbacks import installed_callbacks
 from engine.training.features import FeatureMaker, Reweighting, dataset_of_version
+from engine.training.progress import PROGRESS, ProgressFile
 from engine.training.rows import Dataset
 from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
 from engine.training.version import Version, root_of
@@ -42,6 +43,8 @@ class TrainingJob:
     seed: int
     folder: Path
     """All workers must see it; ``features/`` in it holds the fitted feature maker's state."""
+    progress: Place | None = None
+    """Folder or prefix that gets a file with the epochs so far; None: they are not noted."""
 
     @property
     def root(self) -> Path:
@@ -98,6 +101,10 @@ def run_job(
     from operators.models import prepare_device
 
     resources = job.params.resources
+    callbacks = installed_callbacks()
+    if job.progress is not None:
+        root = job.root if isinstance(job.progress, Path) else job.progress
+        callbacks.append(ProgressFile(job.progress / PROGRESS, root))
     device = prepare_device(resources.cpus, resources.gpus)
     fitted = fit(
         job.dataset(strength_weights_of(job.params, job.folder)),
@@ -109,7 +116,7 @@ def run_job(
         remote=remote,
         content=str(job.version.manifest["content"]),
         device=device,
-        callbacks=installed_callbacks(),
+        callbacks=callbacks,
     )
     record = training_record(fitted, job)
     if communicator is None or communicator.rank == 0:

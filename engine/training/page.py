@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from engine.core.json_files import write_text
 from engine.report.templates import template
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
 from engine.training.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
+from engine.training.reference import Reference
 from engine.training.regression_scores import LossScore, LossTable, RegressionEvaluation
 from engine.training.training_run import TrainResult
 from engine.training.version import Version
@@ -31,7 +32,10 @@ CHOSEN_HERE = (
 
 
 def write_page(
-    result: TrainResult, registered: RegisteredModel | None = None, verdict: PromotionDecision | None = None
+    result: TrainResult,
+    registered: RegisteredModel | None = None,
+    verdict: PromotionDecision | None = None,
+    reference: Reference | None = None,
 ) -> Path:
     """Write ``report.html`` into the model's folder, from its scores and pictures; return the path."""
     about = result.model.about
@@ -45,8 +49,12 @@ def write_page(
         sentences=sentences(result, verdict),
         strength=_strength(result),
         importance=_importance(result),
-        parts=[_part(result, split, found) for split, found in reversed(result.evaluations.items())],
-        regressions=[_numbers(result, split, found) for split, found in reversed(result.regressions.items())],
+        parts=[
+            _part(result, split, found, reference) for split, found in reversed(result.evaluations.items())
+        ],
+        regressions=[
+            _numbers(result, split, found, reference) for split, found in reversed(result.regressions.items())
+        ],
         folder=str(result.folder),
         dataset_report=dataset_report(result.version, result.folder),
         registered=registered,
@@ -113,13 +121,16 @@ def _worst_loss(split: str, evaluation: RegressionEvaluation) -> str:
     )
 
 
-def _numbers(result: TrainResult, split: str, evaluation: RegressionEvaluation) -> dict[str, Any]:
+def _numbers(
+    result: TrainResult, split: str, evaluation: RegressionEvaluation, reference: Reference | None
+) -> dict[str, Any]:
     """Return the part of the page about one split of a regression."""
     pictures = result.folder / PLOTS / split
     return {
         "name": split,
         "rows": evaluation.rows,
         "note": CHOSEN_HERE if split == "validation" else "",
+        "reference": reference.sentence(split) if reference else "",
         "figures": {
             "mean loss": shown_number(evaluation.loss),
             "root mean squared error": shown_number(evaluation.rmse),
@@ -134,6 +145,7 @@ def _numbers(result: TrainResult, split: str, evaluation: RegressionEvaluation) 
                 "name": name,
                 "worst": table.worst_group,
                 "rows": [_loss_row(group) for group in _worst_first(table)[:MAX_GROUPS]],
+                "reference": _beside(reference, split, name, shown_number),
                 "hidden": max(len(table.groups) - MAX_GROUPS, 0),
                 "picture": _data_uri(pictures / f"groups-{name}.png"),
             }
@@ -162,15 +174,27 @@ def shown_number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def _part(result: TrainResult, split: str, evaluation: Evaluation) -> dict[str, Any]:
+def _beside(
+    reference: Reference | None, split: str, grouping: str, shown: Callable[[float], str]
+) -> dict[str, str]:
+    """Return the reference's figure of each group that has rows; empty without a reference."""
+    found = reference.by_group(split, grouping) if reference else {}
+    return {group: shown(value) for group, value in found.items() if value is not None}
+
+
+def _part(
+    result: TrainResult, split: str, evaluation: Evaluation, reference: Reference | None
+) -> dict[str, Any]:
     pictures = result.folder / PLOTS / split
     return {
         "name": split,
         "rows": evaluation.rows,
         "accuracy": "–" if evaluation.accuracy is None else percent(evaluation.accuracy),
         "note": CHOSEN_HERE if split == "validation" else "",
+        "reference": reference.sentence(split) if reference else "",
         "tables": [
             _table(name, table, pictures / f"groups-{name}.png")
+            | {"reference": _beside(reference, split, name, percent)}
             for name, table in evaluation.groupings.items()
         ],
         "cvar": _data_uri(pictures / "cvar.png"),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
-from engine.publish.mlflow_outbox import experiment_id
+from engine.publish.mlflow_outbox import BATCH, experiment_id
 from engine.publish.own_artifacts import check_artifacts, upload_file, upload_folder
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, metric_key, param_text, tracking_uri
 from engine.recipe.promotion import CannotCompareError, PromotionRule
@@ -30,6 +29,7 @@ from engine.training.champion import count_paired_answers, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
+from engine.training.live_run import EXPERIMENT, curve_values, dataset_of, params_of
 from engine.training.model_package import (
     code_paths,
     column_notes,
@@ -39,6 +39,7 @@ from engine.training.model_package import (
     signature,
 )
 from engine.training.plots import PLOTS, STRENGTH
+from engine.training.reference import Reference
 from engine.training.serving import ServedModel, write_served_model
 from engine.training.split_scores import score
 from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of, withdrawn_data
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 TRAINING_TAG = "rowsieve.training"
 """Tag of a model version: the name of the training's folder, which identifies its rows and parameters."""
 CHALLENGER = "challenger"
-EXPERIMENT = "rowsieve-train"
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,18 @@ class PromotionDecision:
     reason: str
 
 
-def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) -> RegisteredModel:
+def register(
+    result: TrainResult,
+    params: TrainParams,
+    name: str,
+    *,
+    seed: int,
+    run_id: str | None = None,
+    reference: Reference | None = None,
+) -> RegisteredModel:
     """Log a training as an MLflow run and its model as a new version of ``name``, alias ``challenger``.
 
+    ``run_id`` names the run that was opened before the training and has its curve; by default a run is made.
     The run has the dataset version as input and tag, so that a model leads back to its rows; the model is a
     pyfunc of the published source columns. Raises InputError if MLflow does not answer, or the output's
     own database names a place outside the output for artifacts.
@@ -87,13 +96,14 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
     output = result.version.output
     found = client(output)
     try:
-        tags = {VERSION_TAG: result.version.name, OUTPUT_TAG: str(output.resolve())}
-        run = found.create_run(experiment_id(found, EXPERIMENT, output), tags=tags)
-        run_id: str = run.info.run_id
+        is_new = run_id is None
+        if run_id is None:
+            tags = {VERSION_TAG: result.version.name, OUTPUT_TAG: str(output.resolve())}
+            run_id = str(found.create_run(experiment_id(found, EXPERIMENT, output), tags=tags).info.run_id)
         with _set_final_status(found, run_id):
             check_artifacts(found, run_id, output)
             found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
-            _log(result, params, seed, found, run_id)
+            _log(result, params, seed, found, run_id, reference, is_new)
             record_registration(output, result.version.name, name, run_id)
             version = _log_model(result, params, name, found, run_id)
             record_registration(output, result.version.name, name, run_id, number=version)
@@ -206,31 +216,46 @@ def _record_decision(
 
 
 def _log(
-    result: TrainResult, params: TrainParams, seed: int, mlflow_client: MlflowClient, run_id: str
+    result: TrainResult,
+    params: TrainParams,
+    seed: int,
+    mlflow_client: MlflowClient,
+    run_id: str,
+    reference: Reference | None,
+    is_new: bool,
 ) -> None:
+    """Log a training. A run that was opened before the training, which is not new, has scores and curve."""
     from mlflow.entities import Metric, Param
 
-    values = params.model_dump(mode="json") | {"seed": seed}
+    values = params_of(params, seed)
     strength = result.record.get("strength")
     if strength:
-        values |= {"strength": strength["strength"]}
+        values |= {"strength": param_text(strength["strength"])}
         _log_strength(strength, result, mlflow_client, run_id)
     if result.importance is not None:
         _log_importance(result.importance, mlflow_client, run_id)
-    mlflow_client.log_batch(run_id, params=[Param(key, param_text(value)) for key, value in values.items()])
+    mlflow_client.log_batch(run_id, params=[Param(key, value) for key, value in values.items()])
     mlflow_client.log_inputs(run_id, [dataset_input(result.version)])
-    found = [
-        Metric(metric_key(key), value, 0, 0)
-        for split, evaluation in result.scores.items()
-        for key, value in evaluation.metrics(f"{split}.").items()
-    ]
-    curve = [Metric("loss", note["loss"], 0, step) for step, note in enumerate(result.record["curve"])]
-    mlflow_client.log_batch(run_id, metrics=[*found, *curve][:1000])
+    found = [(metric_key(key), value, 0, 0) for key, value in scores_of(result, reference).items()]
+    found = [*found, *curve_values(result.record["curve"], 0)] if is_new else []
+    for start in range(0, len(found), BATCH):
+        metrics = [Metric(*value) for value in found[start : start + BATCH]]
+        mlflow_client.log_batch(run_id, metrics=metrics)
     mlflow_client.log_dict(run_id, result.record, "training.json")
     scores = {split: evaluation.to_dict() for split, evaluation in result.scores.items()}
     mlflow_client.log_dict(run_id, scores, "evaluation.json")
     if result.scores:
         upload_folder(mlflow_client, run_id, result.folder / PLOTS, PLOTS)
+
+
+def scores_of(result: TrainResult, reference: Reference | None = None) -> dict[str, float]:
+    """Return the scores of a training, and of the reference beside it, under flat names."""
+    found = {
+        key: value
+        for split, evaluation in result.scores.items()
+        for key, value in evaluation.metrics(f"{split}.").items()
+    }
+    return found | (reference.metrics() if reference else {})
 
 
 def _log_strength(
@@ -267,17 +292,7 @@ def dataset_input(version: Version) -> DatasetInput:
     """Return the published version as an MLflow input. Its digest covers every published byte."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    manifest = version.manifest
-    source = {"folder": str(version.folder), "version": version.name, "source": manifest["source"]["path"]}
-    dataset = Dataset(
-        name=str(manifest["recipe"]),
-        digest=str(manifest["content"]),
-        source_type="rowsieve",
-        source=json.dumps(source),
-        schema=json.dumps({"columns": manifest["schema"]}),
-        profile=json.dumps({"num_rows": manifest["rows"], **manifest["summary"]["splits"]}),
-    )
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
+    return DatasetInput(Dataset(**dataset_of(version)), [InputTag("mlflow.data.context", "training")])
 
 
 def _log_model(

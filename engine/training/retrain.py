@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from connectors.storage import ObjectPath
 from engine.core.errors import InputError, one_line
+from engine.core.events import Listener, silent
 from engine.core.legacy import tag_value
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import (
@@ -30,9 +32,18 @@ from engine.recipe.promotion import PromotionRule
 from engine.recipe.trainers import trainer_of
 from engine.storage.withdrawals import check_stands
 from engine.training.job import TrainingJob
+from engine.training.live_run import TrainingWatch
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
-from engine.training.registry import PromotionDecision, RegisteredModel, promote, register, registered_before
+from engine.training.reference import Reference, check_kind, measure_reference
+from engine.training.registry import (
+    PromotionDecision,
+    RegisteredModel,
+    promote,
+    register,
+    registered_before,
+    scores_of,
+)
 from engine.training.selection import Axis, Range, Selection, select
 from engine.training.training_run import TrainResult, TrainSpec, train
 from engine.training.version import Version, open_version, root_of
@@ -48,6 +59,10 @@ class RetrainResult:
     selection: Selection | None
     registered: RegisteredModel | None
     verdict: PromotionDecision | None
+    reference: Reference | None = None
+    """Class-balanced ERM on the same rows; None where it was not asked for."""
+    run_id: str | None = None
+    """MLflow's id of the run of the training; None without tracking, and while the server is away."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-able values."""
@@ -61,6 +76,8 @@ class RetrainResult:
             "selection": self.selection.to_dict() if self.selection else None,
             "strength": self.result.record.get("strength"),
             "importance": self.result.importance,
+            "reference": self.reference.to_dict() if self.reference else None,
+            "run_id": self.run_id,
             "registered": vars(self.registered) if self.registered else None,
             "promoted": vars(self.verdict) if self.verdict else None,
         }
@@ -84,9 +101,14 @@ class RetrainOptions:
     """Rule by which the registered model becomes champion; None: it does not."""
     once: bool = False
     """Do not register a training that is registered under this name."""
+    reference: str = "auto"
+    """Class-balanced ERM beside the model: ``auto``, a linear model; ``same``, the model's kind; ``none``."""
+    track: bool = True
+    """Record the training on MLflow while it goes on, if the output has a database or a server is named."""
 
     def checked(self) -> RetrainOptions:
         """Return these options. Raises InputError if they contradict each other."""
+        check_kind(self.reference, "--reference")
         if self.promote_if and not self.name:
             raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
         if self.name is not None and (not self.name.strip() or set(self.name) & set("/:")):
@@ -102,8 +124,15 @@ class RetrainOptions:
         return self
 
 
-def retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions = RetrainOptions()) -> RetrainResult:
+def retrain(
+    spec: TrainSpec,
+    executor: Executor,
+    options: RetrainOptions = RetrainOptions(),
+    listener: Listener = silent,
+) -> RetrainResult:
     """Train or reuse a model, optionally choose its parameters from a grid, register it and promote it.
+
+    ``listener`` gets events of the operator ``train`` in epochs, and of ``search`` in trainings.
 
     Raises InputError for anything that the user can correct, before the training if that is possible.
     """
@@ -114,7 +143,7 @@ def retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions = Retra
         options = options.checked()
         if options.promote_if:
             check_stands(version.output, version.name)
-        seen.value = found = _retrain(spec, executor, options)
+        seen.value = found = _retrain(spec, executor, options, listener)
     return found
 
 
@@ -137,7 +166,9 @@ def _datasets(version: Version, promote_if: str | None, found: RetrainResult | N
     return made
 
 
-def _retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions) -> RetrainResult:
+def _retrain(
+    spec: TrainSpec, executor: Executor, options: RetrainOptions, listener: Listener
+) -> RetrainResult:
     rule = PromotionRule.parse(options.promote_if) if options.promote_if else None
     for condition in rule.conditions if rule else ():
         condition.check_task(spec.params.task == "regression")
@@ -150,27 +181,69 @@ def _retrain(spec: TrainSpec, executor: Executor, options: RetrainOptions) -> Re
             trials=options.trials,
             seeds=options.seeds,
             prune=options.prune,
+            listener=listener,
         )
     chosen = selection.spec if selection else spec
-    result = train(replace(chosen, importance=True), executor)
+    watch = TrainingWatch(listener, options.track)
+    with watch.closing():
+        result = train(replace(chosen, importance=True), executor, watch)
+        watch.finish()
+        if selection and result.reused:  # the search has trained it
+            job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
+            watch.open(job, result.place)
+        return _after_training(result, chosen, executor, options, rule, selection, watch)
+
+
+def _after_training(
+    result: TrainResult,
+    chosen: TrainSpec,
+    executor: Executor,
+    options: RetrainOptions,
+    rule: PromotionRule | None,
+    selection: Selection | None,
+    watch: TrainingWatch,
+) -> RetrainResult:
+    """Score the reference, then draw, record, register and promote a model."""
+    reference = measure_reference(chosen, result, executor, check_kind(options.reference, "--reference"))
     _draw_pictures(result)
+    run_id = _record_scores(result, reference, chosen, watch)
     name = options.name
     registered = registered_before(result, name) if name and options.once else None
     if name and registered is None:
-        registered = register(result, chosen.params, name, seed=chosen.seed)
+        registered = register(
+            result, chosen.params, name, seed=chosen.seed, run_id=run_id, reference=reference
+        )
     verdict = None
     if registered and rule:
         job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
-        verdict = promote(registered, result, job, rule, executor=executor, truth=spec.truth)
-    page = write_page(result, registered, verdict)
+        verdict = promote(registered, result, job, rule, executor=executor, truth=chosen.truth)
+    page = write_page(result, registered, verdict, reference)
     if isinstance(result.place, ObjectPath):
         (result.place / page.name).write_bytes(page.read_bytes())
     if registered:
-        found = client(result.version.output)
-        check_artifacts(found, registered.run_id, result.version.output)
-        root = root_of(result.version, result.folder)
-        upload_file(found, registered.run_id, page, root=root)
-    return RetrainResult(result, selection, registered, verdict)
+        _upload_page(result, page, registered.run_id)
+    elif run_id:
+        with suppress(Exception):  # a server that has gone does not end a training that has ended
+            _upload_page(result, page, run_id)
+    return RetrainResult(result, selection, registered, verdict, reference, run_id)
+
+
+def _upload_page(result: TrainResult, page: Path, run_id: str) -> None:
+    found = client(result.version.output)
+    check_artifacts(found, run_id, result.version.output)
+    upload_file(found, run_id, page, root=root_of(result.version, result.folder))
+
+
+def _record_scores(
+    result: TrainResult, reference: Reference | None, chosen: TrainSpec, watch: TrainingWatch
+) -> str | None:
+    """Add the scores to the run of a training; return its id if the server has it."""
+    if watch.run is None:
+        return None
+    evaluations = {split: scores.to_dict() for split, scores in result.scores.items()}
+    texts = {"training.json": result.record, "evaluation.json": evaluations}
+    watch.run.complete(result.record["curve"], scores_of(result, reference), texts)
+    return watch.run.run_id
 
 
 def _draw_pictures(result: TrainResult) -> None:

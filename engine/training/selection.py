@@ -8,7 +8,8 @@ mean. A selection reads validation rows only, so the scores on test rows remain 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -17,6 +18,7 @@ import numpy as np
 
 from engine.core.digests import digest
 from engine.core.errors import InputError
+from engine.core.events import Event, Kind, Listener, silent
 from engine.core.json_files import write_json
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.trainers import TrainParams, parse_params, trainer_of
@@ -90,6 +92,7 @@ def select(
     trials: int | None = None,
     seeds: int | None = None,
     prune: bool = False,
+    listener: Listener = silent,
 ) -> Selection:
     """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
@@ -113,6 +116,8 @@ def select(
         After each seed, only the better half of the candidates, by their mean so far, is trained with the
         next (successive halving, Jamieson and Talwalkar 2016, with seeds as the budget). This works for
         every model, also one without epochs. The winner has been trained with every seed.
+    listener
+        Gets an event of the operator ``search`` after every training.
     criterion
         ``oracle_worst_true_group`` reads the true groups in ``spec.truth``, for comparisons only.
 
@@ -129,13 +134,47 @@ def select(
     cells = candidates_of(grid, trials, spec.seed)
     specs = [replace(spec, params=_with_values(spec.params, cell)) for cell in cells]
     on_ray = trains_on_ray(version, spec.params, executor)
-    by_cell = _try_all(specs, n_seeds, prune, partial(_try_each, criterion, executor, on_ray))
+    tally = Tally(listener, _count_trainings(len(specs), n_seeds, prune))
+    by_cell = _try_all(specs, n_seeds, prune, partial(_try_each, criterion, executor, on_ray, tally))
+    tally.finish()
     found = tuple(_candidate(own, cell, n_seeds) for own, cell in zip(by_cell, cells, strict=True))
     best = _best(found)
     selection = Selection(criterion, found, best, specs[best])
     name = digest([[one.folder for own in by_cell for one in own], cells, criterion])[:12]
     write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict(), root=version.output)
     return selection
+
+
+class Tally:
+    """Counts the trainings of a search and tells a listener."""
+
+    def __init__(self, listener: Listener, total: int) -> None:
+        self._listener, self._total = listener, total
+        self._done, self._started = 0, time.monotonic()
+        self._emit("start")
+
+    def add(self) -> None:
+        """Count a training that has ended."""
+        self._done += 1
+        self._emit("progress")
+
+    def finish(self) -> None:
+        """Tell that the search has ended."""
+        self._total = self._done
+        self._emit("finish")
+
+    def _emit(self, kind: Kind) -> None:
+        seconds = time.monotonic() - self._started
+        self._listener(Event(kind, "search", self._done, self._total, seconds=seconds, unit="trainings"))
+
+
+def _count_trainings(n_cells: int, n_seeds: int, prune: bool) -> int:
+    """Return how many trainings a search takes if none fails."""
+    total, alive = 0, n_cells
+    for _ in range(n_seeds):
+        total += alive
+        alive = -(-alive // 2) if prune else alive
+    return total
 
 
 def _check(
@@ -200,15 +239,21 @@ def _order(candidate: Candidate) -> tuple[float, float]:
 
 
 def _try_each(
-    criterion: Criterion, executor: Executor, on_ray: bool, specs: Sequence[TrainSpec]
+    criterion: Criterion, executor: Executor, on_ray: bool, tally: Tally, specs: Sequence[TrainSpec]
 ) -> list[Candidate]:
     """Train and score candidates: one after the other on all workers, or each in one task."""
-    if on_ray:
-        return [try_one(one, criterion, executor) for one in specs]
     if not specs:
         return []
-    jobs = [(one, criterion) for one in specs]
-    return list(executor.map(_try_in_process, jobs, resources=specs[0].params.resources))
+    if on_ray:
+        tried: Iterable[Candidate] = (try_one(one, criterion, executor) for one in specs)
+    else:
+        jobs = [(one, criterion) for one in specs]
+        tried = executor.map(_try_in_process, jobs, resources=specs[0].params.resources)
+    found = []
+    for one in tried:
+        found.append(one)
+        tally.add()
+    return found
 
 
 def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> list[dict[str, Any]]:

@@ -163,8 +163,11 @@ class Session:
 
     def note_epoch(self, note: dict[str, Any]) -> None:
         """Add an entry to the curve of the training, and tell the callbacks."""
-        self.progress.notes["curve"].append(note)
-        self.callbacks.on_epoch(EpochEnd(**{**note, "phase": note["phase"] + 1}))
+        curve = self.progress.notes["curve"]
+        curve.append(note)
+        total = max(len(curve), self.params.total_epochs)
+        event = EpochEnd(**{**note, "phase": note["phase"] + 1}, number=len(curve), total=total)
+        self.callbacks.on_epoch(event)
 
     def weighed_rows(self, weighted: bool | None = None) -> tuple[Shards, float]:
         """Return the train shards with the weights that losses are multiplied by, and the mean of those.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,12 +17,14 @@ from engine.recipe.trainers import TrainParams, check_target
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
+from engine.training.callbacks import EpochEnd
 from engine.training.column_checks import check_numeric
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_model
 from engine.training.evaluation import Evaluation, Scores
 from engine.training.importance import importance_of
 from engine.training.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
+from engine.training.progress import progress_read
 from engine.training.regression_scores import RegressionEvaluation
 from engine.training.split_scores import score
 from engine.training.strength import choose_strength
@@ -80,7 +83,19 @@ class TrainResult:
         return {split: scores for split, scores in found if isinstance(scores, RegressionEvaluation)}
 
 
-def train(spec: TrainSpec, executor: Executor) -> TrainResult:
+class Watcher(Protocol):
+    """Follows a training that is not found again; it is told in the process that started the training."""
+
+    def start(self, job: TrainingJob, place: Place) -> None:
+        """Prepare for a training that starts now, whose lease the caller holds."""
+        ...
+
+    def tell(self, epochs: Sequence[EpochEnd]) -> None:
+        """Take note of epochs that have ended, in a thread of its own."""
+        ...
+
+
+def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -> TrainResult:
     """Train on a version, unless the same training has finished before, and score the model.
 
     An interrupted training continues from its last checkpoint. ``params.where`` decides whether one task or
@@ -120,7 +135,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
                 check_model(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
                 job.maker.fit(executor)
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
-                _run(job, executor, place)
+                _watched(job, executor, place, watcher)
             model = _mixed(spec, job)
             scores = score(job, model, executor, truth=spec.truth)
             found = {split: scored.to_dict() for split, scored in scores.items()}
@@ -169,6 +184,17 @@ def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> 
         return params.where == "ray"
     n_train = int(version.manifest["summary"]["splits"].get("train", 0))
     return on_ray and n_train > params.small_rows
+
+
+def _watched(job: TrainingJob, executor: Executor, place: Place, watcher: Watcher | None) -> None:
+    """Train, and tell the watcher of every epoch."""
+    if watcher is None:
+        _run(job, executor, place)
+        return
+    watcher.start(job, place)
+    root = job.root if isinstance(place, Path) else place
+    with progress_read(place, root, watcher.tell):
+        _run(replace(job, progress=place), executor, place)
 
 
 def _run(job: TrainingJob, executor: Executor, place: Place) -> None:

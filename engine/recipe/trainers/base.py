@@ -205,6 +205,12 @@ class TrainParams(OperatorParams):
         return self.model_copy(update={"batch_size": 1 << (wanted - 1).bit_length()})
 
     @property
+    def total_epochs(self) -> int:
+        """Number of epochs of a whole training that does not stop early; 1 of a model without epochs."""
+        solved = self.uses_lbfgs or self.uses_least_squares or self.is_estimator
+        return 1 if solved else self.epochs
+
+    @property
     def task(self) -> Task:
         """Return ``classification`` or ``regression``, as the objective decides."""
         return parse_objective(self.objective).task

@@ -43,6 +43,11 @@ class JttParams(TrainParams):
     upweight: int = Field(default=10, ge=1)
     """Number of times that the second training uses a row of the error set in an epoch."""
 
+    @property
+    def total_epochs(self) -> int:
+        """Number of epochs of both trainings."""
+        return super().total_epochs + (0 if self.is_estimator else self.first_epochs)
+
 
 class BoostedParams(TrainParams):
     """Boosted CVaR classification (Zhai et al. 2021, NeurIPS): a mixture of models."""
@@ -70,6 +75,12 @@ class BoostedParams(TrainParams):
     """Share of train rows, those that most models get wrong, that get no weight (as in DORO)."""
     keep: Literal["last"] = "last"
     """Every model is that of its last epoch."""
+
+    @property
+    def total_epochs(self) -> int:
+        """Number of epochs of all models; an estimator is fitted once in each round."""
+        later = 1 if self.is_estimator else self.round_epochs
+        return super().total_epochs + (self.rounds - 1) * later
 
     @property
     def mixture_only(self) -> frozenset[str]:

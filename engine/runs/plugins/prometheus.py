@@ -65,7 +65,7 @@ class Prometheus(RunPlugin):
         self._set(run, event)
 
     def _set(self, run: RunContext, event: Event) -> None:
-        if not _ray_is_up():
+        if not _ray_is_up() or event.unit != "rows":
             return
         tags = {"recipe": run.plan.recipe.name, "version": run.plan.version, "operator": event.operator}
         for name, value in values(event).items():

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from connectors.storage import Place
 from engine.core.digests import digest
+from engine.core.events import Event, Listener, silent
 from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import client
@@ -40,12 +41,28 @@ class Training(RunPlugin):
             return
         meter = run.meter("train")
         meter.emit("start")
-        version.training = train_if_due(plan.recipe, plan.output, version.manifest, run.executor)
+        version.training = train_if_due(
+            plan.recipe, plan.output, version.manifest, run.executor, _progress_alone(run.listener)
+        )
         meter.emit("finish")
 
 
+def _progress_alone(listener: Listener) -> Listener:
+    """Return a listener that passes progress on: the run itself tells of the start and the end of a step."""
+
+    def told(event: Event) -> None:
+        if event.kind == "progress":
+            listener(event)
+
+    return told
+
+
 def train_if_due(
-    recipe: Recipe, output: Place, manifest: Mapping[str, Any], executor: Callable[[], Executor]
+    recipe: Recipe,
+    output: Place,
+    manifest: Mapping[str, Any],
+    executor: Callable[[], Executor],
+    listener: Listener = silent,
 ) -> dict[str, Any] | None:
     """Train if the recipe's rule says so, and keep the record of the decision and its result.
 
@@ -56,6 +73,8 @@ def train_if_due(
     ----------
     executor
         Returns the executor; it is called only if there is something to compute.
+    listener
+        Gets the progress of the training.
 
     Returns
     -------
@@ -65,7 +84,8 @@ def train_if_due(
     section, version = recipe.train, str(manifest["version"])
     if section is None:
         return None
-    key = digest([section.model_dump(mode="json"), recipe.seed])
+    usual = {"reference"} if section.reference == "auto" else set()
+    key = digest([section.model_dump(mode="json", exclude=usual), recipe.seed])
     known = read_training(output, version)
     if known and known["key"] == key:
         return known
@@ -74,7 +94,7 @@ def train_if_due(
     record: dict[str, Any] = {"key": key, "version": version, "when": section.when, "why": why}
     record["trained"] = trains
     if trains:
-        record |= _train(section, recipe, output, version, executor())
+        record |= _train(section, recipe, output, version, executor(), listener)
     write_json(training_file(output, version), record, root=output)
     return record
 
@@ -192,15 +212,26 @@ def _champion_scores(
 
 
 def _train(
-    section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Executor
+    section: TrainSection,
+    recipe: Recipe,
+    output: Place,
+    version: str,
+    executor: Executor,
+    listener: Listener,
 ) -> dict[str, Any]:
     from engine.training.retrain import RetrainOptions, retrain
     from engine.training.training_run import TrainSpec
 
     params = parse_params({"trainer": section.trainer, **section.params})
     spec = TrainSpec(version_folder(output, version), params, recipe.seed, truth=section.truth)
-    options = RetrainOptions(name=section.register_as, promote_if=section.promote_if, once=True)
-    found = retrain(spec, executor, options)
+    options = RetrainOptions(
+        name=section.register_as,
+        promote_if=section.promote_if,
+        once=True,
+        reference=section.reference,
+        track=recipe.tracking.enabled,
+    )
+    found = retrain(spec, executor, options, listener)
     scores = {split: e.metrics() for split, e in found.result.scores.items()}
     return {
         "trainer": section.trainer,
@@ -212,6 +243,7 @@ def _train(
             else {}
         ),
         "importance": found.result.importance,
+        "reference": found.reference.metrics() if found.reference else None,
         "registered": vars(found.registered) if found.registered else None,
         "promoted": vars(found.verdict) if found.verdict else None,
     }

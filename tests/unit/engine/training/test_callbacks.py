@@ -53,6 +53,7 @@ def test_steps_epochs_and_phases_are_told_in_order() -> None:
     epochs, steps = diary.of(EpochEnd), diary.of(StepEnd)
     assert [(event.phase, event.epoch) for event in epochs] == [(1, 1), (1, 2), (2, 1)]
     assert [event.loss for event in epochs] == [note["loss"] for note in told.curve]
+    assert [(event.number, event.total) for event in epochs] == [(1, 3), (2, 3), (3, 3)]
     assert diary.of(PhaseEnd) == [PhaseEnd(1, 2), PhaseEnd(2, 2)]
     first = [event for event in steps if (event.phase, event.epoch) == (1, 1)]
     assert [event.step for event in first] == [1, 2]
@@ -72,7 +73,7 @@ def test_steps_epochs_and_phases_are_told_in_order() -> None:
 def test_models_without_steps_tell_one_epoch(values: dict[str, Any]) -> None:
     diary = Diary()
     told = fit(data(300), parse_params(values), callbacks=[diary])
-    assert diary.events == [EpochEnd(1, 1, told.curve[0]["loss"]), PhaseEnd(1, 1)]
+    assert diary.events == [EpochEnd(1, 1, told.curve[0]["loss"], number=1, total=1), PhaseEnd(1, 1)]
 
 
 def test_scores_on_validation_rows_are_told() -> None:
@@ -89,7 +90,9 @@ def test_an_exception_ends_a_training_that_can_be_continued(tmp_path: Path) -> N
         fit(data(300), params, folder=tmp_path, content="rows", callbacks=[Broken()])
     diary = Diary()
     resumed = fit(data(300), params, folder=tmp_path, content="rows", callbacks=[diary])
-    assert [event.epoch for event in diary.of(EpochEnd)] == [2, 3, 4]
+    assert [(event.epoch, event.number, event.total) for event in diary.of(EpochEnd)] == [
+        (epoch, epoch, 4) for epoch in (2, 3, 4)
+    ]
     assert resumed.curve == fit(data(300), params).curve
 
 
