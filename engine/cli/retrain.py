@@ -131,11 +131,7 @@ def _show_selection(found: RetrainResult) -> None:
     """Print which cell of a grid was chosen, if there was one."""
     if not found.selection:
         return
-    best = found.selection.candidates[found.selection.best]
-    chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
-    pruned = sum(one.pruned for one in found.selection.candidates)
-    spared = f", {pruned} of them pruned" if pruned else ""
-    console.print(f"  best of {len(found.selection.candidates)} cells{spared}: {chosen}")
+    console.print(f"  {found.selection.sentence()}", soft_wrap=True)
     if "test" not in found.result.scores:
         console.print(
             "  chosen on the validation rows, so their scores are those of the best of several; give the "
@@ -274,6 +270,10 @@ def retrain(
     prune: Annotated[
         bool, typer.Option("--prune", help="After each seed, only the better half of the candidates goes on")
     ] = False,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="grid, random, or tpe: draws that learn from those before (the extra tune)"),
+    ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="boosted_cvar: mix the base models for this tail, without training")
     ] = None,
@@ -303,6 +303,7 @@ def retrain(
     """Train a robust model on a published version, evaluate it, and register it."""
     with print_errors(verbose):
         from engine.execution.cluster import set_environment
+        from engine.recipe.search import sampler_named
         from engine.recipe.trainers import parse_params
 
         section = run_section(executor)
@@ -317,8 +318,9 @@ def retrain(
             trials,
             seeds,
             prune,
-            register,
-            promote_if,
+            name=register,
+            promote_if=promote_if,
+            sampler=sampler_named(sampler) if sampler else None,
             reference=reference,
             track=track,
         )

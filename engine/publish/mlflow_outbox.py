@@ -38,7 +38,9 @@ RUNNING, KILLED = "RUNNING", "KILLED"
 ID = re.compile(r"[0-9a-f]{32}")
 TRAINING_FOLDER = re.compile(r"models/[0-9a-f]{12}")
 REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
-TEXTS = frozenset({"recipe.yaml", "plan.json", "manifest.json", "training.json", "evaluation.json"})
+TEXTS = frozenset(
+    {"recipe.yaml", "plan.json", "manifest.json", "training.json", "evaluation.json", "search.json"}
+)
 """Names of the artifacts that a record may hold as texts."""
 GROUPS_TABLE = "groups.json"
 """Artifact of a run with its groups in words, the only table of a record."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, Field, model_validator
 
 from engine.core.errors import InputError
+from engine.recipe.search import SearchSection
 from engine.recipe.section import Section
 
 RULES = ("always", "drift", "never")
@@ -99,6 +100,9 @@ class TrainSection(Section):
         "threshold, or the champion was trained on a withdrawn version; or a rule of the champion on the "
         'rows of new shards: "worst_group_accuracy < 0.8"',
     )
+    search: SearchSection | None = Field(
+        default=None, description="Search for some of the trainer's keys before the training; default: none"
+    )
     register_as: str | None = Field(
         default=None, description="Name under which MLflow's registry gets the model, as `challenger`"
     )
@@ -123,6 +127,8 @@ class TrainSection(Section):
         try:
             params = parse_params({"trainer": self.trainer, **self.params})
             check_target(params, "train.params")
+            if self.search is not None:
+                self.search.check_values(params)
             rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
             asked = (
                 PromotionRule.parse(self.promote_if, "train.promote_if").conditions if self.promote_if else ()

@@ -22,6 +22,7 @@ from operators.report.text import count, interval, percent
 
 if TYPE_CHECKING:
     from engine.training.registry import PromotionDecision, RegisteredModel
+    from engine.training.selection import Selection
 
 PAGE = "report.html"
 NO_FACTOR = "no robust weights differ within a class"
@@ -36,6 +37,7 @@ def write_page(
     registered: RegisteredModel | None = None,
     verdict: PromotionDecision | None = None,
     reference: Reference | None = None,
+    selection: Selection | None = None,
 ) -> Path:
     """Write ``report.html`` into the model's folder, from its scores and pictures; return the path."""
     about = result.model.about
@@ -46,7 +48,8 @@ def write_page(
         record=result.record,
         models=len(result.model.models),
         seed=about.get("seed", 0),
-        sentences=sentences(result, verdict),
+        sentences=sentences(result, verdict)
+        + ([f"Search by {selection.sampler}: {selection.sentence()}."] if selection else []),
         strength=_strength(result),
         importance=_importance(result),
         parts=[

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from connectors.storage import ObjectPath
-from engine.core.errors import InputError, one_line
+from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.legacy import tag_value
 from engine.publish.lineage_events import Datasets, recorded_job
@@ -29,6 +27,7 @@ from engine.publish.lineage_facets import (
 from engine.publish.own_artifacts import check_artifacts, upload_file
 from engine.publish.tracking import OUTPUT_TAG, client, has_records, tracking_uri
 from engine.recipe.promotion import PromotionRule
+from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
 from engine.storage.withdrawals import check_stands
 from engine.training.job import TrainingJob
@@ -44,11 +43,10 @@ from engine.training.registry import (
     registered_before,
     scores_of,
 )
-from engine.training.selection import Axis, Range, Selection, select
+from engine.training.selection import Selection, select
 from engine.training.training_run import TrainResult, TrainSpec, train
 from engine.training.version import Version, open_version, root_of
 from operators.base import Executor
-from operators.values import is_number
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,10 @@ class RetrainOptions:
     """Number of trainings of each candidate; None: the default of ``select``."""
     prune: bool = False
     """Give up poor candidates after their first training; see ``select``."""
+    sampler: Sampler | None = None
+    """Way to draw candidates: ``grid``, ``random`` or ``tpe``; None: the default of ``select``."""
+    names: Mapping[str, str] = field(default_factory=lambda: ON_COMMAND_LINE)
+    """Names of the options of the search where it was asked for, for errors."""
     name: str | None = None
     """Name under which the model is registered; None: it is not registered."""
     promote_if: str | None = None
@@ -117,9 +119,10 @@ class RetrainOptions:
                 f"--register {self.name!r}: MLflow takes no '/', no ':' and no blank name. Give another, "
                 f"such as {another}."
             )
-        if (self.trials or self.seeds or self.prune) and not self.grid:
+        if (self.trials or self.seeds or self.prune or self.sampler) and not self.grid:
             raise InputError(
-                "--trials, --seeds and --prune choose among candidates: give --grid KEY=VALUE,VALUE too."
+                "--trials, --seeds, --sampler and --prune choose among candidates: give --grid "
+                "KEY=VALUE,VALUE too."
             )
         return self
 
@@ -182,6 +185,8 @@ def _retrain(
             seeds=options.seeds,
             prune=options.prune,
             listener=listener,
+            sampler=options.sampler,
+            names=options.names,
         )
     chosen = selection.spec if selection else spec
     watch = TrainingWatch(listener, options.track)
@@ -206,7 +211,7 @@ def _after_training(
     """Score the reference, then draw, record, register and promote a model."""
     reference = measure_reference(chosen, result, executor, check_kind(options.reference, "--reference"))
     _draw_pictures(result)
-    run_id = _record_scores(result, reference, chosen, watch)
+    run_id = _record_scores(result, reference, selection, watch)
     name = options.name
     registered = registered_before(result, name) if name and options.once else None
     if name and registered is None:
@@ -217,7 +222,7 @@ def _after_training(
     if registered and rule:
         job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
         verdict = promote(registered, result, job, rule, executor=executor, truth=chosen.truth)
-    page = write_page(result, registered, verdict, reference)
+    page = write_page(result, registered, verdict, reference, selection)
     if isinstance(result.place, ObjectPath):
         (result.place / page.name).write_bytes(page.read_bytes())
     if registered:
@@ -235,13 +240,15 @@ def _upload_page(result: TrainResult, page: Path, run_id: str) -> None:
 
 
 def _record_scores(
-    result: TrainResult, reference: Reference | None, chosen: TrainSpec, watch: TrainingWatch
+    result: TrainResult, reference: Reference | None, selection: Selection | None, watch: TrainingWatch
 ) -> str | None:
     """Add the scores to the run of a training; return its id if the server has it."""
     if watch.run is None:
         return None
     evaluations = {split: scores.to_dict() for split, scores in result.scores.items()}
     texts = {"training.json": result.record, "evaluation.json": evaluations}
+    if selection is not None:
+        texts["search.json"] = selection.to_dict()
     watch.run.complete(result.record["curve"], scores_of(result, reference), texts)
     return watch.run.run_id
 
@@ -291,7 +298,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():
             raise InputError(f"--set {setting}: write it as key=value, for example lr=0.1.")
-        found[key.strip()] = _yaml(f"--set {setting}", text)
+        found[key.strip()] = yaml_value(f"--set {setting}", text)
     return found
 
 
@@ -300,27 +307,7 @@ def parse_grid(axes: Sequence[str]) -> dict[str, Axis]:
     found: dict[str, Axis] = {}
     for axis in axes:
         key, equals, text = axis.partition("=")
-        if equals and key.strip() and ".." in text:
-            found[key.strip()] = _range(axis, text)
-            continue
-        values = _yaml(f"--grid {axis}", f"[{text}]")
-        if not equals or not key.strip() or not values:
+        if not equals or not key.strip():
             raise InputError(f"--grid {axis}: write it as key=value,value, for example lr=0.01,0.1.")
-        found[key.strip()] = values
+        found[key.strip()] = parse_axis(text, f"--grid {axis}")
     return found
-
-
-def _range(axis: str, text: str) -> Range:
-    ends = [_yaml(f"--grid {axis}", end.strip()) for end in text.split("..")]
-    ends = [float(end) if isinstance(end, str) and is_number(end) else end for end in ends]
-    usable = len(ends) == 2 and all(isinstance(end, int | float) and end > 0 for end in ends)
-    if not usable or ends[0] >= ends[1]:
-        raise InputError(f"--grid {axis}: write a range as low..high of two numbers above 0, lr=1e-3..1e-1.")
-    return Range(*ends)
-
-
-def _yaml(place: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{place}: the value is not valid YAML: {one_line(error)}") from None

@@ -21,50 +21,21 @@ from engine.core.errors import InputError
 from engine.core.events import Event, Kind, Listener, silent
 from engine.core.json_files import write_json
 from engine.execution.local_executor import LocalExecutor
-from engine.recipe.trainers import TrainParams, parse_params, trainer_of
+from engine.recipe.search import (
+    ON_COMMAND_LINE,
+    Axis,
+    Range,
+    Sampler,
+    check_search,
+    n_seeds,
+    with_values,
+)
+from engine.training.candidates import Candidate, average
 from engine.training.training_run import TrainSpec, train, trains_on_ray
 from engine.training.version import open_version
 from operators.base import Executor
 
-SEEDS = 3
-"""Trainings of each random candidate: fewer do not distinguish a better one from chance."""
 Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One combination of parameters of the grid, and its score."""
-
-    values: dict[str, Any]
-    folder: str
-    score: float | None
-    """Value of the criterion on the validation rows, of a regression the negative loss; None if the training
-    failed."""
-    accuracy: float | None
-    """Accuracy over all validation rows, of a regression the negative loss; it breaks ties."""
-    fault: str = ""
-    """Reason of a failed training, such as a step size that diverges; empty if it succeeded."""
-    by_seed: tuple[float, ...] = ()
-    """Score of each seed, whose mean ``score`` is."""
-    pruned: bool = False
-    """Whether later seeds were left out because earlier ones scored in the lower half. It cannot win."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from ``low`` to ``high``, drawn evenly on a logarithmic scale; whole ones if both ends are."""
-
-    low: float
-    high: float
-
-    def draw(self, generator: np.random.Generator) -> float | int:
-        """Draw one number from the range."""
-        found = float(np.exp(generator.uniform(np.log(self.low), np.log(self.high))))
-        whole = isinstance(self.low, int) and isinstance(self.high, int)
-        return round(found) if whole else float(f"{found:.4g}")
-
-
-Axis = Sequence[Any] | Range
 
 
 @dataclass(frozen=True)
@@ -76,11 +47,31 @@ class Selection:
     best: int
     spec: TrainSpec
     """Training of the winner, whose model ``train`` finds."""
+    sampler: Sampler = "grid"
+    seeds: int = 1
+    """Trainings of each candidate that was not pruned."""
+
+    def sentence(self) -> str:
+        """Return what was searched, and what won."""
+        best = self.candidates[self.best]
+        chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
+        pruned = sum(one.pruned for one in self.candidates)
+        failed = sum(one.score is None for one in self.candidates)
+        counts = {"pruned": pruned, "failed": failed}
+        told = "".join(f", {count} of them {what}" for what, count in counts.items() if count)
+        mean = f" (mean of {self.seeds} seeds)" if self.seeds > 1 else ""
+        return f"best of {len(self.candidates)} cells{told}{mean}: {chosen}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the selection as JSON-able values."""
         cells = [asdict(candidate) for candidate in self.candidates]
-        return {"criterion": self.criterion, "best": self.best, "candidates": cells}
+        return {
+            "criterion": self.criterion,
+            "sampler": self.sampler,
+            "seeds": self.seeds,
+            "best": self.best,
+            "candidates": cells,
+        }
 
 
 def select(
@@ -93,6 +84,8 @@ def select(
     seeds: int | None = None,
     prune: bool = False,
     listener: Listener = silent,
+    sampler: Sampler | None = None,
+    names: Mapping[str, str] = ON_COMMAND_LINE,
 ) -> Selection:
     """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
@@ -116,8 +109,13 @@ def select(
         After each seed, only the better half of the candidates, by their mean so far, is trained with the
         next (successive halving, Jamieson and Talwalkar 2016, with seeds as the budget). This works for
         every model, also one without epochs. The winner has been trained with every seed.
+    sampler
+        ``grid``, ``random``, or ``tpe``, by :mod:`engine.training.adaptive_search`; default: random with
+        ``trials``, else grid.
     listener
         Gets an event of the operator ``search`` after every training.
+    names
+        What the options are called where the search was asked for, for errors.
     criterion
         ``oracle_worst_true_group`` reads the true groups in ``spec.truth``, for comparisons only.
 
@@ -126,20 +124,33 @@ def select(
     InputError
         An unknown key or value, no validation rows, an oracle without truth, or no cell that trains.
     """
-    n_seeds = seeds or (1 if trials is None else SEEDS)
-    _check(spec, grid, criterion, n_seeds, prune)
+    if criterion == "oracle_worst_true_group" and not spec.truth:
+        raise InputError("criterion oracle_worst_true_group: name a column with the true groups as truth.")
+    check_search(grid, sampler, trials, seeds, prune, names)
+    repeats = n_seeds(trials, seeds)
     version = open_version(spec.dataset)
     # Workers may have another working directory.
     spec = replace(spec, dataset=version.folder, folder=None)
-    cells = candidates_of(grid, trials, spec.seed)
-    specs = [replace(spec, params=_with_values(spec.params, cell)) for cell in cells]
     on_ray = trains_on_ray(version, spec.params, executor)
-    tally = Tally(listener, _count_trainings(len(specs), n_seeds, prune))
-    by_cell = _try_all(specs, n_seeds, prune, partial(_try_each, criterion, executor, on_ray, tally))
+    tally = Tally(listener)
+    try_each = partial(_try_each, criterion, executor, on_ray, tally)
+    if sampler == "tpe" and trials is not None:
+        # Not at the top: Optuna is an extra.
+        from engine.training.adaptive_search import search
+
+        tally.expect(trials * repeats)
+        cells, by_cell = search(spec, grid, trials, repeats, prune, try_each)
+    else:
+        cells = candidates_of(grid, trials, spec.seed)
+        tally.expect(_count_trainings(len(cells), repeats, prune))
+        tried = [replace(spec, params=with_values(spec.params, cell)) for cell in cells]
+        by_cell = _try_all(tried, repeats, prune, try_each)
     tally.finish()
-    found = tuple(_candidate(own, cell, n_seeds) for own, cell in zip(by_cell, cells, strict=True))
+    specs = [replace(spec, params=with_values(spec.params, cell)) for cell in cells]
+    found = tuple(_candidate(own, cell, repeats) for own, cell in zip(by_cell, cells, strict=True))
     best = _best(found)
-    selection = Selection(criterion, found, best, specs[best])
+    how = sampler or ("grid" if trials is None else "random")
+    selection = Selection(criterion, found, best, specs[best], how, repeats)
     name = digest([[one.folder for own in by_cell for one in own], cells, criterion])[:12]
     write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict(), root=version.output)
     return selection
@@ -148,9 +159,13 @@ def select(
 class Tally:
     """Counts the trainings of a search and tells a listener."""
 
-    def __init__(self, listener: Listener, total: int) -> None:
-        self._listener, self._total = listener, total
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._total = listener, 0
         self._done, self._started = 0, time.monotonic()
+
+    def expect(self, total: int) -> None:
+        """Begin with the number of trainings if none is pruned or fails."""
+        self._total = total
         self._emit("start")
 
     def add(self) -> None:
@@ -177,22 +192,9 @@ def _count_trainings(n_cells: int, n_seeds: int, prune: bool) -> int:
     return total
 
 
-def _check(
-    spec: TrainSpec, grid: Mapping[str, Axis], criterion: Criterion, n_seeds: int, prune: bool
-) -> None:
-    """Raise InputError for a search whose candidates cannot be compared."""
-    if criterion == "oracle_worst_true_group" and not spec.truth:
-        raise InputError("criterion oracle_worst_true_group: name a column with the true groups as truth.")
-    for key in ("objective", "target"):
-        if key in grid:
-            raise InputError(f"--grid {key}: losses of several {key}s cannot be compared. Train each alone.")
-    if prune and n_seeds < 2:
-        raise InputError("--prune leaves out later seeds of poor candidates: give --seeds 2 or more.")
-
-
 def _candidate(tried: Sequence[Candidate], cell: Mapping[str, Any], n_seeds: int) -> Candidate:
     """Return a cell with its mean score over the seeds that it was trained with."""
-    found = _average(tried)
+    found = average(tried)
     return replace(found, values=dict(cell), pruned=found.score is not None and len(tried) < n_seeds)
 
 
@@ -226,7 +228,7 @@ def _try_all(
         tried = try_each([replace(specs[i], seed=specs[i].seed + more) for i in alive])
         for index, one in zip(alive, tried, strict=True):
             found[index].append(one)
-        means = {index: _average(found[index]) for index in alive}
+        means = {index: average(found[index]) for index in alive}
         good = [index for index in alive if means[index].score is not None]
         alive = sorted(good, key=lambda i: (*_order(means[i]), -i), reverse=True)[: -(-len(good) // 2)]
         alive = sorted(alive)
@@ -259,13 +261,9 @@ def _try_each(
 def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> list[dict[str, Any]]:
     """Return the cells of a grid, or ``trials`` different random draws of one value from every axis.
 
-    There are fewer where fewer different draws exist. Raises InputError for a range without a number of
-    trials.
+    There are fewer where fewer different draws exist. A range needs a number of trials.
     """
     if trials is None:
-        for key, axis in grid.items():
-            if isinstance(axis, Range):
-                raise InputError(f"--grid {key}: a range has no cells; give --trials, the number of draws.")
         lists = [axis for axis in grid.values() if not isinstance(axis, Range)]
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
     generator = np.random.default_rng([seed, 20])
@@ -280,20 +278,6 @@ def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> li
         if len(found) == trials:
             break
     return found
-
-
-def _average(tried: Sequence[Candidate]) -> Candidate:
-    """Return one candidate for its trainings with several seeds: the first one with mean scores.
-
-    If one seed fails, the candidate fails: a step size that diverges for some seeds should not be chosen.
-    """
-    failed = next((one for one in tried if one.score is None), None)
-    if failed is not None:
-        return failed
-    scores = tuple(one.score for one in tried if one.score is not None)
-    accuracies = [one.accuracy or 0.0 for one in tried]
-    mean = sum(scores) / len(scores)
-    return replace(tried[0], score=mean, accuracy=sum(accuracies) / len(accuracies), by_seed=scores)
 
 
 def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candidate:
@@ -315,8 +299,3 @@ def _try_in_process(job: tuple[TrainSpec, Criterion]) -> Candidate:
     spec, criterion = job
     in_process = spec.params.model_copy(update={"where": "in_process"})
     return try_one(replace(spec, params=in_process), criterion, LocalExecutor())
-
-
-def _with_values(params: TrainParams, cell: Mapping[str, Any]) -> TrainParams:
-    given = params.model_dump(mode="json", exclude_unset=True) | {"trainer": trainer_of(params)}
-    return parse_params({**given, **cell})

@@ -17,6 +17,7 @@ from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
 from engine.recipe.promotion import CannotCompareError, Condition
 from engine.recipe.recipe import Recipe
+from engine.recipe.search import IN_RECIPE, SearchSection
 from engine.recipe.trainers import parse_params
 from engine.runs.plugins.base import RunContext, RunPlugin
 from engine.runs.training_record import read_training, training_file
@@ -84,7 +85,8 @@ def train_if_due(
     section, version = recipe.train, str(manifest["version"])
     if section is None:
         return None
-    usual = {"reference"} if section.reference == "auto" else set()
+    later = {"reference": "auto", "search": None}
+    usual = {name for name, default in later.items() if getattr(section, name) == default}
     key = digest([section.model_dump(mode="json", exclude=usual), recipe.seed])
     known = read_training(output, version)
     if known and known["key"] == key:
@@ -225,6 +227,7 @@ def _train(
     params = parse_params({"trainer": section.trainer, **section.params})
     spec = TrainSpec(version_folder(output, version), params, recipe.seed, truth=section.truth)
     options = RetrainOptions(
+        **_search_options(section.search),
         name=section.register_as,
         promote_if=section.promote_if,
         once=True,
@@ -243,7 +246,22 @@ def _train(
             else {}
         ),
         "importance": found.result.importance,
+        "selection": found.selection.to_dict() if found.selection else None,
         "reference": found.reference.metrics() if found.reference else None,
         "registered": vars(found.registered) if found.registered else None,
         "promoted": vars(found.verdict) if found.verdict else None,
+    }
+
+
+def _search_options(search: SearchSection | None) -> dict[str, Any]:
+    """Return the options of a training for the search that a recipe asks for."""
+    if search is None:
+        return {}
+    return {
+        "grid": search.axes,
+        "trials": search.trials,
+        "seeds": search.seeds,
+        "prune": search.prune,
+        "sampler": search.sampler,
+        "names": IN_RECIPE,
     }
