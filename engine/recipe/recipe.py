@@ -258,7 +258,7 @@ class TrackingSection(Section):
 
 
 class Recipe(Section):
-    """A whole recipe. ``Recipe.load(path, overrides)`` reads YAML; ``engine.run(recipe)`` runs it."""
+    """A whole recipe. ``Recipe.load(path, overrides)`` reads YAML; ``rowsieve.run(recipe)`` runs it."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the recipe, used in records"
@@ -288,6 +288,18 @@ class Recipe(Section):
 
         Overrides come from whoever starts the run, so they may name a Ray cluster; the mapping may not.
         Raises InputError with one line for each fault, and for what the operator's policy does not allow.
+
+        Examples
+        --------
+        >>> from rowsieve import Recipe
+        >>> value = {
+        ...     "name": "churn",
+        ...     "source": {"path": "data/churn.parquet", "label": "churned"},
+        ...     "output": {"path": "curated/churn"},
+        ... }
+        >>> recipe = Recipe.parse(value, overrides=["seed=7"])
+        >>> recipe.seed, list(recipe.operators)
+        (7, ['probe', 'cues', 'groups', 'weights', 'split'])
         """
         for override in overrides:
             apply_override(value, override)

@@ -36,6 +36,10 @@ def test_every_public_function_has_an_example(name: str) -> None:
     assert examples(getattr(rowsieve, name), name)
 
 
+def test_examples_of_recipes_run() -> None:
+    check(rowsieve.Recipe, "rowsieve.Recipe")
+
+
 @pytest.mark.parametrize("name", rowsieve.estimators.__all__)
 def test_examples_of_estimators_run(name: str) -> None:
     check(getattr(rowsieve.estimators, name), name)
