@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -49,8 +49,11 @@ FINAL = {"COMPLETE", "FAIL", "ABORT"}
 class Endpoint(ThreadingHTTPServer):
     """An endpoint that keeps what it receives, for :func:`check_received` at the end of the test."""
 
-    events: ClassVar[list[dict[str, Any]]]
-    headers: ClassVar[list[dict[str, str]]]
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.events: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -77,9 +80,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        server.events, server.headers = [], []  # type: ignore[attr-defined]
+    with Endpoint() as server:
         _configure(monkeypatch, server.server_address[1])
         yield server
         server.shutdown()
@@ -240,13 +241,11 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
     assert [place.name[-11:-5] for place in waiting(tmp_path)] == ["000001", "999999"]
     with pytest.raises(InputError, match="does not take events"):
         sync_records(None, tmp_path)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        server.events, server.headers = [], []  # type: ignore[attr-defined]
+    with Endpoint() as server:
         _configure(monkeypatch, server.server_address[1])
         assert sync_records(None, tmp_path).endswith("2 of 2 events delivered to OpenLineage.")
         server.shutdown()
-        assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]  # type: ignore[attr-defined]
+        assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]
         check_received(server.events)  # type: ignore[attr-defined]
     assert not waiting(tmp_path)
 
