@@ -18,7 +18,7 @@ def schedule(
     cron: Annotated[str, typer.Option(help='Five fields, such as "0 2 * * *"')],
     timezone: Annotated[str, typer.Option(help="Timezone of the cron times, such as Europe/Berlin")] = "UTC",
     catch_up: Annotated[
-        str, typer.Option(help="Missed times to run at the next start: none, last or all")
+        str, typer.Option(help="Times missed in the last 31 days to run at the start: none, last or all")
     ] = "last",
     max_runs: Annotated[int | None, typer.Option(min=1, help="Number of runs after which to stop")] = None,
     overrides: Overrides = None,

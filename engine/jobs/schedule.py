@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from connectors.storage import Place
+from engine.core.child_process import command_of
 from engine.core.errors import Exit
 from engine.core.json_files import read_json, write_json
 from engine.jobs.cron import CatchUp, Cron, caught_up
@@ -25,6 +25,8 @@ Job = Callable[[], int]
 """Runs the recipe once and returns the exit code of ``rowsieve run``."""
 Log = Callable[[dict[str, Any]], None]
 OUTCOMES = {Exit.DONE: "finished", Exit.LOCKED: "skipped"}
+LONGEST_DOWNTIME = timedelta(days=31)
+"""Time back from now within which missed times are made up for; the file may be damaged or forged."""
 WAIT_SECONDS = 60.0
 """Longest sleep in seconds, after which a changed clock or a suspension of the machine is noticed."""
 
@@ -80,9 +82,10 @@ def run_schedule(schedule: Schedule, job: Job, clock: Clock, file: Place, log: L
     skipped or there was none.
     """
     last, runs, code = read_last(file, schedule.cron), 0, 0
-    if last is None:
+    if last is None or last > clock.now():
         last = clock.now()
         write_last(file, schedule.cron, last)
+    last = max(last, clock.now() - LONGEST_DOWNTIME)
     while not clock.stopped and runs != schedule.max_runs:
         due, chosen = _due(schedule, last, clock, log)
         if not due:
@@ -140,11 +143,12 @@ def schedule_file(output: Place) -> Place:
 
 
 def read_last(file: Place, cron: Cron) -> datetime | None:
-    """Return the last handled time of this cron; None before the first."""
+    """Return the last handled time of this cron; None before the first, and where the file holds no time."""
     try:
-        return datetime.fromisoformat(read_json(file)[_key(cron)])
+        found = datetime.fromisoformat(read_json(file)[_key(cron)])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return found if found.tzinfo is not None else None
 
 
 def write_last(file: Place, cron: Cron, moment: datetime) -> None:
@@ -153,7 +157,8 @@ def write_last(file: Place, cron: Cron, moment: datetime) -> None:
         known = read_json(file)
     except (OSError, ValueError):
         known = {}
-    write_json(file, {**known, _key(cron): moment.isoformat()})
+    kept = known if isinstance(known, dict) else {}
+    write_json(file, {**kept, _key(cron): moment.isoformat()})
 
 
 def _key(cron: Cron) -> str:
@@ -183,7 +188,7 @@ class Process:
 
 def rowsieve_run(arguments: Sequence[str]) -> Process:
     """Return the job ``rowsieve run`` with these arguments, run by the current Python interpreter."""
-    return Process([sys.executable, "-m", "engine.cli", "run", *arguments])
+    return Process(command_of("engine.cli.app", "main", "run", *arguments))
 
 
 @contextmanager

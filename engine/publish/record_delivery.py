@@ -18,14 +18,13 @@ from dataclasses import asdict
 from typing import IO
 
 from connectors.storage import Place, place_of
+from engine.core.child_process import command_of
 from engine.core.errors import InputError, one_line
 from engine.core.redaction import redact
 from engine.publish.mlflow_outbox import RUNNING, Answer, Record, Sender, deliver, pending_folder, sync
 from engine.publish.tracking import client, tracking_uri
 
 _log = logging.getLogger("rowsieve")
-START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {} import {} as f; f(sys.argv[2])"
-"""The program of the process: it imports the same modules as this one, wherever they lie."""
 
 
 def sender_for(output: Place) -> Sender:
@@ -66,10 +65,9 @@ class ProcessSender:
 
     def __init__(self, output: Place) -> None:
         self._output = output
-        program = START.format(__name__, serve.__name__)
         # Of its own session, so that Ctrl-C reaches this process only, which then records what happened.
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", program, json.dumps(sys.path), str(output)],
+            command_of(__name__, serve.__name__, str(output)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -106,11 +104,11 @@ class ProcessSender:
             self._process.communicate()
 
 
-def serve(output: str) -> None:
-    """Answer messages until standard input ends: the program of the process."""
+def serve() -> None:
+    """Answer messages until standard input ends: the program of the process, whose argument is the output."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what MLflow prints is no answer
-    _serve(DirectSender(place_of(output)), sys.stdin, answers)
+    _serve(DirectSender(place_of(sys.argv[1])), sys.stdin, answers)
     os._exit(0)  # nothing is left to do, and freeing all modules takes half a second
 
 

@@ -137,6 +137,27 @@ def test_a_first_start_is_remembered(tmp_path: Path) -> None:
     assert read_last(tmp_path / "schedule.json", NIGHTLY) == START
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "[]",
+        "7",
+        '{"0 2 * * * UTC": 7}',
+        '{"0 2 * * * UTC": "2026-03-01T00:00:00"}',
+        '{"0 2 * * * UTC": "9999-12-31T23:59:59+00:00"}',
+        '{"0 2 * * * UTC": "0001-01-01T00:00:00+23:59"}',
+    ],
+)
+def test_a_forged_time_starts_anew(stored: str, tmp_path: Path) -> None:
+    """A list ended the scheduler, a time to come stopped it for ever, and one long ago filled its memory."""
+    (tmp_path / "schedule.json").write_text(stored)
+    job = Runs(Hands())
+    code, log = scheduled(tmp_path, job, max_runs=1)
+    assert code == 0
+    assert len(job.started) == 1
+    assert len(log) < 40
+
+
 @given(st.integers(0, 200), st.sampled_from(["none", "last", "all"]))
 def test_what_is_caught_up_with_is_of_what_was_missed(hours: int, policy: str) -> None:
     missed = NIGHTLY.missed(START, START + timedelta(hours=hours))
