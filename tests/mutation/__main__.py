@@ -343,7 +343,7 @@ def try_mutants(projects: Sequence[Path], mutants: Iterable[Mutant], end: float)
 
 
 def page(outcomes: list[Outcome], seed: int) -> str:
-    """Return ``RESULTS.md``."""
+    """Return the text of ``RESULTS.md``."""
     reasons = json.loads(REASONS.read_text("utf-8")) if REASONS.exists() else {}
     lines = [
         "# Mutation score of the numerical kernels",

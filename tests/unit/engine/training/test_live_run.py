@@ -263,7 +263,7 @@ def test_a_bar_on_a_terminal_says_how_long_it_takes() -> None:
 
 
 def pty_text(code: str) -> str:
-    """What a program writes to its terminal, without escape sequences."""
+    """Return the text that a program writes to its terminal, without escape sequences."""
     reader, writer = os.openpty()
     subprocess.run([sys.executable, "-c", code], stderr=writer, stdout=subprocess.DEVNULL, check=True)
     os.close(writer)
