@@ -72,18 +72,6 @@ def test_functions_are_short_and_shallow_and_modules_hold_one_idea() -> None:
     assert long == set(LONG_MODULES)
 
 
-def test_docstrings_are_statements() -> None:
-    """A docstring says what a thing is or does, in three words or more."""
-    faults = []
-    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, Function | ast.ClassDef | ast.Module) and (text := ast.get_docstring(node)):
-                words = text.split("\n\n")[0].split()
-                if len(words) < 3 or words[0] in ("What", "Whatever", "Itself", "None."):
-                    faults.append(f"{path.relative_to(ROOT)}: {getattr(node, 'name', '')}: {text[:60]}")
-    assert faults == []
-
-
 def test_array_types_have_one_name() -> None:
     names = {name for name in vars(arrays) if not name.startswith("_")} - {"annotations", "Any", "np", "npt"}
     kept = ROOT / "operators" / "arrays.py"

@@ -248,6 +248,15 @@ def test_landmarks_by_kmeans_follow_the_seed() -> None:
     assert not np.allclose(first, other)
 
 
+def test_every_step_of_a_fit_in_memory_is_recorded() -> None:
+    X, groups = problem(200, 4)
+    settings = {"n_init": 1, "random_state": 0}
+    whole = ConstrainedKernelKMeans(max_iter=50, **settings).fit(X, groups).objective_
+    first = ConstrainedKernelKMeans(max_iter=1, **settings).fit(X, groups).objective_
+    assert len(whole) > 2
+    assert first[0] == pytest.approx(whole[0])
+
+
 def test_landmarks_by_density_are_different_rows() -> None:
     pytest.importorskip("faiss", reason="density-weighted landmarks need FAISS")
     sample = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
