@@ -86,13 +86,22 @@ def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> Non
     console.print(f"  {decision}", soft_wrap=True)
 
 
+def show_refusal(version: str, why: str) -> None:
+    """Print that a run is refused, since it would publish again what was withdrawn."""
+    told = f" a run is refused: {version} has the same rows, operators and seed, and was withdrawn: {why}"
+    console.print(Text.assemble(("warning", "yellow"), told), soft_wrap=True)
+
+
 def show_status(found: dict[str, Any]) -> None:
     """Print the state of a run and the committed shards of each operator."""
     state = (
         "published, current" if found["current"] else "published" if found["published"] else "not published"
     )
-    state += f", withdrawn: {found['withdrawn']}" if found["withdrawn"] else ""
+    own = found["withdrawn_as"] == found["version"]
+    state += f", withdrawn: {found['withdrawn']}" if own else ""
     console.print(Text("version ") + bold(found["version"]) + f": {state}", soft_wrap=True)
+    if found["withdrawn"] and not own:
+        show_refusal(found["withdrawn_as"], found["withdrawn"])
     for name, why in found["withdrawn_bases"].items():
         told = f" it continues from {name}, which was withdrawn: {why}"
         console.print(Text.assemble(("warning", "yellow"), told), soft_wrap=True)

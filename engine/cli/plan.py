@@ -14,15 +14,23 @@ def plan(
     with print_errors(verbose):
         keep_pandas_out()
         from engine.cli.columns import column_lines
-        from engine.cli.output import show_json, show_plan
+        from engine.cli.output import show_json, show_plan, show_refusal
         from engine.plan.planner import make_plan
         from engine.plan.preview import preview
+        from engine.storage.withdrawals import withdrawal_against
 
         made = make_plan(load(recipe, overrides))
+        refused = withdrawal_against(made.output, made.version, made.inputs, made.store.replays())
         found = preview(made)
         if as_json:
-            show_json(made.to_dict() | {"source": found.to_json()})
+            told = {
+                "withdrawn": refused.why if refused else None,
+                "withdrawn_as": refused.version if refused else None,
+            }
+            show_json(made.to_dict() | {"source": found.to_json()} | told)
             return
         show_plan(made)
+        if refused:
+            show_refusal(refused.version, refused.why)
         for line in ["", *column_lines(found.columns, found.note)]:
             echo(line)

@@ -120,6 +120,10 @@ class PlanRecord(Record):
     """`name`, `version`, `params`, `requires`, `adds`, `fingerprint`."""
     source: SourceRecord
     """Columns and label."""
+    withdrawn: str | None
+    """Why a run is refused: the reason of the withdrawal of `withdrawn_as`; null where it is not."""
+    withdrawn_as: str | None
+    """A withdrawn version with the same rows, operators and seed."""
 
 
 class DraftRecord(Record):

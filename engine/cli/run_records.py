@@ -88,7 +88,9 @@ class StatusRecord(Record):
     current: bool
     """Whether readers of the output get it."""
     withdrawn: str | None
-    """Why it was withdrawn."""
+    """Why it was withdrawn, or one of the same rows, operators and seed, so that a run is refused."""
+    withdrawn_as: str | None
+    """The version that was withdrawn for this reason."""
     withdrawn_bases: dict[str, str]
     """Withdrawn versions that it continues from, with their reasons."""
     running: bool

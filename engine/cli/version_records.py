@@ -80,6 +80,8 @@ class VersionRecord(Record):
     """Decision of the run: full, predict, refit."""
     why: str
     """Reason of the decision."""
+    fitted: dict[str, str]
+    """Operators of an incremental run that were fitted again, with the reason; the others kept their state."""
     shards: Object | None
     """`old`, `new` and `gone` shards of an incremental run."""
     models: list[str]

@@ -91,6 +91,9 @@ def _show_versions(entries: list[dict[str, Any]]) -> None:
     for entry in entries:
         name = bold(entry["version"]) + " (current)" if entry["current"] else Text(entry["version"])
         outcome = entry["outcome"] + (f": {entry['why']}" if entry["why"] else "")
+        if entry["outcome"] == "predict" and entry["fitted"]:
+            again = (f"{operator} ({why})" for operator, why in entry["fitted"].items())
+            outcome += f"; fitted again all the same: {', '.join(again)}"
         if entry["withdrawn"] is not None:
             outcome = f"withdrawn: {entry['withdrawn']}"
         models = ", ".join(entry["models"])

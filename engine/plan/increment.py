@@ -218,8 +218,8 @@ class _Base:
         operator = planned.operator
         if not entry:
             return "it is new in the recipe"
-        if not _same(entry, planned):
-            return "its parameters or its inputs have changed"
+        if changes := _changes(entry, planned):
+            return changes
         if not operator.can_predict:
             return "it cannot place new rows"
         if changed:
@@ -244,7 +244,20 @@ def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcom
 
 def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:
     """Return whether an entry of a manifest describes this operator. One without ``requires`` never does."""
-    return all(entry.get(key) == value for key, value in manifest_entry(planned).items())
+    return not _changes(entry, planned)
+
+
+def _changes(entry: Mapping[str, Any], planned: PlannedOperator) -> str:
+    """Return in what an operator differs from its entry of a manifest; empty if in nothing."""
+    now = manifest_entry(planned)
+    if entry.get("version") != now["version"]:
+        return f"its method has another version: {entry.get('version')} then, {now['version']} now"
+    then = entry.get("params") or {}
+    names = [key for key in {**then, **now["params"]} if then.get(key) != now["params"].get(key)]
+    if names or then.keys() != now["params"].keys():
+        return f"its parameters have changed: {', '.join(sorted(names)) or 'defaults'}"
+    same = all(entry.get(key) == value for key, value in now.items())
+    return "" if same else "its inputs have changed"
 
 
 def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:

@@ -19,6 +19,7 @@ from engine.recipe.recipe import Recipe
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
+from engine.storage.withdrawals import input_digest
 from operators.base import PART, VALID, ShardInfo
 from operators.parts.adaptor import NAME as PARTS
 
@@ -139,6 +140,18 @@ class Plan:
         """Return the plan as JSON-able values without secrets."""
         record: dict[str, Any] = redact_all(self._record())
         return record
+
+    @cached_property
+    def inputs(self) -> str:
+        """The digest of rows, operators, columns and seed that the version's manifest will have."""
+        record, spec = self.to_dict(), self.recipe.source
+        source = {
+            **{key: record[key] for key in ("files", "shards")},
+            "features": list(self.features),
+            "label": spec.label,
+            "on_corrupt": spec.on_corrupt,
+        }
+        return input_digest(record | {"seed": self.recipe.seed, "source": source})
 
     def _record(self) -> dict[str, Any]:
         return {

@@ -56,6 +56,7 @@ def history(output: Place) -> list[dict[str, Any]]:
                 "base": increment.get("base"),
                 "outcome": increment.get("outcome", "full"),
                 "why": increment.get("why", ""),
+                "fitted": increment.get("fitted", {}),
                 "shards": increment.get("shards"),
                 "models": models.get(name, []),
                 "withdrawn": withdrawn.why if withdrawn else None,

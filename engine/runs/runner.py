@@ -43,7 +43,7 @@ from engine.runs.run_record import (
 )
 from engine.storage.lease import Lease, hold_lease
 from engine.storage.manifest import is_published, read_manifest
-from engine.storage.withdrawals import check_stands
+from engine.storage.withdrawals import check_publishable
 
 _log = logging.getLogger("rowsieve")
 MOMENTS: dict[Kind, str] = {
@@ -138,7 +138,6 @@ class _Runner:
         """Plan, compute, publish, and let the plugins work on the published version."""
         self._planning.emit("start")
         plan = make_plan(self._recipe, self)
-        check_stands(plan.output, plan.version)
         context, operators = self._start(plan)
         self._call("planned")
         results = tuple(operators.run(plan, planned) for planned in plan.operators)
@@ -187,11 +186,15 @@ class _Runner:
         self._call("closed")
 
     def _start(self, plan: Plan) -> tuple[RunContext, OperatorRunner]:
-        """Take the lease unless it is held, and make ``plan`` the plan that the plugins see."""
+        """Take the lease unless it is held, and make ``plan`` the plan that the plugins see.
+
+        Raises InputError before anything is computed if the plan would publish what was withdrawn.
+        """
         if not self._planned:
             self._planned = True
             self._planning.rows, self._planning.shards = plan.n_rows, len(plan.shards)
             self._planning.emit("finish")
+        check_publishable(plan.output, plan.version, plan.inputs, plan.store.replays())
         if self._context is None or self._operators is None:
             section = resolved_section(plan)
             held = hold_lease(plan.output, self._recipe.name, stale_seconds=section.lease_seconds)

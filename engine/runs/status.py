@@ -11,7 +11,7 @@ from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
 from engine.runs.run_record import dropped_exports, read_record, unfinished_steps
 from engine.storage.lease import has_active_writer, read_holder, seconds_since_heartbeat
 from engine.storage.manifest import is_published, read_manifest
-from engine.storage.withdrawals import current_version, withdrawal_of, withdrawn_bases
+from engine.storage.withdrawals import current_version, withdrawal_against, withdrawn_bases
 
 
 def status_of(plan: Plan) -> dict[str, Any]:
@@ -22,13 +22,15 @@ def status_of(plan: Plan) -> dict[str, Any]:
     JSON-able. For each operator, ``rate`` is in rows per second between its first and last commit since the
     present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
-    failed or were interrupted. ``withdrawn`` is the reason of a withdrawal, and
+    failed or were interrupted. ``withdrawn`` is the reason of a withdrawal, ``withdrawn_as`` the version that
+    was withdrawn: this one, or one of the same rows and recipe, so that a run is refused; and
     ``withdrawn_bases`` has those of versions that this one continues from. ``dropped_exports`` are exports
     that failed and that the recipe no longer names. ``warnings`` are those of the operators that are fitted.
 
     """
     output = plan.output
-    withdrawn, published = withdrawal_of(output, plan.version), is_published(output, plan.version)
+    published = is_published(output, plan.version)
+    withdrawn = withdrawal_against(output, plan.version, plan.inputs, plan.store.replays())
     increment = {"incremental": plan.increment.record()} if plan.increment else {}
     folder = version_folder(output, plan.version)
     bases = withdrawn_bases(output, read_manifest(folder) if published else increment)
@@ -40,6 +42,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "published": published,
         "current": current_version(output) == plan.version,
         "withdrawn": withdrawn.why if withdrawn else None,
+        "withdrawn_as": withdrawn.version if withdrawn else None,
         "withdrawn_bases": bases,
         "running": running,
         "writer": str(holder) if holder and running else None,

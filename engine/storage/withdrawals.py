@@ -9,8 +9,9 @@ may be wrong.
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -18,10 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, remove_file
+from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.output_layout import POINTER, version_folder
 from engine.storage.manifest import (
+    NAME,
     NUMBER,
     is_published,
     pointed_version,
@@ -48,7 +51,9 @@ class Reason(BaseModel):
 class Withdrawal(BaseModel):
     """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current.
 
-    ``earlier`` are reasons that were given before, the latest last.
+    ``earlier`` are reasons that were given before, the latest last. ``inputs`` is the version's
+    :func:`input_digest`, by which a run that would publish the same under another name is found; empty in
+    records of earlier releases.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -58,6 +63,7 @@ class Withdrawal(BaseModel):
     at: float
     was_current: bool
     earlier: Annotated[tuple[Reason, ...], Field(strict=False, max_length=MAX_EARLIER)] = ()
+    inputs: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
 
 
 def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
@@ -159,10 +165,91 @@ def _bases(output: Place, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _has_records(output: Place) -> bool:
+    return bool(_recorded(output))
+
+
+def _recorded(output: Place) -> list[str]:
+    """Return the sorted names of the versions that have a record, whether they are published or removed."""
     try:
-        return next(iter((output / FOLDER).iterdir()), None) is not None
+        names = [entry.name for entry in (output / FOLDER).iterdir()]
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return []
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted(stem for stem in stems if NAME.fullmatch(stem))
+
+
+def input_digest(record: Mapping[str, Any]) -> str:
+    """Return a digest of the rows, operators, columns and seed of a manifest, or of a plan in its form.
+
+    Two versions with the same digest are made from the same bytes by the same recipe. Their names and
+    contents may differ all the same: they also depend on the base version and on the order of the shards.
+    """
+    source = record["source"]
+    shards = [
+        [str(source["files"].get(shard["path"])), [*shard.get("range", (0, 0))], shard["rows"]]
+        for shard in source["shards"]
+    ]
+    keys = ("name", "version", "params", "requires", "files")
+    operators = [{key: entry.get(key) for key in keys} for entry in record["operators"]]
+    read = [source["label"], source["features"], source.get("on_corrupt", "fail")]
+    return digest([record["seed"], read, record["schema"], operators, sorted(shards)])
+
+
+def withdrawal_against(
+    output: Place, version: str, inputs: str, replayed: Collection[str] = ()
+) -> Withdrawal | None:
+    """Return the withdrawal that keeps a run from publishing a version; None if nothing does.
+
+    It is the withdrawal of the version itself, or that of one with the same inputs: from another base, the
+    same recipe publishes the same rows under another name. A version that is published and stands may be made
+    current again, whatever else was withdrawn.
+
+    Parameters
+    ----------
+    inputs
+        The version's :func:`input_digest`.
+    replayed
+        Fingerprints of operators that run again after a repair: a withdrawn version with one of them is
+        another one.
+
+    Raises
+    ------
+    InputError
+        A record is damaged.
+
+    """
+    own = withdrawal_of(output, version)
+    if own is not None or is_published(output, version):
+        return own
+    for name in _recorded(output):
+        known = withdrawal_of(output, name)
+        manifest = read_manifest(version_folder(output, name)) if is_published(output, name) else None
+        same = known is not None and inputs == (known.inputs or (manifest and input_digest(manifest)))
+        prints = {entry["fingerprint"] for entry in manifest["operators"]} if manifest else set()
+        if same and prints.isdisjoint(replayed):
+            return known
+    return None
+
+
+def check_publishable(output: Place, version: str, inputs: str, replayed: Collection[str] = ()) -> None:
+    """Raise InputError if a run would publish again what was withdrawn; see :func:`withdrawal_against`."""
+    found = withdrawal_against(output, version, inputs, replayed)
+    if found is None:
+        return
+    if found.version == version and is_published(output, version):
+        check_stands(output, version)
+    place = f"{output}@{found.version}"
+    remedy = (
+        f"take the withdrawal back: {shlex.join(['rowsieve', 'retract', place, '--undo'])}"
+        if is_published(output, found.version)
+        else f"remove the record of the removed version: {output / FOLDER / f'{found.version}.json'}"
+    )
+    raise InputError(
+        f"The run would publish the data of the version {found.version} again, which was withdrawn: "
+        f"{found.why.rstrip('.')}. The rows, the operators and the seed are the same. Nothing is published, "
+        f"and readers get what they got before. Change the data, or the recipe where it was wrong; to "
+        f"publish the same on purpose, {remedy}"
+    )
 
 
 def publication_number(output: Place, version: str) -> int:
@@ -206,7 +293,10 @@ def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
             return known
         if known is not None:
             earlier = (*known.earlier, Reason(why=known.why, at=known.at))[-MAX_EARLIER:]
-    found = Withdrawal(version=version, why=reason, at=time.time(), was_current=was_current, earlier=earlier)
+    inputs = input_digest(read_manifest(version_folder(output, version)))
+    found = Withdrawal(
+        version=version, why=reason, at=time.time(), was_current=was_current, earlier=earlier, inputs=inputs
+    )
     write_json(place, found.model_dump(), root=output)
     return found
 

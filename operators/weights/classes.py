@@ -21,8 +21,8 @@ class ClassTotal:
     name : value of the label column.
     rows : kept rows that are learnt from.
     weight : weight of each row; the mean over all kept rows is 1.
-    all_rows : rows of the class in the source, held-out ones and outliers included; 0 where nobody counted
-        them.
+    all_rows : all rows of the class that operators learn from, dropped ones and outliers included, validation
+        and test rows not; 0 where nobody counted them.
     """
 
     name: str
@@ -32,10 +32,9 @@ class ClassTotal:
 
     @property
     def rows_text(self) -> str:
-        """The number of rows in words, with that of training rows if they differ."""
-        if self.all_rows <= self.rows:
-            return f"{self.rows:,} rows"
-        return f"{self.all_rows:,} rows, {self.rows:,} of them in training"
+        """The number of training rows in words, with that of rows that are learnt from if they differ."""
+        of = f" (of {self.all_rows:,} that operators learn from)" if self.all_rows > self.rows else ""
+        return f"{self.rows:,} training rows{of}"
 
 
 def class_totals(
@@ -47,7 +46,7 @@ def class_totals(
     ----------
     balance : weight of each row of a class.
     rows : rows of each class that are kept and learnt from.
-    names, counts : the classes of the source, and their rows in it.
+    names, counts : the classes of the source, and their rows that operators learn from.
     """
     return [ClassTotal(names[c], rows[c], balance[c], counts[c]) for c in sorted(balance)]
 
@@ -87,8 +86,8 @@ def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> st
     ]
     more = f"; so do {len(rare) - 5} more" if len(rare) > 5 else ""
     return (
-        f"Classes with fewer than {min_class_rows} rows are too small to be estimated and weigh less than "
-        f"the others, which have {full / n_rows:.1%} of the total each: {'; '.join(parts)}{more}."
+        f"Classes with fewer than {min_class_rows} training rows are too small to be estimated and weigh "
+        f"less than the others, which have {full / n_rows:.1%} of the total each: {'; '.join(parts)}{more}."
     )
 
 

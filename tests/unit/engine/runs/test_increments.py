@@ -12,12 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
+from engine.runs.history import history
 from engine.runs.runner import run
+from operators.outliers.adaptor import Outliers
 from tests.data import recipe_for, spurious_table
 
 BASE = {"incremental": {"base": "current", "mode": "predict"}}
@@ -278,7 +282,7 @@ def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     operators = {**recipe(tmp_path).operators, "groups": {"min_samples": [5]}}
     record = run(recipe(tmp_path, operators=operators)).manifest["incremental"]
-    assert record["fitted"]["groups"] == "its parameters or its inputs have changed"
+    assert record["fitted"]["groups"] == "its parameters have changed: min_samples"
     assert set(record["kept"]) == {"parts", "encode", "ingest", "probe", "gradients"}
 
 
@@ -290,6 +294,22 @@ def test_the_report_of_a_run_without_new_rows_is_drawn(tmp_path: Path) -> None:
     again = run(changed)
     assert "why" not in again.manifest["incremental"]
     assert "Outcome: predict." in again.report.read_text("utf-8")
+
+
+def test_an_operator_of_another_version_fits_again_and_versions_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    version = Outliers.version
+    monkeypatch.setattr(Outliers, "version", version + 1)
+    record = run(recipe(tmp_path)).manifest["incremental"]
+    why = f"its method has another version: {version} then, {version + 1} now"
+    assert (record["outcome"], record["fitted"]["outliers"]) == ("predict", why)
+    assert history(tmp_path / "out")[0]["fitted"] == record["fitted"]
+    shown = " ".join(CliRunner().invoke(app, ["versions", str(tmp_path / "out")]).output.split())
+    assert "fitted again all the same" in shown
 
 
 @pytest.mark.slow

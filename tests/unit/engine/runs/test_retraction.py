@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from mlflow import MlflowClient
 from typer.testing import CliRunner
@@ -41,7 +42,7 @@ from engine.storage.withdrawals import (
 )
 from engine.training.stored_models import _artifact
 from engine.training.version import open_version
-from tests.data import small_recipe
+from tests.data import recipe_for, small_recipe, spurious_table
 
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
 PAGE = "<html>\n<body>\n<p>groups</p>\n</body>\n</html>\n"
@@ -347,6 +348,64 @@ def test_a_run_does_not_bring_it_back(out: Path, published: tuple[Path, Recipe])
     assert shown.exit_code == 2
     assert "was withdrawn" in shown.output
     assert run(recipe.model_copy(update={"seed": 4})).version == current_version(out) != "vb"
+
+
+def nightly(folder: Path, *counts: int, base: str | None = "current", **sections: Any) -> Recipe:
+    """A recipe over one file for each count, which continues from a base version."""
+    table, first = spurious_table(600), 0
+    (folder / "nights").mkdir(exist_ok=True)
+    for index, count in enumerate(counts):
+        pq.write_table(table.slice(first, count), folder / "nights" / f"n{index}.parquet")
+        first += count
+    changes = {"operators": OPERATORS, "incremental": {"base": base, "mode": "predict"}} | sections
+    return Recipe.parse(recipe_for(folder / "nights", folder / "grown", **changes))
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["published", "removed"])
+def test_a_run_does_not_bring_it_back_from_another_base(removed: bool, tmp_path: Path) -> None:
+    """Its rows, operators, columns and seed count: its name also depends on the base version."""
+    out = tmp_path / "grown"
+    names = [run(nightly(tmp_path, *counts)).version for counts in ((200,), (200, 100), (200, 100, 100))]
+    for name, stands in ((names[2], names[1]), (names[1], names[0]), (names[0], None)):
+        assert retract(out, name, f"labels of {name}.").current == stands
+        if removed and name == names[2]:
+            prune(out, 2)
+        before = files(out)
+        for base in ("current", None):
+            again = nightly(tmp_path, 200, 100, 100, base=base)
+            with pytest.raises(InputError, match=f"{names[2]} .*withdrawn: labels of {names[2]}"):
+                run(again)
+            found = status_of(make_plan(again))
+            assert (found["withdrawn"], found["withdrawn_as"]) == (f"labels of {names[2]}.", names[2])
+        assert files(out) == before, "nothing was computed"
+        assert current_version(out) == stands
+    assert run(nightly(tmp_path, 200, 100, 100, base=None, seed=4)).version == current_version(out)
+    if not removed:  # what is asked for by name is published, and stands whatever else is withdrawn
+        undo_retraction(out, names[2])
+        full = nightly(tmp_path, 200, 100, 100, base=None)
+        version = run(full).version
+        retract(out, names[2], "x")
+        assert run(full).version == version == current_version(out) != names[2]
+    assert run(nightly(tmp_path, 200, 100, 100, 60)).version == current_version(out)
+
+
+def test_status_and_plan_say_that_a_run_is_refused(tmp_path: Path) -> None:
+    recipe, yaml = nightly(tmp_path, 200), tmp_path / "recipe.yaml"
+    first = run(recipe).version
+    grown = run(nightly(tmp_path, 200, 100)).version
+    for name in (grown, first):
+        retract(tmp_path / "grown", name, "labels")
+    changes = {"operators": OPERATORS, "incremental": {"base": "current"}}
+    yaml.write_text(json.dumps(recipe_for(tmp_path / "nights", tmp_path / "grown", **changes)))
+    for verb in ("status", "plan"):
+        shown = " ".join(CliRunner().invoke(app, [verb, str(yaml)]).output.split())
+        assert f"a run is refused: {grown} has the same rows, operators and seed, and was withdrawn" in shown
+        record = json.loads(CliRunner().invoke(app, [verb, str(yaml), "--json"]).stdout)
+        assert (record["withdrawn"], record["withdrawn_as"]) == ("labels", grown)
+    done = CliRunner().invoke(app, ["run", str(yaml)])
+    assert done.exit_code == 2, done.output
+    undo = f"rowsieve retract {tmp_path}/grown@{grown} --undo"
+    assert undo in " ".join(done.output.split())
 
 
 def test_pruning_removes_withdrawn_versions_and_keeps_the_record(out: Path) -> None:

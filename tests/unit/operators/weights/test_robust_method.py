@@ -148,8 +148,8 @@ def test_a_class_of_few_rows_has_a_share_that_falls_with_their_square(
     assert totals[2] == pytest.approx(totals[0] * (6 / 50) ** 2, rel=1e-4)
     assert metrics["effective_share"] > 0.9
     assert (
-        "'c' has 9 rows, 6 of them in training, each of which weighs at most 3.49 times the mean row"
-        in caplog.text
+        "'c' has 6 training rows (of 9 that operators learn from), each of which weighs at most 3.49 times "
+        "the mean row" in caplog.text
     )
     assert "all of them 0.7% of the total" in caplog.text
     assert "cues alone is worth" not in caplog.text
@@ -162,7 +162,7 @@ def test_ordinary_imbalance_is_balanced_in_full_without_blame(caplog: pytest.Log
     assert weight[y == 1].sum() == pytest.approx(10_000, rel=1e-4)
     assert metrics["effective_share"] < 0.1
     assert [record.levelname for record in caplog.records] == ["INFO"]
-    assert "the class 'b' has 100 rows" in caplog.text
+    assert "the class 'b' has 100 training rows" in caplog.text
 
 
 def test_factors_that_rest_on_few_rows_are_named(caplog: pytest.LogCaptureFixture) -> None:
