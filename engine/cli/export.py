@@ -38,17 +38,21 @@ def export(
 ) -> None:
     """Write a published version into a table in one commit, unless the table has the version already."""
     with print_errors(verbose):
-        from engine.core.output_layout import output_of
+        from engine.core.output_layout import output_of, split_version, version_folder
         from engine.execution.cluster import executor as open_executor
         from engine.execution.cluster import set_environment
         from engine.plan.exports import open_exports
         from engine.publish.export import export as engine_export
-        from engine.publish.lineage import trace
+        from engine.publish.lineage import locate
+        from engine.publish.lineage_events import refusals_recorded
         from engine.storage.manifest import read_manifest
 
         section = run_section(executor)
         (table,) = open_exports([_section(to, mode, catalog)])
-        folder = output_of(trace(version, output_of(output) if output else None)["folder"])
+        named = output_of(output) if output else None
+        place = named or output_of(split_version(version)[0])
+        with refusals_recorded(place, f"export.{table.format}", "EXPORT"):
+            folder = version_folder(*locate(version, named))
         set_environment(verbose)
         with open_executor(section, verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)

@@ -67,9 +67,11 @@ def needs_no_ray(spec: TrainSpec) -> bool:
     params = spec.params
     if "RAY_ADDRESS" in os.environ or params.where == "ray" or params.resources.gpus:
         return False
+    from engine.training.retrain import refusals_of_training
     from engine.training.version import open_version
 
-    splits: dict[str, int] = open_version(spec.dataset).manifest["summary"]["splits"]
+    with refusals_of_training(spec):
+        splits: dict[str, int] = open_version(spec.dataset).manifest["summary"]["splits"]
     return sum(splits.values()) <= params.small_rows
 
 

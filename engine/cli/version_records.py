@@ -81,7 +81,7 @@ class VersionRecord(Record):
     why: str
     """Reason of the decision."""
     fitted: dict[str, str]
-    """Operators of an incremental run that were fitted again, with the reason; the others kept their state."""
+    """Operators that an incremental run fitted again, with the reason; the others kept their state."""
     shards: Object | None
     """`old`, `new` and `gone` shards of an incremental run."""
     models: list[str]

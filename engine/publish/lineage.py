@@ -22,7 +22,7 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
 
     Raises InputError if the version is not found, or MLflow does not answer.
     """
-    output, name = _locate(version, output)
+    output, name = locate(version, output)
     manifest, withdrawn = read_manifest(version_folder(output, name)), withdrawal_of(output, name)
     return {
         "version": name,
@@ -48,7 +48,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
         raise InputError(
             "rowsieve lineage --sync: no output folder is named. Give one, for example --output demo/out."
         )
-    output = output or _locate(str(version), None)[0]
+    output = output or locate(str(version), None)[0]
     check_real_folders(output)
     events = sync_events(output)
     if not pending(output):
@@ -87,8 +87,11 @@ def _recorded(version: str, output: Place) -> dict[str, Any]:
         ) from None
 
 
-def _locate(version: str, output: Place | None) -> tuple[Place, str]:
-    """Return output and name of a version: its folder, its name, ``OUTPUT@VERSION``, or ``OUTPUT``."""
+def locate(version: str, output: Place | None) -> tuple[Place, str]:
+    """Return output and name of a version: its folder, its name, ``OUTPUT@VERSION``, or ``OUTPUT``.
+
+    Raises InputError if there is none, or no version of ``OUTPUT`` stands.
+    """
     place, name = split_version(version)
     folder = output_of(place)
     if not name and (folder / "manifest.json").exists():

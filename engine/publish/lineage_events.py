@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from connectors.storage import Place
+from engine.core.output_layout import version_folder
 from engine.core.redaction import redact
 from engine.publish.lineage_facets import (
     PRODUCER,
@@ -24,6 +25,7 @@ from engine.publish.lineage_facets import (
     error_facet,
     job_type_facet,
     operator_facet,
+    output_name,
     parent_facet,
     tests_facet,
 )
@@ -36,6 +38,7 @@ from engine.publish.lineage_outbox import (
     keep,
     keep_open,
 )
+from engine.storage.manifest import published_versions, read_manifest
 
 _log = logging.getLogger("rowsieve")
 _current: ContextVar[LineageRun | None] = ContextVar("lineage_run", default=None)
@@ -251,6 +254,37 @@ def recorded_job(
             with suppress(Exception):
                 found = datasets(outcome.value)
             finish(run, failure, found)
+
+
+@contextmanager
+def refusals_recorded(output: Place, job: str, kind: str) -> Iterator[None]:
+    """Report a job that fails before it has a version to read: START and FAIL, with the error of the body.
+
+    Nothing is reported if the body raises nothing, or in a folder that holds no published version.
+
+    Parameters
+    ----------
+    job
+        What follows the recipe's name in the name of the job, such as ``export.delta``.
+
+    """
+    try:
+        yield
+    except Exception as error:
+        with _reported():
+            _record_refusal(output, job, kind, error)
+        raise
+
+
+def _record_refusal(output: Place, job: str, kind: str, error: Exception) -> None:
+    names = published_versions(output) if is_configured() else []
+    recipe = read_manifest(version_folder(output, names[-1]))["recipe"] if names else ""
+    run = begin(output, f"{recipe}.{job}", kind) if names else None
+    if run is not None:
+        from openlineage.client import event_v2
+
+        run.start(Datasets([event_v2.InputDataset(*output_name(output))]))
+        finish(run, error, None)
 
 
 @contextmanager

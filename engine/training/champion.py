@@ -29,10 +29,17 @@ from engine.training.rows import GroupedRows
 from engine.training.serving import ENCODING, SERVING, ServedModel, describe_features
 from engine.training.split_scores import RowSource, row_pieces, truth_of
 from operators.base import Executor
-from operators.metrics.group_scores import MIN_ROWS, compare_groups, few_rows_text
+from operators.metrics.group_scores import (
+    MAX_NAMES,
+    MIN_ROWS,
+    few_rows_text,
+    pool_groups,
+    pooled_name,
+)
 from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
 
 CELLS = ("rows", "right_before", "gained", "lost")
+MODELS = ("the champion", "the challenger")
 UNKNOWN = -1
 """Class index of a label that the champion does not know, and of rows that it cannot read: always wrong."""
 
@@ -119,9 +126,9 @@ class PairedAnswers:
     def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test whether the challenger exceeds the champion by more than ``bound``."""
         if metric == ACCURACY:
-            return _finding(self.all_rows(), bound, confidence)
+            return _finding(self.all_rows(), ["all rows"], bound, confidence)
         name = metric.removesuffix(WORST).rstrip("_") or INFERRED
-        found = _finding(self.counts(name), bound, confidence)
+        found = _finding(self.counts(name), self.names(name), bound, confidence)
         rows = {group_label(name, group): cell.rows for group, cell in self.groupings[name].items()}
         few = few_rows_text(rows, min_rows=MIN_ROWS)
         return replace(found, text=f"{found.text}; {few}") if few else found
@@ -133,10 +140,21 @@ class PairedAnswers:
 
     def counts(self, grouping: str) -> PairedCounts:
         """Counts of the groups that are compared; small ones are pooled or left out as in every score."""
-        cells = self.groupings[grouping]
-        entries = compare_groups({name: cell.rows for name, cell in cells.items()}, {}, min_rows=MIN_ROWS)
-        sums = [[sum(getattr(cells[m], key) for m in e.members) for e in entries] for key in CELLS]
+        cells, entries = self.groupings[grouping], self._entries(grouping)
+        sums = [[sum(getattr(cells[m], key) for m in members) for members in entries] for key in CELLS]
         return PairedCounts(*(np.array(column, np.int64) for column in sums))
+
+    def names(self, grouping: str) -> list[str]:
+        """Names of the groups of :meth:`counts`."""
+        entries = self._entries(grouping)
+        whole = len(entries) == 1 and len(entries[0]) == len(self.groupings[grouping]) > 1
+        labels = [[group_label(grouping, member) for member in members] for members in entries]
+        named = [pooled_name(found) for found in labels]
+        return ["all groups together"] if whole else [_as_group(name) for name in named]
+
+    def _entries(self, grouping: str) -> list[tuple[Any, ...]]:
+        rows = {name: cell.rows for name, cell in self.groupings[grouping].items()}
+        return pool_groups(rows, min_rows=MIN_ROWS)
 
 
 @dataclass(frozen=True)
@@ -149,15 +167,39 @@ class PairedCell:
     lost: int
 
 
-def _finding(counts: PairedCounts, bound: float, confidence: float) -> TestResult:
-    n_groups = len(counts.rows)
-    rows = f"{int(counts.rows.sum())} rows in {n_groups} {'group' if n_groups == 1 else 'groups'}"
-    rows += f", {int(counts.gained.sum())} gained and {int(counts.lost.sum())} lost"
-    if not bound:
-        p = gain_p_value(counts)
-        return TestResult(p <= 1 - confidence, f"p = {p:.4f} ({rows})")
-    low = gain_bound(counts, confidence)
-    return TestResult(low > bound, f"gain of at least {low:+.4f} ({rows})")
+def _as_group(name: str) -> str:
+    """Return the name of a group that is a number alone as ``group 3``."""
+    return f"group {name}" if name.isdigit() else name
+
+
+def _finding(counts: PairedCounts, names: Sequence[str], bound: float, confidence: float) -> TestResult:
+    """Return the outcome of the test, with its name and the counts of each group that it is made from."""
+    beside = _counts_text(counts, names)
+    if bound:
+        low = gain_bound(counts, confidence)
+        return TestResult(low > bound, f"gain of at least {low:+.4f} by the bootstrap in {beside}")
+    p = gain_p_value(counts)
+    test = "McNemar's exact test" if len(names) == 1 else "a permutation test of the worst group's gain"
+    return TestResult(p <= 1 - confidence, f"p = {p:.4f} by {test}, one-sided, in {beside}")
+
+
+def _counts_text(counts: PairedCounts, names: Sequence[str]) -> str:
+    """Describe each group by its answers: the champion's worst, the challenger's worst, then the rest."""
+    before, after = counts.right_before, counts.both + counts.gained
+    shares = np.stack([before, after]) / counts.rows
+    worst = dict.fromkeys(int(place) for place in shares.argmin(axis=1))
+    rest = [int(g) for g in np.argsort(shares.min(axis=0), kind="stable") if int(g) not in worst]
+    told = []
+    for g in [*worst, *rest][:MAX_NAMES]:
+        roles = [who for who, place in zip(MODELS, shares.argmin(axis=1), strict=True) if place == g]
+        role = f", the worst of {' and '.join(roles)}" if len(names) > 1 and roles else ""
+        told.append(
+            f"{names[g]}{role}: of {counts.rows[g]} rows the champion has {before[g]} right and the "
+            f"challenger {after[g]}, {counts.gained[g]} gained and {counts.lost[g]} lost"
+        )
+    more = len(names) - len(told)
+    text = "; ".join(told) + (f"; and {more} more" if more else "")
+    return text if len(names) == 1 else f"{len(names)} groups ({text})"
 
 
 def count_paired_answers(

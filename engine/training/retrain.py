@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from connectors.storage import ObjectPath
 from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.legacy import tag_value
-from engine.publish.lineage_events import Datasets, recorded_job
+from engine.core.output_layout import output_of, split_version
+from engine.publish.lineage_events import Datasets, recorded_job, refusals_recorded
 from engine.publish.lineage_facets import (
     dataset_name,
     dataset_version_of,
@@ -139,7 +140,8 @@ def retrain(
 
     Raises InputError for anything that the user can correct, before the training if that is possible.
     """
-    version = open_version(spec.dataset)
+    with refusals_of_training(spec):
+        version = open_version(spec.dataset)
     job = f"{version.manifest['recipe']}.train.{trainer_of(spec.params)}"
     datasets = partial(_datasets, version, options.promote_if)
     with recorded_job(version.output, job, "TRAINING", datasets) as seen:
@@ -148,6 +150,12 @@ def retrain(
             check_stands(version.output, version.name)
         seen.value = found = _retrain(spec, executor, options, listener)
     return found
+
+
+def refusals_of_training(spec: TrainSpec) -> AbstractContextManager[None]:
+    """Return the context in which a version is opened: OpenLineage is told of a training that has none."""
+    output = output_of(split_version(spec.dataset)[0] if isinstance(spec.dataset, str) else spec.dataset)
+    return refusals_recorded(output, f"train.{trainer_of(spec.params)}", "TRAINING")
 
 
 def _datasets(version: Version, promote_if: str | None, found: RetrainResult | None) -> Datasets:

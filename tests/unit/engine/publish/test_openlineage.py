@@ -446,6 +446,47 @@ def test_an_export_of_a_withdrawn_version_is_received_as_refused(endpoint: Any, 
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "job", "kind"),
+    [
+        (["export", "OUT", "--to", "parquet:t", "--executor", "local"], "small.export.parquet", "EXPORT"),
+        (["retrain", "--dataset", "OUT", "--trainer", "erm"], "small.train.erm", "TRAINING"),
+        (["retrain", "--dataset", "OUT", "--executor", "local"], "small.train.erm", "TRAINING"),
+    ],
+)
+def test_where_no_version_stands_a_job_is_received_as_refused(
+    words: list[str], job: str, kind: str, endpoint: Any, tmp_path: Path
+) -> None:
+    result = run(small_recipe(tmp_path))
+    retract(tmp_path / "out", result.version, "labels of May")
+    endpoint.events.clear()
+    done = CliRunner().invoke(app, [word.replace("OUT", f"{tmp_path}/out") for word in words])
+    assert done.exit_code == 2, done.output
+    assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
+    for event in endpoint.events:
+        _check_form(event)
+        assert (event["job"]["name"], event["job"]["facets"]["jobType"]["jobType"]) == (job, kind)
+    assert "labels of May" in endpoint.events[1]["run"]["facets"]["errorMessage"]["message"]
+    endpoint.events.clear()
+    missing = [word.replace("OUT", f"{tmp_path}/none") for word in words]
+    assert CliRunner().invoke(app, missing).exit_code == 2
+    assert endpoint.events == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_that_would_publish_withdrawn_rows_is_received_as_refused(
+    endpoint: Any, tmp_path: Path
+) -> None:
+    recipe = small_recipe(tmp_path)
+    result = run(recipe)
+    retract(tmp_path / "out", result.version, "labels of May")
+    endpoint.events.clear()
+    with pytest.raises(InputError, match="labels of May"):
+        run(recipe)
+    assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
+    assert "labels of May" in endpoint.events[1]["run"]["facets"]["errorMessage"]["message"]
+
+
 def test_an_incremental_run_a_training_and_a_withdrawal_are_received(
     endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

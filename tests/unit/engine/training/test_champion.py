@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from engine.training.serving import write_served_model
 from engine.training.split_scores import score
 from engine.training.training_run import TrainResult, TrainSpec, train
 from engine.training.version import open_version
+from operators.metrics.paired import PairedCounts, gain_p_value
 from tests.data import recipe_for, spurious_table, write_shards
 
 ERM = parse_params({"trainer": "erm"})
@@ -183,11 +185,39 @@ def test_the_test_names_groups_that_it_does_not_compare() -> None:
     cells = {0: PairedCell(80, 60, 9, 1), 1: PairedCell(12, 2, 10, 0)}
     paired = PairedAnswers({"inferred": cells})
     worst = paired("worst_group_accuracy", 0.0, 0.95).text
-    assert "(80 rows in 1 group, 9 gained and 1 lost)" in worst
+    said = "group 0: of 80 rows the champion has 60 right and the challenger 68, 9 gained and 1 lost"
+    assert f"p = 0.0107 by McNemar's exact test, one-sided, in {said}" in worst
     assert worst.endswith("; 1: 12 rows, fewer than 50, which are in no comparison of groups")
     whole = paired("accuracy", 0.0, 0.95).text
-    assert "(92 rows in 1 group, 19 gained and 1 lost)" in whole
+    assert "in all rows: of 92 rows the champion has 62 right and the challenger 80, 19 gained" in whole
     assert "comparison" not in whole
+
+
+COUNTS = re.compile(
+    r"of (\d+) rows the champion has (\d+) right and the challenger \d+, (\d+) gained and (\d+) lost"
+)
+
+
+def test_the_reason_has_the_counts_of_every_group_that_give_its_p() -> None:
+    """Six gained and four lost in all, of which the worst group has all that was gained."""
+    cells = {0: PairedCell(60, 30, 6, 0), 1: PairedCell(300, 280, 0, 4), -1: PairedCell(70, 68, 0, 0)}
+    text = PairedAnswers({"inferred": cells})("worst_group_accuracy", 0.0, 0.95).text
+    found = [tuple(map(int, match)) for match in COUNTS.findall(text)]
+    assert found == [(60, 30, 6, 0), (300, 280, 0, 4), (70, 68, 0, 0)]
+    p = gain_p_value(PairedCounts(*np.array(found).T))
+    test = "by a permutation test of the worst group's gain, one-sided, in 3 groups"
+    assert text.startswith(f"p = {p:.4f} {test}")
+    assert "(group 0, the worst of the champion and the challenger: of 60 rows" in text
+    assert "; rows without a group, class 0: of 70 rows" in text
+    bound = PairedAnswers({"inferred": cells})("worst_group_accuracy", 0.01, 0.95).text
+    assert "by the bootstrap in 3 groups (group 0," in bound
+    many = dict.fromkeys(range(9), PairedCell(60, 30, 6, 0))
+    assert "; and 4 more)" in PairedAnswers({"true": many})("true_worst_group_accuracy", 0.0, 0.95).text
+    few = {0: PairedCell(20, 10, 6, 0), 1: PairedCell(20, 10, 1, 0)}
+    assert (
+        "in all groups together: of 40 rows"
+        in PairedAnswers({"inferred": few})("worst_group_accuracy", 0.0, 0.95).text
+    )
 
 
 @pytest.mark.parametrize(
