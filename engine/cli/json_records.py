@@ -57,6 +57,7 @@ RECORDS: dict[str, TypeAdapter[Any]] = {
     "plan": TypeAdapter(PlanRecord),
     "versions": TypeAdapter(list[VersionRecord]),
     "versions prune": TypeAdapter(PruneRecord),
+    "versions remove": TypeAdapter(PruneRecord),
     "diff": TypeAdapter(DiffRecord),
     "lineage": TypeAdapter(LineageRecord),
     "retract": TypeAdapter(RetractionRecord),

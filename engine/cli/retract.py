@@ -88,6 +88,9 @@ def _show(done: Retraction, output: str) -> None:
         echo(f"  MLflow also has this version in {other}, which is left alone; withdraw it there as well")
     for model in done.models:
         echo(f"  {_model_text(model)}")
+    if done.why:
+        words = shlex.join(["rowsieve", "versions", output, "remove", done.version])
+        echo(f"  nothing is deleted: {words} does that")
     if done.why and any(model.aliases and not model.moved for model in done.models):
         echo("  --models moves aliases to the newest model version that was trained on one that stands")
     if done.why and any(_stays_champion(model) for model in done.models):

@@ -20,28 +20,46 @@ console = SafeConsole()
 
 def versions(
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="Output folder of a recipe")],
-    action: Annotated[str, typer.Argument(help="list or prune")] = "list",
+    action: Annotated[str, typer.Argument(help="list, prune or remove")] = "list",
+    version: Annotated[str, typer.Argument(help="remove: the version, withdrawn or not")] = "",
     keep: Annotated[int | None, typer.Option(min=1, help="prune: number of latest versions to keep")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="prune: only say what would be removed")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="prune, remove: only say what would go")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """List the published versions, or remove old ones together with their data in the run store."""
+    """List the published versions, or remove old ones or one together with their data in the run store."""
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.core.output_layout import output_of
-        from engine.runs.history import history, prune
+        from engine.runs.history import history, prune, remove
 
-        if action not in ("list", "prune"):
-            raise InputError(f"rowsieve versions OUTPUT {action}: write list or prune.")
+        _check_words(action, version, keep)
+        place = output_of(output)
         if action == "list":
-            entries = history(output_of(output))
+            entries = history(place)
             show_json(entries) if as_json else _show_versions(entries)
             return
-        if keep is None:
-            raise InputError("rowsieve versions OUTPUT prune: say how many versions stay, such as --keep 10.")
-        done = prune(output_of(output), keep, dry_run=dry_run)
+        done = (
+            remove(place, version, dry_run=dry_run)
+            if action == "remove"
+            else prune(place, keep or 0, dry_run=dry_run)
+        )
         show_json(vars(done)) if as_json else _show_pruned(done, dry_run=dry_run)
+
+
+def _check_words(action: str, version: str, keep: int | None) -> None:
+    """Raise InputError if the words of the command do not belong together."""
+    words = f"rowsieve versions OUTPUT {action}"
+    if action not in ("list", "prune", "remove"):
+        raise InputError(f"{words}: write list, prune or remove.")
+    if action == "remove" and not version:
+        raise InputError(f"{words}: name the version, as `rowsieve versions OUTPUT` lists it.")
+    if action != "remove" and version:
+        raise InputError(f"{words} {version}: only `remove` takes a version.")
+    if action == "prune" and keep is None:
+        raise InputError(f"{words}: say how many versions stay, such as --keep 10.")
+    if action != "prune" and keep is not None:
+        raise InputError(f"{words} --keep {keep}: only `prune` takes --keep.")
 
 
 def diff(

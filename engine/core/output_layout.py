@@ -26,6 +26,7 @@ FOLDERS = (
     "models",
     "registered",
     "withdrawn",
+    "removed",
     "exported",
     "compare",
     "input",

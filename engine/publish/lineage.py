@@ -13,7 +13,8 @@ from engine.core.redaction import redact
 from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
-from engine.storage.manifest import check_published, published_versions, read_manifest
+from engine.storage.manifest import published_versions, read_manifest
+from engine.storage.removals import check_there
 from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of
 
 
@@ -104,7 +105,7 @@ def locate(version: str, output: Place | None) -> tuple[Place, str]:
     elif output is None and published_versions(folder):
         raise nothing_current(folder)
     output = output or _output_of(version)
-    check_published(output, version)
+    check_there(output, version)
     return output, version
 
 

@@ -173,11 +173,11 @@ def quality_facet(manifest: Mapping[str, Any], *, as_input: bool = False) -> Any
     )
 
 
-def withdrawn_facet(why: str) -> Any:
-    """Return the facet with the tag of a withdrawn version, whose value is the reason."""
+def tag_facet(key: str, value: str) -> Any:
+    """Return the facet with one tag of a version: ``rowsieve.withdrawn`` with the reason, or removed."""
     from openlineage.client.facet_v2 import tags_dataset
 
-    tag = tags_dataset.TagsDatasetFacetFields("rowsieve.withdrawn", why, source="rowsieve")
+    tag = tags_dataset.TagsDatasetFacetFields(key, value, source="rowsieve")
     return tags_dataset.TagsDatasetFacet([tag])
 
 

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from connectors.storage import Place, remove_file, remove_tree
 from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
-from engine.core.output_layout import check_real_folders, version_folder
+from engine.core.output_layout import POINTER, check_real_folders, version_folder
+from engine.publish.lineage_events import Datasets, recorded_job
+from engine.publish.lineage_facets import manifest_facets, output_name, tag_facet
 from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
 from engine.runs.descriptions import descriptions_file
 from engine.runs.training_record import read_training, training_file
 from engine.storage.lease import hold_lease
-from engine.storage.manifest import NUMBER, published_versions, read_manifest
+from engine.storage.manifest import NUMBER, is_published, pointed_version, published_versions, read_manifest
+from engine.storage.registrations import FOLDER as MODELS
 from engine.storage.registrations import recorded_models
+from engine.storage.removals import check_there, removal_of, write_removal
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, withdrawal_of
 
+MODELS_LEAD = "models lead back to it"
 FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 """Names of the folders of the run store; see :func:`engine.core.digests.digest`."""
 
 
 @dataclass(frozen=True)
 class PruneResult:
-    """The versions and run store folders that :func:`prune` removed, and the versions that it kept."""
+    """The versions and run store folders that were removed, and the versions that :func:`prune` kept."""
 
     versions: tuple[str, ...]
     fingerprints: tuple[str, ...]
@@ -86,14 +93,36 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
         raise InputError(
             f"rowsieve versions prune --keep {keep}: at least one version must stay. Give --keep 1 or more."
         )
+    return _carry_out(output, partial(_chosen, output, keep), "rowsieve versions prune", dry_run=dry_run)
+
+
+def remove(output: Place, version: str, *, dry_run: bool = False) -> PruneResult:
+    """Remove one version, withdrawn or not, and its folders of the run store that no other version needs.
+
+    Versions that continue from it have files of their own and stay as they are. A removal that was
+    interrupted is ended by the same command. Parameters and exceptions as of :func:`prune`.
+
+    Raises
+    ------
+    InputError
+        The version is the current one, a registered model was trained on it, or it is not there.
+
+    """
+    return _carry_out(output, partial(_named, output, version), "rowsieve versions remove", dry_run=dry_run)
+
+
+def _carry_out(output: Place, choose: Callable[[], PruneResult], what: str, *, dry_run: bool) -> PruneResult:
+    """Remove what ``choose`` returns while the output's lease is held; see :func:`prune`."""
     check_real_folders(output)
     if dry_run:
-        return _chosen(output, keep)
-    with hold_lease(output, "rowsieve versions prune"):
-        found = _chosen(output, keep)
+        return choose()
+    with hold_lease(output, what) as lease:
+        found = choose()
         for name in found.versions:
-            _remove(output, name)
+            lease.check()
+            _remove_reported(output, name)
         for fingerprint in found.fingerprints:
+            lease.check()
             remove_tree(store_of(output).folder(fingerprint), root=output)
     return found
 
@@ -105,17 +134,72 @@ def _chosen(output: Place, keep: int) -> PruneResult:
         entries[0]["version"]
     ]
     stays, kept_for = set(standing[:keep]), {}
-    for entry in entries:
-        name = entry["version"]
-        if name in stays:
-            continue
-        if entry["current"]:
-            kept_for[name] = "it is the current version"
-        elif name in models:
-            kept_for[name] = f"models lead back to it: {', '.join(models[name])}"
+    for name in (entry["version"] for entry in entries if entry["version"] not in stays):
+        if why := _needed_for(output, name, models):
+            kept_for[name] = why
     stays |= set(kept_for)
     gone = [entry["version"] for entry in entries if entry["version"] not in stays]
-    return PruneResult(tuple(gone), tuple(_unneeded(output, stays)), kept_for)
+    return PruneResult(tuple(gone), tuple(sorted(_stored(output) - _needed(output, stays))), kept_for)
+
+
+def _named(output: Place, version: str) -> PruneResult:
+    """Return what :func:`remove` removes. Raises InputError if the version must stay or is not there."""
+    known = removal_of(output, version)
+    if known is None:
+        check_there(output, version)
+        mine = _needed(output, [version])
+    else:  # interrupted, if anything of it is left
+        mine = set(known.fingerprints)
+    others = set(published_versions(output)) - {version}
+    gone = (mine & _stored(output)) - _needed(output, others)
+    if known is not None and not gone and not version_folder(output, version).exists():
+        check_there(output, version)
+    if why := _needed_for(output, version, _models(output, strict=True)):
+        command = shlex.join(["rowsieve", "retract", f"{output}@{version}", "--why"])
+        remedy = (
+            f"Delete these model versions on MLflow, and their records in {output / MODELS}"
+            if why.startswith(MODELS_LEAD)
+            else f"Withdraw it first: {command} REASON"
+        )
+        raise InputError(f"The version {version} of {output} stays: {why}. {remedy}.")
+    return PruneResult((version,), tuple(sorted(gone)), {})
+
+
+def _needed_for(output: Place, name: str, models: Mapping[str, Sequence[str]]) -> str:
+    """Return why a version must not be removed; empty if it may be."""
+    if name == current_version(output):
+        return "it is the current version"
+    if name == pointed_version(output):  # its withdrawal was interrupted
+        return f"{POINTER} names it"
+    return f"{MODELS_LEAD}: {', '.join(models[name])}" if name in models else ""
+
+
+def _remove_reported(output: Place, name: str) -> None:
+    """Remove a version, and report it to OpenLineage. The record of its removal is written first."""
+    if not is_published(output, name):
+        _remove(output, name)
+        return
+    manifest = read_manifest(version_folder(output, name))
+    with recorded_job(
+        output, f"{manifest['recipe']}.remove", "REMOVE", partial(_datasets, output, manifest)
+    ) as seen:
+        write_removal(output, manifest)
+        _remove(output, name)
+        seen.value = name
+
+
+def _datasets(output: Place, manifest: Mapping[str, Any], removed: str | None) -> Datasets:
+    """Return the version as an output of the job; with a tag once it is removed.
+
+    OpenLineage's facet of a dataset's life would say that the whole dataset is gone, and its other versions
+    are not.
+    """
+    from openlineage.client import event_v2
+
+    facets = manifest_facets(manifest)
+    if removed is not None:
+        facets["tags"] = tag_facet("rowsieve.removed", "true")
+    return Datasets([], [event_v2.OutputDataset(*output_name(output), facets=facets)])
 
 
 def _remove(output: Place, name: str) -> None:
@@ -130,19 +214,22 @@ def _remove(output: Place, name: str) -> None:
     remove_file(training_file(output, name), root=output)
 
 
-def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
-    """Return the fingerprints in the run store that no version needs; folders of other names stay."""
-    needed = {
+def _needed(output: Place, versions: Iterable[str]) -> set[str]:
+    """Return the fingerprints whose folders of the run store these versions need."""
+    return {
         entry["fingerprint"]
         for name in versions
         for entry in read_manifest(version_folder(output, name))["operators"]
     }
+
+
+def _stored(output: Place) -> set[str]:
+    """Return the fingerprints in the run store; folders of other names are not ours to remove."""
     try:
         entries = [entry for entry in store_of(output).root.iterdir() if FINGERPRINT.fullmatch(entry.name)]
-        folders = [entry.name for entry in entries if _is_real_folder(entry)]
+        return {entry.name for entry in entries if _is_real_folder(entry)}
     except FileNotFoundError:
-        return []
-    return sorted(set(folders) - needed)
+        return set()
 
 
 def _is_real_folder(place: Place) -> bool:

@@ -12,13 +12,20 @@ from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, output_of, split_version, version_folder
 from engine.publish.export_records import ExportedTable, exported_tables
 from engine.publish.lineage_events import Datasets, recorded_job
-from engine.publish.lineage_facets import manifest_facets, output_name, withdrawn_facet
+from engine.publish.lineage_facets import manifest_facets, output_name, tag_facet
 from engine.publish.publisher import describe_again
-from engine.publish.withdrawn_models import ToldModels, TrainedModel, WithdrawnTag, tag_runs_and_models
+from engine.publish.withdrawn_models import (
+    WITHDRAWN_TAG,
+    ToldModels,
+    TrainedModel,
+    WithdrawnTag,
+    tag_runs_and_models,
+)
 from engine.report.withdrawn import mark_report
 from engine.runs.run_record import read_record
 from engine.storage.lease import hold_lease
 from engine.storage.manifest import NAME, is_published, pointed_version, read_manifest
+from engine.storage.removals import removal_of, removed_text
 from engine.storage.withdrawals import (
     checked_reason,
     current_version,
@@ -112,17 +119,18 @@ def check_not_removed(version: str) -> None:
     if not NAME.fullmatch(name) or is_published(output, name):
         return
     tables, _ = _exports(output, name)
-    known = withdrawal_of(output, name)
-    if not tables and known is None:
+    known, removed = withdrawal_of(output, name), removal_of(output, name)
+    if not tables and known is None and removed is None:
         return
     held = [
         f"{table}" + (f" (replaced by {table.replaced_by})" if table.replaced_by else "") for table in tables
     ]
-    before = f", after it was withdrawn: {known.why.rstrip('.')}" if known else ""
-    left = f"It was exported to {', '.join(held)}: change these tables by hand." if held else ""
+    told = removed_text(output, removed) if removed else f"The version {name} was removed from {output}."
+    before = f" Before, it was withdrawn: {known.why.rstrip('.')}." if known else ""
+    left = f" It was exported to {', '.join(held)}: change these tables by hand." if held else ""
     raise InputError(
-        f"The version {name} was removed from {output}{before}. There is nothing of it that readers of the "
-        f"output could get, so that nothing is withdrawn. {left}".strip()
+        f"{told}{before} There is nothing of it that readers of the output could get, so that nothing is "
+        f"withdrawn.{left}"
     )
 
 
@@ -250,5 +258,5 @@ def _datasets(output: Place, manifest: Mapping[str, Any], why: str | None, _: An
     """Return the version as an output of the job, with the reason as a tag while it is withdrawn."""
     from openlineage.client import event_v2
 
-    facets = manifest_facets(manifest) | ({"tags": withdrawn_facet(why)} if why is not None else {})
+    facets = manifest_facets(manifest) | ({"tags": tag_facet(WITHDRAWN_TAG, why)} if why is not None else {})
     return Datasets([], [event_v2.OutputDataset(*output_name(output), facets=facets)])

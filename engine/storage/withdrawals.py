@@ -31,6 +31,7 @@ from engine.storage.manifest import (
     published_versions,
     read_manifest,
 )
+from engine.storage.removals import kept_base, removal_of
 
 FOLDER = "withdrawn"
 MAX_REASON = 2_000
@@ -126,8 +127,8 @@ def standing_versions(output: Place) -> list[str]:
 def withdrawn_bases(output: Place, manifest: Mapping[str, Any], stands: str = "") -> dict[str, str]:
     """Return the withdrawn versions that a version continues from, the nearest first, with their reasons.
 
-    A version continues from its base if it keeps what operators have learnt or placed there. The search ends
-    at a base that is no longer in the output.
+    A version continues from its base if it keeps what operators have learnt or placed there. The search goes
+    on at a base that was removed, as its record says what it continued from.
 
     Parameters
     ----------
@@ -155,12 +156,14 @@ def versions_on(output: Place, version: str) -> list[str]:
 def _bases(output: Place, manifest: Mapping[str, Any]) -> list[str]:
     """Return the versions that a manifest's version continues from, the nearest first."""
     found: list[str] = []
-    increment = manifest.get("incremental") or {}
-    while increment and increment.get("kept", True) and increment["base"] not in found:
-        found.append(str(increment["base"]))
-        if not is_published(output, found[-1]):
-            break
-        increment = read_manifest(version_folder(output, found[-1])).get("incremental") or {}
+    base = kept_base(manifest)
+    while base is not None and base not in found:
+        found.append(base)
+        if is_published(output, base):
+            base = kept_base(read_manifest(version_folder(output, base)))
+        else:
+            removed = removal_of(output, base)
+            base = removed.base if removed else None
     return found
 
 

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of, split_version, version_folder
-from engine.storage.manifest import check_published, read_manifest
+from engine.storage.manifest import read_manifest
+from engine.storage.removals import check_there
 from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of, withdrawn_bases
@@ -88,7 +89,7 @@ def open_version(dataset: str | Place, *, warn: bool = True) -> Version:
     asked, name = bool(name), name or current_version(folder) or ""
     if not name:
         raise nothing_current(folder, place)
-    check_published(folder, name)
+    check_there(folder, name)
     here = version_folder(folder, name)
     found = Version(here, read_manifest(here))
     if warn:

@@ -33,6 +33,7 @@ QUICK = {
     "status": "status r.yaml",
     "versions": "versions out",
     "versions prune": "versions out prune --keep 1 --dry-run",
+    "versions remove": "versions out remove {before} --dry-run",
     "diff": "diff {before} {after} --output out --rows changed.parquet",
     "groups": "groups out",
     "explain": "explain out 3",

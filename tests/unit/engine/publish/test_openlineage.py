@@ -34,6 +34,8 @@ from engine.publish.lineage_facets import (
 from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, waiting
 from engine.publish.results import RunResult
 from engine.recipe.trainers import parse_params
+from engine.runs import history
+from engine.runs.history import remove
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.training.retrain import RetrainOptions, retrain
@@ -472,6 +474,39 @@ def test_where_no_version_stands_a_job_is_received_as_refused(
     assert CliRunner().invoke(app, missing).exit_code == 2
     assert endpoint.events == []
     assert not (tmp_path / "none").exists()
+
+
+def test_a_removal_is_received(endpoint: Any, tmp_path: Path) -> None:
+    first, output = run(small_recipe(tmp_path)), tmp_path / "out"
+    run(small_recipe(tmp_path, seed=4))
+    endpoint.events.clear()
+    remove(output, first.version)
+    removal = _of_run(endpoint.events)[0]
+    assert [event["eventType"] for event in removal] == ["START", "COMPLETE"]
+    assert {event["job"]["name"] for event in removal} == {"small.remove"}
+    assert "tags" not in removal[0]["outputs"][0]["facets"]
+    (gone,) = removal[-1]["outputs"]
+    assert gone["facets"]["version"]["datasetVersion"] == first.version
+    assert gone["facets"]["tags"]["tags"][0]["key"] == "rowsieve.removed"
+    for event in endpoint.events:
+        _check_form(event)
+
+
+def test_a_removal_that_fails_is_received(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = run(small_recipe(tmp_path))
+    run(small_recipe(tmp_path, seed=4))
+    endpoint.events.clear()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(30, "Read-only file system", "manifest.json")
+
+    monkeypatch.setattr(history, "remove_file", full)
+    with pytest.raises(OSError, match="Read-only"):
+        remove(tmp_path / "out", first.version)
+    assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
+    assert "tags" not in endpoint.events[-1]["outputs"][0]["facets"]
 
 
 def test_a_run_that_would_publish_withdrawn_rows_is_received_as_refused(
