@@ -171,7 +171,7 @@ def test_a_removed_version_is_not_withdrawn(out: Path) -> None:
     assert "va" in prune(out, 1).versions
     before = files(out)
     shown = " ".join(command(f"{out}@va", "--why", "x", code=2).split())
-    assert f"The version va was removed from {out}." in shown
+    assert f"The version va of 240 rows was removed from {out} on " in shown
     assert re.search("It was exported to parquet .*t: change these tables by hand", shown)
     assert files(out) == before
     assert pointed_version(out) == last
