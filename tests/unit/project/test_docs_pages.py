@@ -54,6 +54,10 @@ ELSEWHERE = {
         "tests/unit/engine/cli/test_cues_lines.py",
         "needs a version with the operator cues",
     ),
+    "rowsieve versions OUTPUT remove V1": (
+        "tests/unit/engine/runs/test_removal.py",
+        "needs a version on which no command above has registered a model",
+    ),
     "rowsieve deploy render": ("tests/unit/project/test_deploy_files.py", "run there, with its files"),
     "pip wheel ": ("tests/unit/project/test_distribution.py", "built there"),
     "ray up": ("tests/unit/project/test_deploy_files.py", "needs machines; Ray checks the file"),
