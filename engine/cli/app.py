@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from typing import Annotated
 
 import typer
 
@@ -32,6 +33,7 @@ from engine.cli.status import status
 from engine.cli.validate import validate
 from engine.cli.versions import diff, versions
 from engine.core.policy import apply_policy
+from engine.core.software_versions import package_versions
 from engine.core.terminal import SAFE_MESSAGES, format_warning
 
 app = typer.Typer(
@@ -47,8 +49,20 @@ def main() -> None:
     app()
 
 
+def show_version(asked: bool) -> None:
+    """Print the installed version and end, if ``--version`` is given."""
+    if asked:
+        typer.echo(f"rowsieve {package_versions()['rowsieve']}")
+        raise typer.Exit
+
+
 @app.callback()
-def before_every_command() -> None:
+def before_every_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version"),
+    ] = False,
+) -> None:
     """Groups, outliers, weights and splits for every row of a dataset, without group labels."""
     with print_errors(verbose=False):
         apply_policy()

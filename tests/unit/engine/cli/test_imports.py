@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_a_run_in_which_nothing_changed_loads_little(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_version_is_printed_and_loads_nothing_of_the_methods() -> None:
+    """So that it works on an install without dependencies, and at once."""
+    more = (*HEAVY, "numpy", "pyarrow", "pandas")
+    code = (
+        "import sys, rowsieve\nsys.argv = ['rowsieve', '--version']\ntry:\n    rowsieve.main()\n"
+        f"except SystemExit as end:\n    print(end.code, [name for name in {more} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == f"rowsieve {version('rowsieve')}\n0 []\n", done.stderr
 
 
 @pytest.mark.parametrize(
