@@ -29,6 +29,10 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 
+MOST_SECONDS = 10**9
+"""Longest time that a recipe may name, 31 years: threads cannot wait for 292."""
+
+
 class HoldoutSection(Section):
     """Rows that no operator and no trainer learns from. Operators fitted to the other rows place them."""
 
@@ -206,11 +210,13 @@ class RunSection(Section):
     no_progress_seconds: float = Field(
         default=1800.0,
         ge=0,
+        le=MOST_SECONDS,
         description="Time without progress of an operator on Ray after which the run ends; 0: no limit",
     )
     lease_seconds: float = Field(
         default=60.0,
         gt=0,
+        le=MOST_SECONDS,
         description="Time without a heartbeat after which another run may take the output folder over",
     )
 

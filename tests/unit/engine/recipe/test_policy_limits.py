@@ -66,6 +66,14 @@ def test_a_loop_that_reports_nothing_ends_too(tmp_path: Path, monkeypatch: pytes
     assert signal.getsignal(signal.SIGALRM) is handler
 
 
+def test_the_longest_limit_of_time_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROWSIEVE_MAX_SECONDS", str(10**18))
+    run(small_recipe(tmp_path, shards=1))
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_the_depth_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.jsonl").write_text('{"y": "a", "v": [[[1]]]}\n')
     assert open_source(str(tmp_path)).list().shards

@@ -152,3 +152,10 @@ def test_a_recipe_without_an_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").symlink_to("/dev/zero")
     with pytest.raises(InputError, match="larger than 1 MiB"):
         Recipe.load(tmp_path / "r.yaml")
+
+
+@pytest.mark.parametrize("key", ["lease_seconds", "no_progress_seconds"])
+def test_a_time_that_no_thread_can_wait_for_is_refused(key: str) -> None:
+    """The thread that renews the lease died of it, with a trace."""
+    with pytest.raises(InputError, match=rf"run\.{key}: .*less than or equal to 1000000000"):
+        Recipe.parse({**SMALL, "run": {key: 1e308}})
