@@ -1,9 +1,9 @@
 """Estimators that a recipe may name as ``train.model``, with the parameters that it may set.
 
 A recipe is not trusted, so names come from this list and parameters are checked by name and range; nothing
-that a recipe names is imported. An entry is a classifier of scikit-learn, XGBoost or LightGBM whose ``fit``
-takes sample weights. Installed packages add estimators of other libraries by an entry point of the group
-``rowsieve.estimators``: its name is the library, its value an :class:`EstimatorPlugin`.
+that a recipe names is imported. An entry is a classifier or a regressor of scikit-learn, XGBoost or LightGBM
+whose ``fit`` takes sample weights. Installed packages add estimators of other libraries by an entry point of
+the group ``rowsieve.estimators``: its name is the library, its value an :class:`EstimatorPlugin`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,17 @@ class TreeParams(EstimatorParams):
     """Strength of pruning."""
 
 
+class RegressionForestParams(TreeParams):
+    """Parameters of both kinds of forests for numbers, which minimise the squared error."""
+
+    max_features: Literal["sqrt", "log2"] | Share | None = 1.0
+    """Features that a split chooses from: a rule, or a share; null: all."""
+    criterion: Literal["squared_error", "friedman_mse"] = "squared_error"  # type: ignore[assignment]
+    """Criterion by which a split is chosen."""
+
+
 class BoostedTreeParams(EstimatorParams):
-    """``sklearn.ensemble.HistGradientBoostingClassifier``, without its own early stopping by default."""
+    """``sklearn.ensemble.HistGradientBoostingClassifier`` and ``...Regressor``, without early stopping."""
 
     learning_rate: float = Field(default=0.1, gt=0)
     """Shrinkage of each tree."""
@@ -94,7 +103,7 @@ class BoostedTreeParams(EstimatorParams):
 
 
 class XGBoostParams(EstimatorParams):
-    """``xgboost.XGBClassifier`` with the tree method ``hist``, under the names of its own interface."""
+    """``xgboost.XGBClassifier`` and ``XGBRegressor`` with the tree method ``hist``, under their own names."""
 
     n_estimators: int = Field(default=100, ge=1, le=10_000)
     """Boosting rounds."""
@@ -123,7 +132,7 @@ class XGBoostParams(EstimatorParams):
 
 
 class LightGbmParams(EstimatorParams):
-    """``lightgbm.LGBMClassifier``, under the names of that class."""
+    """``lightgbm.LGBMClassifier`` and ``LGBMRegressor``, under the names of these classes."""
 
     n_estimators: int = Field(default=100, ge=1, le=10_000)
     """Boosting rounds."""
@@ -167,9 +176,45 @@ ESTIMATORS: Mapping[str, type[EstimatorParams]] = MappingProxyType(
         "sklearn:LogisticRegression": LogisticRegressionParams,
         "xgboost:XGBClassifier": XGBoostParams,
         "lightgbm:LGBMClassifier": LightGbmParams,
+        "sklearn:HistGradientBoostingRegressor": BoostedTreeParams,
+        "sklearn:RandomForestRegressor": RegressionForestParams,
+        "sklearn:ExtraTreesRegressor": RegressionForestParams,
+        "xgboost:XGBRegressor": XGBoostParams,
+        "lightgbm:LGBMRegressor": LightGbmParams,
     }
 )
 """Name in a recipe -> parameters."""
+
+
+OBJECTIVES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "sklearn:HistGradientBoostingRegressor": ("squared", "pinball"),
+        "sklearn:RandomForestRegressor": ("squared",),
+        "sklearn:ExtraTreesRegressor": ("squared",),
+        "xgboost:XGBRegressor": ("squared", "pinball"),
+        "lightgbm:LGBMRegressor": ("squared", "pinball"),
+    }
+)
+"""Regressors, and the objectives that each can minimise."""
+
+
+def check_regressor(model: str, objective: str) -> None:
+    """Raise ValueError unless an estimator predicts numbers by the objective of this name."""
+    if model not in OBJECTIVES_OF:
+        one = next((name for name in OBJECTIVES_OF if name == model.replace("Classifier", "Regressor")), None)
+        instead = one or ", ".join(OBJECTIVES_OF)
+        raise ValueError(
+            f"objective {objective}: model {model} predicts classes. Set model to linear, mlp, "
+            f"package.module:factory or a regressor: {instead}"
+        )
+    name = objective.partition(":")[0]
+    if name not in OBJECTIVES_OF[model]:
+        able = [other for other, objectives in OBJECTIVES_OF.items() if name in objectives]
+        hint = f"a regressor that does: {', '.join(able)}; or to " if able else ""
+        raise ValueError(
+            f"objective {objective}: {model} minimises {' or '.join(OBJECTIVES_OF[model])}. Set model to "
+            f"{hint}linear or mlp"
+        )
 
 
 @dataclass(frozen=True)

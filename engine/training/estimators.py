@@ -8,7 +8,7 @@ serving treat it as they treat a network.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries import FittedEstimator, library_of
-from engine.training.libraries.base import WeightedRows, check_library
+from engine.training.libraries.base import Fitted, FittedRegressor, WeightedRows, check_library
+from engine.training.objectives import RowLosses
 from engine.training.rows import GroupedRows, join
 from engine.training.rules import Erm
 from engine.training.sampling import Draw
 from engine.training.session import Phase, Session
-from operators.arrays import Float64, Mask
+from operators.arrays import Float64, Int64, Mask
 from operators.base import OperatorError
 from operators.hashing import folds_of
 from operators.models import ModelSpec
@@ -46,14 +47,19 @@ class EstimatorModule(nn.Module):
         # Callers ask a model's parameters where it computes.
         self.place = nn.Parameter(torch.zeros(0), requires_grad=False)
         self.n_classes = spec.n_classes
-        self.fitted: FittedEstimator = library_of(spec.model).load(data, spec.n_features, spec.n_classes)
+        self.fitted: Fitted = library_of(spec.model).load(data, spec.n_features, spec.n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return log-probabilities; a class that no fitted row had gets next to none."""
+        """Return log-probabilities; a class that no fitted row had gets next to none. Of numbers: (n, 1)."""
+        if self.n_classes == 1:
+            regressor = cast(FittedRegressor, self.fitted)
+            answers = regressor.predict(x.detach().cpu().numpy()) if len(x) else np.zeros(0)
+            return torch.from_numpy(np.asarray(answers, np.float32)[:, None])
         found = np.zeros((len(x), self.n_classes))
         if len(x):
-            classes = np.asarray(self.fitted.classes_, np.int64)
-            found[:, classes] = self.fitted.predict_proba(x.detach().cpu().numpy())
+            fitted = cast(FittedEstimator, self.fitted)
+            classes = np.asarray(fitted.classes_, np.int64)
+            found[:, classes] = fitted.predict_proba(x.detach().cpu().numpy())
         return torch.from_numpy(np.log(found.clip(MIN_PROBABILITY)).astype(np.float32))
 
 
@@ -62,8 +68,8 @@ class EstimatorLearner:
 
     device = torch.device("cpu")
 
-    def __init__(self, params: TrainParams, seed: int, spec: ModelSpec) -> None:
-        self._params, self._seed, self._spec = params, seed, spec
+    def __init__(self, params: TrainParams, seed: int, spec: ModelSpec, losses: RowLosses) -> None:
+        self._params, self._seed, self._spec, self._losses = params, seed, spec, losses
         self._library = library_of(params.model)
         self._module: EstimatorModule | None = None
 
@@ -74,8 +80,11 @@ class EstimatorLearner:
             raise OperatorError("The estimator has not been fitted yet.")
         return self._module
 
-    def fit(self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64) -> None:
-        """Fit a new estimator to rows (n, d) with sample weights (n,); rows of weight 0 are left out."""
+    def fit(self, X: npt.NDArray[np.float32], y: Int64 | Float64, weight: Float64) -> None:
+        """Fit a new estimator to rows (n, d) with sample weights (n,); rows of weight 0 are left out.
+
+        ``y``: (n,) class indices; of a regression, deviations from the mean of the train rows.
+        """
         self._module = EstimatorModule(self._library.dump(self._fitted(X, y, weight)), self._spec)
 
     def held_out_errors(
@@ -87,16 +96,14 @@ class EstimatorLearner:
             mine = folds == fold
             if not (weight[~mine] > 0).any():
                 continue
-            fitted = self._fitted(X[~mine], y[~mine], weight[~mine])
+            fitted = cast(FittedEstimator, self._fitted(X[~mine], y[~mine], weight[~mine]))
             best = np.asarray(fitted.predict_proba(X[mine])).argmax(axis=1)
             wrong[mine] = np.asarray(fitted.classes_)[best] != y[mine]
         return wrong
 
-    def _fitted(
-        self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64
-    ) -> FittedEstimator:
+    def _fitted(self, X: npt.NDArray[np.float32], y: Int64 | Float64, weight: Float64) -> Fitted:
         kept = weight > 0
-        if len(np.unique(y[kept])) < 2:
+        if self._spec.n_classes > 1 and len(np.unique(y[kept])) < 2:
             raise OperatorError(
                 f"train.model {self._params.model}: the rows to fit have one class only, so there is nothing "
                 f"to tell apart. Look at the version's `split` and `weight`."
@@ -110,8 +117,13 @@ class EstimatorLearner:
         if not phase.epochs:
             return
         rows, weight = _weighted_rows(phase, session)
-        self.fit(rows.X, rows.y, weight)
-        loss = predict(self.model, rows.X, rows.y)[1].astype(np.float64)
+        scale = self._losses.scale
+        if scale is None:
+            self.fit(rows.X, rows.y, weight)
+            loss = predict(self.model, rows.X, rows.y)[1].astype(np.float64)
+        else:
+            self.fit(rows.X, (rows.numbers - scale.mean) / scale.std, weight)
+            loss = -self._losses.scores(self.model, rows)
         mean = float(weight @ loss / weight.sum())
         session.note_epoch({"phase": session.progress.phase, "epoch": 1, "loss": mean})
         session.save()

@@ -179,7 +179,7 @@ def _new_learner(
     row_losses: RowLosses,
 ) -> Estimator:
     if params.is_estimator:
-        return EstimatorLearner(params, seed, spec)
+        return EstimatorLearner(params, seed, spec, row_losses)
     model = build(spec, seed).to(device)
     if params.standardize:
         labelled = spec.model_copy(

@@ -6,7 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from engine.recipe.estimators import ESTIMATORS, check_estimator, is_estimator, known_estimators
+from engine.recipe.estimators import (
+    ESTIMATORS,
+    OBJECTIVES_OF,
+    check_estimator,
+    check_regressor,
+    is_estimator,
+    known_estimators,
+)
 from engine.recipe.objectives import CROSS_ENTROPY, Task, parse_objective
 from operators.base import OperatorParams, Resources
 from operators.models.spec import Widths, check_model_name
@@ -117,8 +124,9 @@ class TrainParams(OperatorParams):
     ``factory(n_features, n_outputs)`` with an output for each class or one, or an estimator:
     ``sklearn:HistGradientBoostingClassifier``, ``sklearn:RandomForestClassifier``,
     ``sklearn:ExtraTreesClassifier``, ``sklearn:LogisticRegression``, ``xgboost:XGBClassifier``,
-    ``lightgbm:LGBMClassifier``. The last two need the extras ``xgboost`` and ``lightgbm``. Estimators
-    predict classes."""
+    ``lightgbm:LGBMClassifier``, or for a regression ``sklearn:HistGradientBoostingRegressor``,
+    ``sklearn:RandomForestRegressor``, ``sklearn:ExtraTreesRegressor``, ``xgboost:XGBRegressor``,
+    ``lightgbm:LGBMRegressor``. XGBoost's and LightGBM's need the extras ``xgboost`` and ``lightgbm``."""
     model_params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``."""
     max_rows: int = Field(default=2_000_000, ge=1)
@@ -250,6 +258,11 @@ class TrainParams(OperatorParams):
                     f"target is read by a regression; set objective to squared or pinball:0.9 "
                     f"(objective is {self.objective})"
                 )
+            if self.model in OBJECTIVES_OF:
+                raise ValueError(
+                    f"model {self.model} predicts numbers: set objective to squared and target to a numeric "
+                    f"column, or name the classifier, {self.model.replace('Regressor', 'Classifier')}"
+                )
             return self
         if self.refuses_regression:
             raise ValueError(
@@ -257,10 +270,7 @@ class TrainParams(OperatorParams):
                 f"regression is trained by erm, erm_plain, resample, gdro, cvar_doro or chi2_dro"
             )
         if self.is_estimator or self.model == "logistic":
-            raise ValueError(
-                f"objective {self.objective}: model {self.model} predicts classes. Set model to linear, mlp "
-                f"or package.module:factory"
-            )
+            check_regressor(self.model, self.objective)
         return self
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.recipe.estimators import missing_library
+from engine.recipe.objectives import parse_objective
 from engine.recipe.trainers import TrainParams
 from operators.arrays import Float64, Int64
 from operators.base import OperatorError
@@ -20,16 +22,16 @@ MAX_SEED = 2**31
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """The rows that an estimator is fitted to, all of positive weight and of two classes or more."""
+    """The rows that an estimator is fitted to, all of positive weight; of two classes or more, or numbers."""
 
     X: npt.NDArray[Any]
     """(n, d) float32."""
-    y: Int64
-    """(n,) class indices below ``n_classes``."""
+    y: Int64 | Float64
+    """(n,) class indices below ``n_classes``; of a regression, numbers."""
     weight: Float64
     """(n,) > 0, mean 1."""
     n_classes: int
-    """C; some of the classes may have no row here."""
+    """C; some of the classes may have no row here. 1 of a regression."""
 
 
 class FittedEstimator(Protocol):
@@ -41,6 +43,28 @@ class FittedEstimator(Protocol):
     def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the probabilities (n, k) of rows X (n, d)."""
         ...
+
+
+class FittedRegressor(Protocol):
+    """A fitted model of numbers, as every library's adapter returns it where ``n_classes`` is 1."""
+
+    def predict(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the predictions (n,) of rows X (n, d)."""
+        ...
+
+
+Fitted = FittedEstimator | FittedRegressor
+
+
+class BoostedNumbers:
+    """A fitted booster of another library as a model of numbers."""
+
+    def __init__(self, booster: Any, predict: Callable[[Any, npt.NDArray[Any]], Any]) -> None:
+        self.booster, self._predict = booster, predict
+
+    def predict(self, X: npt.NDArray[Any]) -> Float64:
+        """Return the predictions (n,) of rows X (n, d)."""
+        return np.asarray(self._predict(self.booster, X), np.float64) if len(X) else np.zeros(0)
 
 
 class BoostedTrees(ABC):
@@ -82,16 +106,16 @@ class Library(Protocol):
     """Distributions that loading a model imports, in addition to those of every model. Of several that hold
     the same package, the one that is installed is meant."""
 
-    def fit(self, params: TrainParams, seed: int, rows: WeightedRows) -> FittedEstimator:
+    def fit(self, params: TrainParams, seed: int, rows: WeightedRows) -> Fitted:
         """Return a new estimator with the training's parameters, fitted to the rows."""
         ...
 
-    def dump(self, fitted: FittedEstimator) -> bytes:
+    def dump(self, fitted: Fitted) -> bytes:
         """Return the bytes to store. Raises OperatorError for a model that is too large to be stored."""
         ...
 
-    def load(self, data: bytes, n_features: int, n_classes: int) -> FittedEstimator:
-        """Return the estimator of bytes that :meth:`dump` made.
+    def load(self, data: bytes, n_features: int, n_classes: int) -> Fitted:
+        """Return the estimator of bytes that :meth:`dump` made; of numbers where ``n_classes`` is 1.
 
         Raises OperatorError for bytes that it does not make for rows of ``n_features`` numbers and
         ``n_classes`` classes.
@@ -105,11 +129,18 @@ def check_library(model: str) -> None:
         raise OperatorError(text)
 
 
-def booster_of(fitted: FittedEstimator) -> Any:
-    """Return the booster of an estimator that an adapter of boosted trees has fitted."""
+def booster_of(fitted: Fitted) -> tuple[Any, int]:
+    """Return the booster of an estimator that an adapter of boosted trees has fitted, and C; 1 of numbers."""
+    if isinstance(fitted, BoostedNumbers):
+        return fitted.booster, 1
     if not isinstance(fitted, BoostedTrees):
         raise TypeError(f"{type(fitted).__name__} was not fitted by this adapter")
-    return fitted.booster
+    return fitted.booster, len(fitted.classes_)
+
+
+def quantile_of(objective: str) -> float | None:
+    """Return the quantile of a pinball loss, or None for the squared loss."""
+    return parse_objective(objective).number
 
 
 def damaged(reason: str) -> OperatorError:

@@ -1,9 +1,10 @@
 """The text format of LightGBM's models, read and written by ourselves.
 
-LightGBM's own reader trusts the indices, lengths and offsets in a model. A stored model may be forged, so it
-is read here line by line, every value is checked, and LightGBM gets a text that is written from the
-checked values. It holds what prediction needs: trees of numeric splits, and a binary or multiclass objective.
-LightGBM's list of its parameters, which names files and hosts, is not kept.
+LightGBM's own reader trusts the indices, lengths and offsets in a model. A stored model may be forged, so
+it is read here line by line, every value is checked, and LightGBM gets a text that is written from the
+checked values. It holds what prediction needs: trees of numeric splits, and the objective: binary,
+multiclass, or squared error. The trees of a quantile are added up in the same way, so that they are stored
+as those of the squared error. LightGBM's list of its parameters, which names files and hosts, is not kept.
 
 The format: https://lightgbm.readthedocs.io/en/stable/ (``Booster.model_to_string``), its version v4.
 """
@@ -28,6 +29,7 @@ CATEGORICAL = 1
 """Bit of ``decision_type``; the others say where missing values go."""
 LARGEST_DECISION = 10
 END = "end of trees"
+QUANTILE = re.compile(r"quantile( alpha:[0-9.e-]{1,32})?")
 _INNER_INTEGERS = ("split_feature", "decision_type", "left_child", "right_child", "internal_count")
 _INNER_FLOATS = ("split_gain", "threshold", "internal_value", "internal_weight")
 _LEAF_FLOATS = ("leaf_value", "leaf_weight")
@@ -97,7 +99,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
         blocks = _blocks(data.decode("ascii"))
         ranges = _check_head(next(blocks), n_features, n_classes)
         trees = [_tree(block, n_features) for block in blocks]
-        per_round = 1 if n_classes == 2 else n_classes
+        per_round = n_classes if n_classes > 2 else 1
         if not trees or len(trees) % per_round:
             raise ValueError(f"{len(trees):,} trees do not make whole rounds for {n_classes:,} classes")
     except (ValueError, OverflowError, StopIteration) as error:
@@ -140,7 +142,7 @@ def _blocks(text: str) -> Iterator[_Lines]:
 
 def _check_head(head: _Lines, n_features: int, n_classes: int) -> list[str]:
     """Check that the model belongs to such rows; return the range of each feature, as text."""
-    per_round = 1 if n_classes == 2 else n_classes
+    per_round = n_classes if n_classes > 2 else 1
     wanted = {
         "version": "v4",
         "num_class": str(per_round),
@@ -150,7 +152,8 @@ def _check_head(head: _Lines, n_features: int, n_classes: int) -> list[str]:
         "objective": _objective(n_classes),
     }
     for key, value in wanted.items():
-        if head.text(key) != value:
+        as_quantile = key == "objective" and n_classes == 1 and QUANTILE.fullmatch(head.text(key))
+        if head.text(key) != value and not as_quantile:
             raise ValueError(f"{key} is not {value}, that of {n_features:,} features, {n_classes:,} classes")
     ranges = head.text("feature_infos").split()
     if len(ranges) != n_features:
@@ -169,6 +172,8 @@ def _range(text: str) -> str:
 
 
 def _objective(n_classes: int) -> str:
+    if n_classes == 1:
+        return "regression"
     return "binary sigmoid:1" if n_classes == 2 else f"multiclass num_class:{n_classes}"
 
 

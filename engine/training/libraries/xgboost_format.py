@@ -1,8 +1,10 @@
 """The JSON format of XGBoost's models, read and written by ourselves.
 
-XGBoost's own reader trusts the indices and lengths in a model. A stored model may be forged, so it is read by
-the bounded reader of JSON, every value is checked, and XGBoost gets a text that is written from the
-checked values. It holds what prediction needs: trees of numeric splits, and a binary or multiclass objective.
+XGBoost's own reader trusts the indices and lengths in a model. A stored model may be forged, so it is read
+by the bounded reader of JSON, every value is checked, and XGBoost gets a text that is written from the
+checked values. It holds what prediction needs: trees of numeric splits, and the objective: binary,
+multiclass, or squared error. The trees of a quantile are added up in the same way, so that they are stored
+as those of the squared error.
 
 The format: https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html
 """
@@ -25,6 +27,7 @@ VERSION = (3, 2, 0)
 """Version of the format that is written; later versions of XGBoost read it."""
 MAX_DIGITS = 32
 """Characters of a number in ``base_score``."""
+SQUARED_ERROR, QUANTILE_ERROR = "reg:squarederror", "reg:quantileerror"
 NO_PARENT = 2**31 - 1
 LONGEST = 2**31 - 2
 _FLOATS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
@@ -40,7 +43,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
     Raises
     ------
     OperatorError
-        It is not a model of XGBoost for rows of ``n_features`` numbers and ``n_classes`` classes.
+        It is not a model of XGBoost for rows of ``n_features`` numbers and ``n_classes`` classes; 1: numbers.
     """
     try:
         learner = _get(parse_json(data, "XGBoost's JSON"), "learner")
@@ -48,7 +51,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
         if booster.get("name") != "gbtree":
             raise ValueError("its booster is not gbtree")
         model = _get(booster, "model")
-        per_round = 1 if n_classes == 2 else n_classes
+        per_round = _per_round(n_classes)
         trees = [_tree(tree, index, n_features) for index, tree in enumerate(_list(model, "trees"))]
         if not trees or len(trees) % per_round:
             raise ValueError(f"{len(trees):,} trees do not make whole rounds for {n_classes:,} classes")
@@ -82,7 +85,7 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
             "learner_model_param": {
                 "base_score": json.dumps(margins),
                 "boost_from_average": "1",
-                "num_class": "0" if n_classes == 2 else str(n_classes),
+                "num_class": "0" if per_round == 1 else str(n_classes),
                 "num_feature": str(n_features),
                 "num_target": "1",
             },
@@ -136,7 +139,14 @@ def _tree(tree: Any, index: int, n_features: int) -> dict[str, Any]:
     }
 
 
+def _per_round(n_classes: int) -> int:
+    """Return the trees of a round: one for numbers and for two classes, else one for each class."""
+    return n_classes if n_classes > 2 else 1
+
+
 def _objective(n_classes: int) -> dict[str, Any]:
+    if n_classes == 1:
+        return {"name": SQUARED_ERROR, "reg_loss_param": {"scale_pos_weight": "1"}}
     if n_classes == 2:
         return {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
     return {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(n_classes)}}
@@ -144,7 +154,7 @@ def _objective(n_classes: int) -> dict[str, Any]:
 
 def _check_objective(name: Any, n_classes: int) -> None:
     wanted = _objective(n_classes)["name"]
-    if name != wanted:
+    if name != wanted and not (n_classes == 1 and name == QUANTILE_ERROR):
         raise ValueError(f"its objective is not {wanted}, that of {n_classes:,} classes")
 
 
@@ -156,7 +166,7 @@ def _base_score(text: Any, n_classes: int) -> list[float]:
     found = [_finite(float(part), "base_score") for part in text.strip("[]").split(",")]
     if len(found) == 1 and n_classes > 2:
         found *= n_classes
-    if len(found) != (1 if n_classes == 2 else n_classes):
+    if len(found) != _per_round(n_classes):
         raise ValueError(f"base_score has {len(found):,} values for {n_classes:,} classes")
     if n_classes == 2 and not 0 < found[0] < 1:
         raise ValueError("base_score is not a probability")
