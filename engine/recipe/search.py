@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Sampler = Literal["grid", "random", "tpe"]
 PACKAGE, EXTRA = "optuna", "tune"
-NOT_SEARCHED = ("trainer", "objective", "target", "where", "workers", "resources")
-"""Keys whose values give losses that cannot be compared, or do not change the model."""
+NOT_SEARCHED = ("trainer", "where", "workers", "resources")
+"""Keys that are no parameters of a trainer, or do not change the model."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,13 @@ def check_search(
 ) -> None:
     """Raise InputError for options that contradict each other, or a sampler whose package is missing."""
     for key in axes:
+        if key in ("objective", "target"):
+            raise InputError(
+                f"{names['space']} {key}: losses of several {key}s cannot be compared. Train each alone."
+            )
         if key in NOT_SEARCHED:
             raise InputError(
-                f"{names['space']} {key}: candidates with several values of {key} cannot be compared, or are "
-                f"the same model. Train each alone."
+                f"{names['space']} {key}: {key} is no parameter to search for. Train with each value alone."
             )
     if sampler == "grid" and trials is not None:
         raise InputError(f"{names['trials']}: a grid trains every combination. Remove it, or draw at random.")

@@ -149,7 +149,7 @@ def section(**search: Any) -> TrainSection:
             {"space": {"lr": [1]}, "trials": 3, "seeds": 1, "prune": True},
             r"give train\.search\.seeds 2 or more",
         ),
-        ({"space": {"objective": ["squared"]}}, r"several values of objective cannot be compared"),
+        ({"space": {"objective": ["squared"]}}, "losses of several objectives cannot be compared"),
         ({"space": {"lr": [1]}, "sampler": "bayes"}, "'grid', 'random' or 'tpe'"),
         ({"space": {"lr": [1]}, "truth": "g"}, "truth"),
     ],

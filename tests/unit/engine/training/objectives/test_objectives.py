@@ -226,7 +226,7 @@ def test_targets_that_are_no_numbers_are_refused() -> None:
         fit_arrays(found["X"], found["y"], parse_params(EXACT))
     with pytest.raises(OperatorError, match=r"row 0 has no finite number .*low"):
         fit_arrays(found["X"], np.full(50, "low"), parse_params(EXACT))
-    with pytest.raises(OperatorError, match="the rows have one class"):
+    with pytest.raises(OperatorError, match="The rows have one class"):
         fit_arrays(found["X"], np.zeros(50, int), parse_params({}))
     with pytest.raises(OperatorError, match=r"erm_class_balanced.*classes"):
         fit_arrays(found["X"], np.ones(50), parse_params({**EXACT, "trainer": "erm_class_balanced"}))
