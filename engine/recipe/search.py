@@ -146,15 +146,7 @@ def check_search(
     names: Mapping[str, str],
 ) -> None:
     """Raise InputError for options that contradict each other, or a sampler whose package is missing."""
-    for key in axes:
-        if key in ("objective", "target"):
-            raise InputError(
-                f"{names['space']} {key}: losses of several {key}s cannot be compared. Train each alone."
-            )
-        if key in NOT_SEARCHED:
-            raise InputError(
-                f"{names['space']} {key}: {key} is no parameter to search for. Train with each value alone."
-            )
+    _check_keys(axes, names["space"])
     if sampler == "grid" and trials is not None:
         raise InputError(f"{names['trials']}: a grid trains every combination. Remove it, or draw at random.")
     if sampler in ("random", "tpe") and trials is None:
@@ -175,6 +167,17 @@ def check_search(
             f"{names['sampler']} tpe: the package {PACKAGE} is not installed. On the machine that starts the "
             f"training: pip install -c deploy/constraints.txt 'rowsieve[{EXTRA}]'; or take random."
         )
+
+
+def _check_keys(axes: Mapping[str, Axis], space: str) -> None:
+    """Raise InputError for a key that is not searched for. ``space``: what the space is called."""
+    for key in axes:
+        if key in ("objective", "target"):
+            raise InputError(f"{space} {key}: losses of several {key}s cannot be compared. Train each alone.")
+        if key in NOT_SEARCHED:
+            raise InputError(
+                f"{space} {key}: {key} is no parameter to search for. Train with each value alone."
+            )
 
 
 SEEDS = 3
