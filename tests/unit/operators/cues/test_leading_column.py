@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.datasets import load_digits
 
 from operators.cues import CueSettings, fit, weights
 from operators.cues.evidence import SINGLE_RAMPS, Evidence
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import (
+    VETO,
     Leading,
+    are_components,
     features_of,
     leading_column,
     support_of,
@@ -178,3 +181,41 @@ def test_a_shortcut_in_one_column_opens_the_gate_where_balancing_is_dear_and_an_
     assert worst(weights(state, X, y, ids)) > worst(np.ones(N)) + 0.2
     X, y, _ = table(6, honest=True, flips=flips)
     assert fit(X, y, ids, settings, n_classes=2).blend == 0.0
+
+
+def rotated(X):
+    """Return the principal components of rows."""
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    return (Z @ np.linalg.svd(Z, full_matrices=False)[2].T).astype(np.float32)
+
+
+def columns_that_go_together(seed, rows=4000):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, 10)) @ (np.eye(10) + 0.1 * rng.normal(size=(10, 10)))
+
+
+def test_principal_components_are_told_from_columns():
+    X = columns_that_go_together(0)
+    assert not are_components(X)
+    assert are_components(rotated(X))
+    assert are_components(rotated(X)[::3]), "a sample of the rows that they were fitted on"
+    assert are_components(np.column_stack([rotated(X), np.ones(len(X))])), "constant features do not count"
+    assert not are_components(np.column_stack([rotated(X), X[:, 0]]))
+    assert not are_components(rotated(X)[:, :7]), "too few to say"
+
+
+def test_components_that_share_a_shortcut_do_not_contradict_it(monkeypatch):
+    """A bright corner of digits lies in several principal components, each of which tells its side."""
+    data = load_digits()
+    y, rng = (data.target >= 5).astype(np.int64), np.random.default_rng(0)
+    shown = np.where(rng.random(len(y)) < 0.95, y, 1 - y)
+    images = data.images.copy()
+    images[shown == 1, :3, :3] = 16.0
+    Z = rotated(images.reshape(len(y), -1)[:, images.reshape(len(y), -1).std(axis=0) > 0.5])[:, :30]
+    Z /= Z.std(axis=0)
+    slices = find_slices(Z, y, predict(fit_softmax(Z, y, np.ones(len(y)), 2), Z))
+    found = leading_column(slices, Z, y, np.arange(len(y)), CueSettings())
+    assert found.strength > VETO[1]
+    assert (found.dependence > 0.6, found.support) == (True, 1.0)
+    monkeypatch.setattr("operators.cues.leading_column.are_components", lambda _: False)
+    assert leading_column(slices, Z, y, np.arange(len(y)), CueSettings()).support == 0.0
