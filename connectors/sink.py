@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +34,13 @@ class Written:
     n_bytes: int
 
 
-def write_parquet(table: pa.Table, path: str | Place, *, root: Place | None = None) -> Written:
+def write_parquet(
+    table: pa.Table,
+    path: str | Place,
+    *,
+    root: Place | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> Written:
     """Write ``table`` to ``path`` under a temporary name in the same folder, then rename it.
 
     No link beneath ``root``, a folder above it, is followed; default: the file's own folder.
@@ -42,7 +49,7 @@ def write_parquet(table: pa.Table, path: str | Place, *, root: Place | None = No
 
     The bytes depend only on the values, the schema and the version of pyarrow: compression (zstd) and
     format version are fixed, the length of row groups follows from the lengths of lists, chunks are joined
-    and schema metadata is dropped.
+    and schema metadata is dropped; ``metadata`` is written in its place, into a file.
 
     Raises
     ------
@@ -57,7 +64,7 @@ def write_parquet(table: pa.Table, path: str | Place, *, root: Place | None = No
     within = root if isinstance(root, Path) else path.parent
     try:
         with new_file_beneath(within, path, sync_folder=True, create=False) as file:
-            _write(table, file)
+            _write(table, file, metadata)
             file.seek(0)
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             n_bytes = file.seek(0, os.SEEK_END)
@@ -91,9 +98,9 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _write(table: pa.Table, target: IO[bytes]) -> None:
+def _write(table: pa.Table, target: IO[bytes], metadata: Mapping[str, str] | None = None) -> None:
     fields = [field.remove_metadata() for field in table.schema]
-    plain = pa.Table.from_arrays(table.columns, schema=pa.schema(fields)).combine_chunks()
+    plain = pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata)).combine_chunks()
     pq.write_table(
         plain,
         target,

@@ -89,6 +89,10 @@ class VersionContent:
     """The column with the split of each row."""
     card: Callable[[Mapping[str, str]], bytes]
     """Makes the dataset card from a pattern of data files for each split."""
+    label: str | None = None
+    """The column with the class of each row, if its values are texts."""
+    classes: Callable[[], Sequence[str]] = tuple
+    """Returns all values of the label, in the order of the classes; for formats that number them."""
 
 
 class CommitConflictError(Exception):

@@ -86,7 +86,9 @@ class HfExport(Export):
         split = content.split if content else None
         if split and split not in schema.names:
             raise ConnectorError(f"the version has no column {split!r} for its splits. Publish it again.")
-        writer = SplitWriter(staged, storable(schema), split)
+        names = tuple(content.classes()) if content and content.label in schema.names else ()
+        label = str(content.label) if content and names else ""
+        writer = SplitWriter(staged, storable(schema), split, label, names)
         return PendingExport(writer, partial(self._commit, staged, tag, content))
 
     def _commit(
@@ -124,11 +126,17 @@ class HfExport(Export):
 
 @dataclass(frozen=True)
 class SplitWriter:
-    """Writes the rows of each split of a part into a Parquet file of their own."""
+    """Writes the rows of each split of a part into a Parquet file of their own.
+
+    ``names`` are the values of the column ``label``, which is written as their numbers: with the feature in
+    the file's metadata, ``datasets`` reads it as a ClassLabel. Without names it is written as it is.
+    """
 
     folder: Path
     schema: pa.Schema
     split: str | None
+    label: str = ""
+    names: tuple[str, ...] = ()
 
     def __call__(self, table: pa.Table, number: int) -> Counter[str]:
         """Return the number of rows of each split."""
@@ -140,10 +148,27 @@ class SplitWriter:
                 f"the column {self.split!r} holds {str(strange[0])[:60]!r}, which is no name of a split: "
                 "letters, digits and '_'. The version was changed, or not written by a run: publish again."
             )
+        rows = self._numbered(rows)
         for name in sorted(counts):
             part = rows.filter(pc.equal(rows[self.split], name)) if self.split else rows
-            write_parquet(part, self.folder / DATA / f"{name}-{number:05d}.parquet")
+            write_parquet(
+                part, self.folder / DATA / f"{name}-{number:05d}.parquet", metadata=self._metadata()
+            )
         return counts
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with the number of each label in place of the label."""
+        if not self.names:
+            return rows
+        place = rows.schema.get_field_index(self.label)
+        numbers = pc.index_in(rows[self.label], pa.array(self.names, rows[self.label].type), skip_nulls=True)
+        return rows.set_column(place, self.label, numbers.cast(pa.int64()))
+
+    def _metadata(self) -> dict[str, str] | None:
+        """Return the metadata by which ``datasets`` knows the features of a file."""
+        feature = {"names": list(self.names), "_type": "ClassLabel"}
+        features = {"info": {"features": {self.label: feature}}}
+        return {"huggingface": json.dumps(features, ensure_ascii=False)} if self.names else None
 
 
 def _names(folder: Path) -> set[str]:

@@ -20,6 +20,8 @@ MAX_ROWS = 50
 """Maximum number of groups, and of source columns, that the card lists."""
 SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
 """The hub's classes of size, from 1,000 rows upwards by powers of ten."""
+TEXT = re.compile(r"^(large_)?string$|^dictionary<values=(large_)?string")
+"""Types of columns of texts, in a manifest."""
 
 
 def write_card(
@@ -56,7 +58,11 @@ def write_card(
             }
         ],
     }
-    sections = [_introduction(manifest), _columns(manifest), _counts(manifest["summary"])]
+    sections = [
+        _introduction(manifest),
+        _columns(manifest, exported=files is not None),
+        _counts(manifest["summary"]),
+    ]
     if warnings := manifest.get("warnings"):
         sections.append("## Warnings\n\n" + _block(f"- {_text(warning)}" for warning in warnings))
     sections.append(_origin(manifest, exported=files is not None))
@@ -108,14 +114,20 @@ def _introduction(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _columns(manifest: Mapping[str, Any]) -> str:
+def _columns(manifest: Mapping[str, Any], *, exported: bool) -> str:
+    """Return the table of columns. In an export, a label of texts is a ClassLabel of ``datasets``."""
     outputs = {output["name"]: output["description"] for output in manifest["outputs"]}
     ours = [c for c in manifest["schema"] if c["name"] in outputs]
     others = [c for c in manifest["schema"] if c["name"] not in outputs]
     label = manifest["source"]["label"]
     rows = [(c, "The label." if c["name"] == label else "A column of the source.") for c in others[:MAX_ROWS]]
     rows += [(c, outputs[c["name"]]) for c in ours]
-    lines = (f"| {_code(c['name'])} | {_code(c['type'])} | {_text(text)} |" for c, text in rows)
+    numbered = {label: "ClassLabel"} if exported else {}
+    types = {
+        c["name"]: numbered.get(c["name"], c["type"]) if TEXT.search(c["type"]) else c["type"]
+        for c, _ in rows
+    }
+    lines = (f"| {_code(c['name'])} | {_code(types[c['name']])} | {_text(text)} |" for c, text in rows)
     more = len(others) - MAX_ROWS
     rest = f"\n{more:,} more columns of the source.\n" if more > 0 else ""
     return f"## Columns\n\n| column | type | content |\n|---|---|---|\n{_block(lines)}{rest}"

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_columns
 from connectors.tables.export import Export, VersionContent, VersionTag
 from engine.core.errors import InputError, one_line
-from engine.publish.dataset_card import write_card
+from engine.publish.dataset_card import TEXT, write_card
 from engine.publish.export_records import record_export
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import (
@@ -175,7 +176,22 @@ def _content(folder: Place, manifest: Mapping[str, Any]) -> VersionContent:
     def card(files: Mapping[str, str]) -> bytes:
         return write_card(manifest, files, withdrawn=withdrawn, withdrawn_bases=bases).encode()
 
-    return VersionContent(split, card)
+    label = str(manifest["source"]["label"])
+    kinds = {column["name"]: column["type"] for column in manifest["schema"]}
+    if not TEXT.search(kinds.get(label, "")):
+        return VersionContent(split, card)
+    return VersionContent(split, card, label, partial(_classes, folder, manifest, label))
+
+
+def _classes(folder: Place, manifest: Mapping[str, Any], label: str) -> list[str]:
+    """Return the values of the label in the order of the classes: as declared, else sorted."""
+    params = {entry["name"]: entry["params"] for entry in manifest["operators"]}
+    declared = [str(value) for value in params.get("ingest", {}).get("classes") or ()]
+    found: set[str] = set()
+    for part in manifest["parts"]:
+        column = read_columns(folder / part["path"], [label])[label]
+        found.update(value for value in pc.unique(column.cast(pa.string())).to_pylist() if value is not None)
+    return [*declared, *sorted(found.difference(declared))]
 
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:

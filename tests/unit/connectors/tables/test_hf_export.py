@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from datasets import load_dataset
+from datasets import ClassLabel, load_dataset
 from typer.testing import CliRunner
 
 from connectors.base import ConnectorError
@@ -57,10 +57,11 @@ def test_datasets_opens_the_splits_with_their_rows(tmp_path: Path, monkeypatch: 
         wanted = table.filter(pa.compute.equal(table["split"], split))
         assert rows["row_id"][:] == wanted["row_id"].to_pylist()
         assert rows["weight"][:] == wanted["weight"].to_pylist()
-        assert rows["label"][:] == wanted["label"].to_pylist()
+        assert rows.features["label"] == ClassLabel(names=["no", "yes"])
+        assert rows.features["label"].int2str(rows["label"][:]) == wanted["label"].to_pylist()
     features = loaded["train"].features
     assert {name: features[name].dtype for name in ("label", "group", "split", "is_outlier")} == {
-        "label": "string",
+        "label": "int64",
         "group": "int32",
         "split": "string",
         "is_outlier": "bool",
@@ -68,6 +69,8 @@ def test_datasets_opens_the_splits_with_their_rows(tmp_path: Path, monkeypatch: 
     front = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
     patterns = {item["split"]: item["path"] for item in front["configs"][0]["data_files"]}
     assert patterns == {split: f"data/{split}-*.parquet" for split in SPLITS}
+    assert "| `label` | `ClassLabel` | The label. |" in (folder / "README.md").read_text()
+    assert "| `label` | `string` | The label. |" in (version.path / "README.md").read_text()
     for card in (folder / "README.md", version.path / "README.md"):
         named = re.findall(r"[\w./*-]+\.(?:json|parquet|md|html)", card.read_text())
         assert named
@@ -75,6 +78,16 @@ def test_datasets_opens_the_splits_with_their_rows(tmp_path: Path, monkeypatch: 
         assert ("croissant" in card.read_text()) == (card.parent / "croissant.json").exists()
     again = CliRunner().invoke(app, to)
     assert "was already" in again.output
+
+
+def test_classes_are_numbered_in_their_order_and_rows_without_one_stay_so(tmp_path: Path) -> None:
+    content = VersionContent(None, lambda _: b"", "kind", lambda: ("yes", "no"))
+    rows = pa.table({"kind": pa.array(["no", None, "yes"]), "row_id": [0, 1, 2]})
+    pending = open_export("hf", str(tmp_path / "hub"), "create").start_export(rows.schema, OLD, content)
+    pending.commit([pending.write(rows, 0)])
+    (loaded,) = load_dataset(str(tmp_path / "hub"), cache_dir=str(tmp_path / "cache")).values()
+    assert loaded.features["kind"] == ClassLabel(names=["yes", "no"])
+    assert loaded["kind"][:] == [1, None, 0]
 
 
 def test_overwrite_replaces_the_version(tmp_path: Path) -> None:
