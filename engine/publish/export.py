@@ -176,8 +176,8 @@ def _content(folder: Place, manifest: Mapping[str, Any]) -> VersionContent:
     def card(files: Mapping[str, str]) -> bytes:
         return write_card(manifest, files, withdrawn=withdrawn, withdrawn_bases=bases).encode()
 
-    label = str(manifest["source"]["label"])
-    kinds = {column["name"]: column["type"] for column in manifest["schema"]}
+    label = str(manifest.get("source", {}).get("label"))
+    kinds = {column["name"]: column["type"] for column in manifest.get("schema", ())}
     if not TEXT.search(kinds.get(label, "")):
         return VersionContent(split, card)
     return VersionContent(split, card, label, partial(_classes, folder, manifest, label))
