@@ -46,7 +46,7 @@ SPREAD_RAMPS = {
     "share_support": (0.0, 1.0),
 }
 """Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
-CARRIED = {"agreement": (0.46, 0.52), "gain": (0.1, 0.2)}
+CARRIED = {"agreement": (0.53, 0.6), "gain": (0.1, 0.2)}
 """Ramps of which a spread shortcut needs one: the slices of its many features agree with the twins in part,
 or balancing one slice gains much. Without either, confident mistakes are hard rows of an honest table."""
 CARRIED_MANY_CLASSES = CARRIED | {"agreement": (0.4, 0.46)}

@@ -229,7 +229,7 @@ def test_one_missing_kind_of_evidence_shuts_the_gate():
 
 
 def test_a_shortcut_in_no_single_feature_needs_the_other_evidence_to_be_strong():
-    spread = replace(GOOD, agreement=0.55, mistake_confidence=0.4, recovery=0.65, cost=0.05, gain=-0.05)
+    spread = replace(GOOD, agreement=0.6, mistake_confidence=0.4, recovery=0.65, cost=0.05, gain=-0.05)
     assert spread.gate() == 1.0
     assert evidence.slice_part(0.1) == 0.0
     assert evidence.slice_part(0.95) == 0.5
@@ -246,7 +246,7 @@ def test_hard_rows_of_an_honest_table_are_no_spread_shortcut():
     hard = replace(GOOD, agreement=0.45, mistake_confidence=0.4, recovery=0.65, gain=0.05)
     assert hard.gate() == 0.0
     assert replace(hard, gain=0.15).gate() == pytest.approx(0.5)
-    assert replace(hard, agreement=0.49).gate() == pytest.approx(0.5)
+    assert replace(hard, agreement=0.565, gain=0.0).gate() == pytest.approx(0.5)
     assert replace(hard, classes=3).gate() == pytest.approx(5 / 6)
     assert replace(hard, classes=3, agreement=0.39).gate() == 0.0
 
@@ -256,7 +256,7 @@ def test_costly_weights_for_one_feature_shut_the_gate_and_for_a_spread_shortcut_
     assert single.gate() == 1.0
     assert 0 < replace(single, cost=0.14).gate() < 0.6
     assert replace(single, cost=0.18).gate() == 0.0
-    assert replace(GOOD, agreement=0.52, recovery=0.6, cost=0.18).gate() == 1.0
+    assert replace(GOOD, agreement=0.6, recovery=0.6, cost=0.18).gate() == 1.0
     assert replace(GOOD, agreement=0.9, recovery=0.6, cost=0.18).gate() == 0.0
 
 
