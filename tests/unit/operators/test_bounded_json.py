@@ -26,6 +26,7 @@ OTHERS = {
     "connectors/webdataset_source.py": "values of rows, whose depth the policy bounds",
     "connectors/tables/delta_log.py": "lines of a log, by a hook; it catches RecursionError",
     "engine/execution/ray_executor.py": "a record that a worker of the same run returns",
+    "engine/publish/record_delivery.py": "lines between a run and the process that it started",
     "engine/api/airflow.py": "what the command prints, for an environment of Airflow alone",
 }
 """Places where JSON is parsed in another way, with the reason."""

@@ -186,7 +186,7 @@ def test_a_forged_journal_removes_no_file(command: str, shared: tuple[Path, str,
     forge_journal(out / "mlflow.db", victim / "keys")
     waiting(out)
     words = {
-        "versions": ["versions", str(out), "--keep", "1"],
+        "versions": ["versions", str(out), "prune", "--keep", "1"],
         "lineage": ["lineage", "v1", "--output", str(out)],
         "predict": ["predict", "models:/m/1", "rows.csv", str(out / "x"), "--tracking", str(out)],
         "sync": ["lineage", "--sync", "--output", str(out)],

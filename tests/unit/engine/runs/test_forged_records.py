@@ -162,7 +162,7 @@ def test_small_files_are_not_read_whole(name: str, forgery: str, forged: Path) -
         os.mkfifo(file)
     else:
         file.symlink_to("/etc/hostname")
-    for words in (["versions", "{out}"], ["versions", "{out}", "--keep", "1", "--dry-run"]):
+    for words in (["versions", "{out}"], ["versions", "{out}", "prune", "--keep", "1", "--dry-run"]):
         code, shown = call(forged, *words)
         assert code == 2, shown
         assert Path(name).name in shown
