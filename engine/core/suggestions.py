@@ -48,7 +48,7 @@ def _rule_text(fault: ErrorDetails) -> str:
     text, value = str(fault["ctx"]["error"]), _short(fault["input"])
     if not isinstance(fault["input"], (Mapping, BaseModel)) and value not in text:
         text = f"{text.removesuffix('.')}; got {value}"
-    return text if text.endswith(".") else f"{text}."
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def _nearest_value(fault: ErrorDetails) -> str:

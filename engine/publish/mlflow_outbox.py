@@ -114,6 +114,11 @@ class Sender(Protocol):
 _RECORD = TypeAdapter(Record)
 
 
+def record_of(values: Any) -> Record:
+    """Return the record of values as JSON has them. Raises ValueError if they are no record."""
+    return _RECORD.validate_python(values)
+
+
 def pending_folder(output: Place) -> Place:
     """Return the folder in which records wait."""
     return output / "runs" / "pending"
@@ -128,7 +133,7 @@ def pending(output: Place) -> list[Record]:
     waiting: list[Place] = list(pending_folder(output).glob("*.json"))
     for path in sorted(waiting, key=lambda path: path.name):
         try:
-            record = _RECORD.validate_python(read_json(path, root=output))
+            record = record_of(read_json(path, root=output))
         except (OSError, ValueError):
             continue
         if f"{record.id}.json" == path.name and ID.fullmatch(record.id):

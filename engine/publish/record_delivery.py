@@ -21,7 +21,16 @@ from connectors.storage import Place, place_of
 from engine.core.child_process import command_of
 from engine.core.errors import InputError, one_line
 from engine.core.redaction import redact
-from engine.publish.mlflow_outbox import RUNNING, Answer, Record, Sender, deliver, pending_folder, sync
+from engine.publish.mlflow_outbox import (
+    RUNNING,
+    Answer,
+    Record,
+    Sender,
+    deliver,
+    pending_folder,
+    record_of,
+    sync,
+)
 from engine.publish.tracking import client, tracking_uri
 
 _log = logging.getLogger("rowsieve")
@@ -116,7 +125,7 @@ def _serve(sender: Sender, messages: IO[str], answers: IO[str]) -> None:
     for line in messages:
         message = json.loads(line)
         with _collected_warnings() as warnings:
-            answer = sender.send(Record(**message["record"]), first=message["first"])
+            answer = sender.send(record_of(message["record"]), first=message["first"])
         answers.write(json.dumps(asdict(answer) | {"warnings": warnings}) + "\n")
         answers.flush()
 

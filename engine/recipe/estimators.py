@@ -270,7 +270,9 @@ def check_estimator(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """
     known_names = known_estimators(model)
     if model not in known_names:
-        hint = nearest(model, known_names) or f" There are: {', '.join(known_names)}."
+        longer = [name for name in known_names if name.casefold().startswith(model.casefold())]
+        hint = "" if len(longer) > 1 else nearest(model, known_names)
+        hint = hint or f" There are: {', '.join(longer or known_names)}."
         raise ValueError(f"model {model!r}: a recipe cannot name this estimator.{hint}")
     kind = known_names[model]
     for key in params:

@@ -27,7 +27,6 @@ from engine.storage.removals import check_there, removal_of, write_removal
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, withdrawal_of
 
-MODELS_LEAD = "models lead back to it"
 FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 """Names of the folders of the run store; see :func:`engine.core.digests.digest`."""
 
@@ -135,7 +134,7 @@ def _chosen(output: Place, keep: int) -> PruneResult:
     ]
     stays, kept_for = set(standing[:keep]), {}
     for name in (entry["version"] for entry in entries if entry["version"] not in stays):
-        if why := _needed_for(output, name, models):
+        if why := _needed_for(output, name, models)[0]:
             kept_for[name] = why
     stays |= set(kept_for)
     gone = [entry["version"] for entry in entries if entry["version"] not in stays]
@@ -154,24 +153,23 @@ def _named(output: Place, version: str) -> PruneResult:
     gone = (mine & _stored(output)) - _needed(output, others)
     if known is not None and not gone and not version_folder(output, version).exists():
         check_there(output, version)
-    if why := _needed_for(output, version, _models(output, strict=True)):
-        command = shlex.join(["rowsieve", "retract", f"{output}@{version}", "--why"])
-        remedy = (
-            f"Delete these model versions on MLflow, and their records in {output / MODELS}"
-            if why.startswith(MODELS_LEAD)
-            else f"Withdraw it first: {command} REASON"
-        )
+    why, remedy = _needed_for(output, version, _models(output, strict=True))
+    if why:
         raise InputError(f"The version {version} of {output} stays: {why}. {remedy}.")
     return PruneResult((version,), tuple(sorted(gone)), {})
 
 
-def _needed_for(output: Place, name: str, models: Mapping[str, Sequence[str]]) -> str:
-    """Return why a version must not be removed; empty if it may be."""
+def _needed_for(output: Place, name: str, models: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """Return why a version must not be removed, and what to do first; empty texts if it may be."""
+    withdraw = f"Withdraw it first: {shlex.join(['rowsieve', 'retract', f'{output}@{name}', '--why'])} REASON"
     if name == current_version(output):
-        return "it is the current version"
+        return "it is the current version", withdraw
     if name == pointed_version(output):  # its withdrawal was interrupted
-        return f"{POINTER} names it"
-    return f"{MODELS_LEAD}: {', '.join(models[name])}" if name in models else ""
+        return f"{POINTER} names it", withdraw
+    if name in models:
+        delete = f"Delete these model versions on MLflow, and their records in {output / MODELS}"
+        return f"models lead back to it: {', '.join(models[name])}", delete
+    return "", ""
 
 
 def _remove_reported(output: Place, name: str) -> None:

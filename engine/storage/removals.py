@@ -12,27 +12,25 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from connectors.base import ConnectorError
 from connectors.storage import Place
 from engine.core.errors import InputError
-from engine.core.json_files import DamagedFileError, read_json, write_json
+from engine.core.json_files import write_json
 from engine.storage.manifest import NAME, check_published, is_published
+from engine.storage.version_records import VersionRecord, read_version_record
 
 FOLDER = "removed"
 _Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$", max_length=200)]
-_Print = Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
+_Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
 
 
-class Removal(BaseModel):
+class Removal(VersionRecord):
     """A removed version.
 
     ``content`` is the digest of its rows, ``base`` the version whose results it kept, if any, ``at`` the time
     of the removal in seconds since 1970, and ``fingerprints`` the folders of the run store that it needed.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     version: _Name
     recipe: Annotated[str, Field(max_length=4_000)]
@@ -40,15 +38,15 @@ class Removal(BaseModel):
     content: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
     base: _Name | None
     at: Annotated[float, Field(ge=0, le=2**40)]
-    fingerprints: Annotated[tuple[_Print, ...], Field(strict=False, max_length=1_000)]
+    fingerprints: Annotated[tuple[_Fingerprint, ...], Field(strict=False, max_length=1_000)]
 
 
 def write_removal(output: Place, manifest: Mapping[str, Any]) -> None:
     """Write the record of a version that is about to be removed. Raises OSError."""
     name = str(manifest["version"])
     keys = ("version", "recipe", "rows", "content")
-    prints = [entry["fingerprint"] for entry in manifest["operators"]]
-    more = {"base": kept_base(manifest), "at": time.time(), "fingerprints": prints}
+    fingerprints = [entry["fingerprint"] for entry in manifest["operators"]]
+    more = {"base": kept_base(manifest), "at": time.time(), "fingerprints": fingerprints}
     found = {key: manifest[key] for key in keys} | more
     write_json(output / FOLDER / f"{name}.json", found, root=output)
 
@@ -66,20 +64,9 @@ def removal_of(output: Place, version: str) -> Removal | None:
     """
     if not NAME.fullmatch(version) or is_published(output, version):
         return None
-    place = output / FOLDER / f"{version}.json"
-    try:
-        found = Removal.model_validate(read_json(place, root=output))
-        if found.version != version:
-            raise ValueError(f"it names the version {found.version[:60]!r}")
-    except FileNotFoundError:
-        return None
-    except (OSError, ConnectorError, DamagedFileError, ValidationError, ValueError) as error:
-        reason = "it is not such a record" if isinstance(error, ValidationError) else str(error)
-        raise InputError(
-            f"{place} says that the version was removed, but cannot be read: {reason.rstrip('.')}. Remove "
-            "the file."
-        ) from None
-    return found
+    return read_version_record(
+        Removal, output, FOLDER, version, says="was removed", remedy="Remove the file."
+    )
 
 
 def removed_text(output: Place, found: Removal) -> str:

@@ -15,13 +15,12 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from connectors.base import ConnectorError
 from connectors.storage import Place, remove_file
 from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.core.json_files import DamagedFileError, read_json, write_json
+from engine.core.json_files import write_json
 from engine.core.output_layout import POINTER, version_folder
 from engine.storage.manifest import (
     NAME,
@@ -32,6 +31,7 @@ from engine.storage.manifest import (
     read_manifest,
 )
 from engine.storage.removals import kept_base, removal_of
+from engine.storage.version_records import VersionRecord, read_version_record
 
 FOLDER = "withdrawn"
 MAX_REASON = 2_000
@@ -49,7 +49,7 @@ class Reason(BaseModel):
     at: float
 
 
-class Withdrawal(BaseModel):
+class Withdrawal(VersionRecord):
     """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current.
 
     ``earlier`` are reasons that were given before, the latest last. ``inputs`` is the version's
@@ -57,9 +57,6 @@ class Withdrawal(BaseModel):
     records of earlier releases.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    version: str
     why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
     at: float
     was_current: bool
@@ -69,20 +66,14 @@ class Withdrawal(BaseModel):
 
 def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
     """Return the withdrawal of a version; None if it stands. Raises InputError for a damaged record."""
-    place = output / FOLDER / f"{version}.json"
-    try:
-        found = Withdrawal.model_validate(read_json(place, root=output))
-        if found.version != version:
-            raise ValueError(f"it names the version {found.version[:60]!r}")
-    except FileNotFoundError:
-        return None
-    except (OSError, ConnectorError, DamagedFileError, ValidationError, ValueError) as error:
-        reason = "it is not such a record" if isinstance(error, ValidationError) else str(error)
-        raise InputError(
-            f"{place} says that the version was withdrawn, but cannot be read: {reason}. Withdraw the "
-            "version again with `rowsieve retract`, or remove the file."
-        ) from None
-    return found
+    return read_version_record(
+        Withdrawal,
+        output,
+        FOLDER,
+        version,
+        says="was withdrawn",
+        remedy="Withdraw the version again with `rowsieve retract`, or remove the file.",
+    )
 
 
 def current_version(output: Place) -> str | None:
@@ -228,8 +219,8 @@ def withdrawal_against(
         known = withdrawal_of(output, name)
         manifest = read_manifest(version_folder(output, name)) if is_published(output, name) else None
         same = known is not None and inputs == (known.inputs or (manifest and input_digest(manifest)))
-        prints = {entry["fingerprint"] for entry in manifest["operators"]} if manifest else set()
-        if same and prints.isdisjoint(replayed):
+        fingerprints = {entry["fingerprint"] for entry in manifest["operators"]} if manifest else set()
+        if same and fingerprints.isdisjoint(replayed):
             return known
     return None
 

@@ -13,12 +13,12 @@ Source: Bergstra et al., Algorithms for hyper-parameter optimization, NeurIPS 20
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.recipe.search import Axis, Range, with_values
-from engine.training.candidates import Candidate, average
+from engine.training.candidates import Candidate, TryEach, average, train_further_seed
 from engine.training.training_run import TrainSpec
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 BATCH = 4
 """Candidates that are drawn before the results of any of them are known."""
-TryEach = Callable[[Sequence[TrainSpec]], list[Candidate]]
 
 
 def search(
@@ -95,9 +94,7 @@ def _train_batch(
     found: list[list[Candidate]] = [[] for _ in specs]
     alive = list(range(len(specs)))
     for more in range(n_seeds):
-        tried = try_each([replace(specs[i], seed=specs[i].seed + more) for i in alive])
-        for index, one in zip(alive, tried, strict=True):
-            found[index].append(one)
+        train_further_seed(specs, alive, more, try_each, found)
         ended = more == n_seeds - 1
         for index in list(alive):
             score = average(found[index]).score

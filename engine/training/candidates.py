@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from engine.training.training_run import TrainSpec
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,23 @@ def average(tried: Sequence[Candidate]) -> Candidate:
     accuracies = [one.accuracy or 0.0 for one in tried]
     mean = sum(scores) / len(scores)
     return replace(tried[0], score=mean, accuracy=sum(accuracies) / len(accuracies), by_seed=scores)
+
+
+TryEach = Callable[[Sequence[TrainSpec]], list[Candidate]]
+"""Trains each of several specifications."""
+
+
+def train_further_seed(
+    specs: Sequence[TrainSpec],
+    alive: Sequence[int],
+    more: int,
+    try_each: TryEach,
+    found: Sequence[list[Candidate]],
+) -> None:
+    """Train the candidates at the positions ``alive`` with one more seed; append what comes out to ``found``.
+
+    ``more`` is added to the seed of each specification.
+    """
+    tried = try_each([replace(specs[i], seed=specs[i].seed + more) for i in alive])
+    for index, one in zip(alive, tried, strict=True):
+        found[index].append(one)

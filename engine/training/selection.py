@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -30,7 +30,7 @@ from engine.recipe.search import (
     n_seeds,
     with_values,
 )
-from engine.training.candidates import Candidate, average
+from engine.training.candidates import Candidate, TryEach, average, train_further_seed
 from engine.training.training_run import TrainSpec, train, trains_on_ray
 from engine.training.version import open_version
 from operators.base import Executor
@@ -215,7 +215,7 @@ def _try_all(
     specs: Sequence[TrainSpec],
     n_seeds: int,
     prune: bool,
-    try_each: Callable[[Sequence[TrainSpec]], list[Candidate]],
+    try_each: TryEach,
 ) -> list[list[Candidate]]:
     """Return the trainings of every candidate by seed; fewer of a candidate that was pruned."""
     if not prune:
@@ -225,9 +225,7 @@ def _try_all(
     found: list[list[Candidate]] = [[] for _ in specs]
     alive = list(range(len(specs)))
     for more in range(n_seeds):
-        tried = try_each([replace(specs[i], seed=specs[i].seed + more) for i in alive])
-        for index, one in zip(alive, tried, strict=True):
-            found[index].append(one)
+        train_further_seed(specs, alive, more, try_each, found)
         means = {index: average(found[index]) for index in alive}
         good = [index for index in alive if means[index].score is not None]
         alive = sorted(good, key=lambda i: (*_order(means[i]), -i), reverse=True)[: -(-len(good) // 2)]

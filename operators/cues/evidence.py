@@ -4,11 +4,12 @@ Several measurements have to agree. Each one is mapped to [0, 1] by a ramp, and 
 that is missing shuts it. Each is high on tables with a strong shortcut; honest tables fail at least one, most
 of them several (tests/paper/REAL.md has the figures). One of them is the gain that the weights are measured
 to have on held-out rows: without any the gate is shut. Where a shortcut is spread over many features, as in
-embeddings or principal components, no single feature agrees with the twins: then the others open the gate if
-they are strong, and the gain is that confident mistakes are put right. Where one column leads, the other
-columns are asked whether it is independent of them, given the label: if so, it opens the gate whatever
-balancing costs, and if not, it shuts it. What cannot be told from data: whether an honest feature that looks
-like a shortcut is one. The settings ``spurious`` and ``legitimate`` exist for that.
+embeddings, no single feature agrees with the twins in full: then the others open the gate if they are strong
+and the slices agree in part, and the gain is that confident mistakes are put right. Where one column leads,
+the other columns are asked whether it is independent of them, given the label: if so, it opens the gate
+whatever balancing costs, and if not, it shuts it, unless the features are principal components. What cannot
+be told from data: whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and
+``legitimate`` exist for that.
 """
 
 from __future__ import annotations

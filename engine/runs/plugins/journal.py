@@ -20,7 +20,8 @@ SECONDS_BETWEEN_WRITES = 1.0
 _NUMBER = (int, float)
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     PROGRESS: {
-        name: str if name in ("kind", "operator") else _NUMBER for name in (*asdict(Event("start", "")), "at")
+        name: str if isinstance(value, str) else _NUMBER
+        for name, value in (asdict(Event("start", "")) | {"at": 0.0}).items()
     },
     ERROR: {"error": str, "exit_code": int, "at": _NUMBER},
 }

@@ -95,7 +95,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file(
     path = tmp_path / "a.parquet"
     path.write_bytes(b"old")
 
-    def breaks_off(table: pa.Table, part: IO[bytes]) -> None:
+    def breaks_off(table: pa.Table, part: IO[bytes], _: object) -> None:
         part.write(b"half")
         raise OSError(code, "as the system says it")
 

@@ -81,7 +81,14 @@ def test_an_estimator_is_registered_promoted_and_predicts(
     [
         (["--trainer", "gdro", *FOREST], "Which trainer accepts which model"),
         (["--trainer", "erm", *FOREST, "--set", "max_rows=10"], "train.max_rows is 10"),
-        (["--trainer", "erm", "--set", "model=sklearn:RandomForest"], "RandomForestClassifier"),
+        (
+            ["--trainer", "erm", "--set", "model=sklearn:RandomForest"],
+            "There are: sklearn:RandomForestClassifier, sklearn:RandomForestRegressor.",
+        ),
+        (
+            ["--trainer", "erm", "--set", "model=xgboost:XGBClasifier"],
+            "Did you mean 'xgboost:XGBClassifier'?",
+        ),
     ],
 )
 def test_refusals_reach_the_command_line(published: Path, arguments: list[str], message: str) -> None:

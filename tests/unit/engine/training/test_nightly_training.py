@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.core.errors import InputError, RowsieveError
+from engine.core.json_files import write_json
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
@@ -14,7 +15,7 @@ from engine.runs.plugins.training import decide
 from engine.runs.retraction import retract
 from engine.runs.runner import run
 from engine.runs.training_record import training_file
-from engine.storage.withdrawals import write_withdrawal
+from engine.storage.withdrawals import Withdrawal
 from tests.data import recipe_for, spurious_table, write_shards
 
 ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
@@ -53,7 +54,8 @@ def test_a_champion_of_withdrawn_rows_is_a_reason_to_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "_champions_version", lambda *_: "v1")
-    write_withdrawal(tmp_path, "v1", "labels of May")
+    record = Withdrawal(version="v1", why="labels of May", at=1.0, was_current=True)
+    write_json(tmp_path / "withdrawn" / "v1.json", record.model_dump(), root=tmp_path)
     manifest = {"version": "v2", "incremental": {"outcome": "predict", "drift": [], "base": "v1"}}
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": str(tmp_path)}}
     section = TrainSection(when="drift", register_as="m")
