@@ -16,7 +16,7 @@ from engine.core.json_files import DamagedFileError, read_json
 
 
 class VersionRecord(BaseModel):
-    """What is said of a version."""
+    """Reason and time that are recorded for a version."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
