@@ -20,7 +20,8 @@ def plan(
         from engine.storage.withdrawals import withdrawal_against
 
         made = make_plan(load(recipe, overrides))
-        refused = withdrawal_against(made.output, made.version, made.inputs, made.store.replays())
+        refusal = withdrawal_against(made.output, made.version, made.inputs, made.store.replays())
+        refused = refusal.withdrawal if refusal else None
         found = preview(made)
         if as_json:
             told = {

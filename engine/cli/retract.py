@@ -30,6 +30,13 @@ def retract(
             "--models", help="Move aliases of models trained on it back to a model of a version that stands"
         ),
     ] = False,
+    method: Annotated[
+        bool,
+        typer.Option(
+            "--method",
+            help="An operator was wrong, not the data: a newer release of it may publish the rows again",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -42,8 +49,10 @@ def retract(
         from engine.runs.retraction import retract as withdraw
         from engine.training.version import open_version
 
-        if undo and (why or models or dry_run):
-            raise InputError("rowsieve retract --undo takes neither --why nor --models nor --dry-run.")
+        if undo and (why or models or method or dry_run):
+            raise InputError(
+                "rowsieve retract --undo takes neither --why nor --models, --method or --dry-run."
+            )
         if not undo and not why:
             raise InputError(
                 'rowsieve retract OUTPUT@VERSION: give the reason, such as --why "labels of May".'
@@ -60,8 +69,8 @@ def retract(
         if undo:
             done = undo_retraction(output, name)
         else:
-            withdraw_or_say = foresee_retraction if dry_run else withdraw
-            done = withdraw_or_say(output, name, why, move_aliases=models)
+            options = {"move_aliases": models} if dry_run else {"move_aliases": models, "method": method}
+            done = (foresee_retraction if dry_run else withdraw)(output, name, why, **options)
         if not as_json and dry_run:
             echo("Nothing is changed. Without --dry-run:")
         show_json(asdict(done)) if as_json else _show(done, str(output))

@@ -19,7 +19,7 @@ from engine.recipe.recipe import Recipe
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
-from engine.storage.withdrawals import input_digest
+from engine.storage.version_inputs import Inputs, inputs_of
 from operators.base import PART, VALID, ShardInfo
 from operators.parts.adaptor import NAME as PARTS
 
@@ -142,8 +142,8 @@ class Plan:
         return record
 
     @cached_property
-    def inputs(self) -> str:
-        """The digest of rows, operators, columns and seed that the version's manifest will have."""
+    def inputs(self) -> Inputs:
+        """Rows and recipe of the version, as its manifest will have them."""
         record, spec = self.to_dict(), self.recipe.source
         source = {
             **{key: record[key] for key in ("files", "shards")},
@@ -151,7 +151,7 @@ class Plan:
             "label": spec.label,
             "on_corrupt": spec.on_corrupt,
         }
-        return input_digest(record | {"seed": self.recipe.seed, "source": source})
+        return inputs_of(record | {"seed": self.recipe.seed, "source": source, "outputs": self.outputs})
 
     def _record(self) -> dict[str, Any]:
         return {

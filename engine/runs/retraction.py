@@ -79,7 +79,9 @@ class Retraction:
     elsewhere: tuple[str, ...] = ()
 
 
-def retract(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
+def retract(
+    output: Place, version: str, why: str, *, move_aliases: bool = False, method: bool = False
+) -> Retraction:
     """Withdraw a version: readers of the current one get the newest that stands, and an error if none does.
 
     The record is written first, so that an interruption leaves readers with the older version; the command
@@ -91,6 +93,8 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
     move_aliases
         Move the aliases of models that were trained on it to the newest version of the model that was
         trained on a version that stands.
+    method
+        The operators were wrong, and not the data: newer versions of them may publish the rows again.
 
     Raises
     ------
@@ -102,7 +106,7 @@ def retract(output: Place, version: str, why: str, *, move_aliases: bool = False
     """
     with hold_lease(output, "rowsieve retract") as lease:
         before = _readers_get(output)
-        record = write_withdrawal(output, version, why)
+        record = write_withdrawal(output, version, why, method=method)
         _describe_all(output, version, record.why)
         mark_report(output, version, record.why)
         current, pointed = current_version(output), pointed_version(output)

@@ -43,7 +43,7 @@ from engine.runs.run_record import (
 )
 from engine.storage.lease import Lease, hold_lease
 from engine.storage.manifest import is_published, read_manifest
-from engine.storage.withdrawals import check_publishable
+from engine.storage.withdrawals import check_publishable, withdrawn_within
 
 _log = logging.getLogger("rowsieve")
 MOMENTS: dict[Kind, str] = {
@@ -196,6 +196,13 @@ class _Runner:
             self._planning.emit("finish")
         check_publishable(plan.output, plan.version, plan.inputs, plan.store.replays())
         if self._context is None or self._operators is None:
+            for name, why in withdrawn_within(plan.output, plan.version, plan.inputs).items():
+                _log.warning(
+                    "The source holds all rows of the version %s, which was withdrawn: %s. They are "
+                    "published again, by another recipe or together with other rows.",
+                    name,
+                    why.rstrip("."),
+                )
             section = resolved_section(plan)
             held = hold_lease(plan.output, self._recipe.name, stale_seconds=section.lease_seconds)
             self._lease = self._stack.enter_context(held)

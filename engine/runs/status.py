@@ -23,14 +23,16 @@ def status_of(plan: Plan) -> dict[str, Any]:
     present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
     failed or were interrupted. ``withdrawn`` is the reason of a withdrawal, ``withdrawn_as`` the version that
-    was withdrawn: this one, or one of the same rows and recipe, so that a run is refused; and
+    was withdrawn: this one, or one of the same rows and recipe, so that a run is refused (newer
+    methods of operators do not make another recipe); and
     ``withdrawn_bases`` has those of versions that this one continues from. ``dropped_exports`` are exports
     that failed and that the recipe no longer names. ``warnings`` are those of the operators that are fitted.
 
     """
     output = plan.output
     published = is_published(output, plan.version)
-    withdrawn = withdrawal_against(output, plan.version, plan.inputs, plan.store.replays())
+    refusal = withdrawal_against(output, plan.version, plan.inputs, plan.store.replays())
+    withdrawn = refusal.withdrawal if refusal else None
     increment = {"incremental": plan.increment.record()} if plan.increment else {}
     folder = version_folder(output, plan.version)
     bases = withdrawn_bases(output, read_manifest(folder) if published else increment)

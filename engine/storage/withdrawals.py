@@ -13,12 +13,12 @@ import shlex
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from connectors.storage import Place, remove_file
-from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.core.output_layout import POINTER, version_folder
@@ -31,6 +31,7 @@ from engine.storage.manifest import (
     read_manifest,
 )
 from engine.storage.removals import kept_base, removal_of
+from engine.storage.version_inputs import InputRecord, Inputs, inputs_of
 from engine.storage.version_records import VersionRecord, read_version_record
 
 FOLDER = "withdrawn"
@@ -52,9 +53,10 @@ class Reason(BaseModel):
 class Withdrawal(VersionRecord):
     """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current.
 
-    ``earlier`` are reasons that were given before, the latest last. ``inputs`` is the version's
-    :func:`input_digest`, by which a run that would publish the same under another name is found; empty in
-    records of earlier releases.
+    ``earlier`` are reasons that were given before, the latest last. By ``data``, the version's rows and
+    recipe, a run is found that would publish the same under another name. ``method`` says that the operators
+    were wrong and not the data, so that newer versions of them may publish the rows again. ``inputs`` is the
+    :attr:`~engine.storage.version_inputs.Inputs.exact` that earlier releases wrote in place of ``data``.
     """
 
     why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
@@ -62,6 +64,8 @@ class Withdrawal(VersionRecord):
     was_current: bool
     earlier: Annotated[tuple[Reason, ...], Field(strict=False, max_length=MAX_EARLIER)] = ()
     inputs: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    data: InputRecord | None = None
+    method: bool = False
 
 
 def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
@@ -172,36 +176,30 @@ def _recorded(output: Place) -> list[str]:
     return sorted(stem for stem in stems if NAME.fullmatch(stem))
 
 
-def input_digest(record: Mapping[str, Any]) -> str:
-    """Return a digest of the rows, operators, columns and seed of a manifest, or of a plan in its form.
+@dataclass(frozen=True)
+class Refusal:
+    """The withdrawal that keeps a run from publishing a version.
 
-    Two versions with the same digest are made from the same bytes by the same recipe. Their names and
-    contents may differ all the same: they also depend on the base version and on the order of the shards.
+    ``upgraded`` names the operators whose method has another version now, with both numbers.
     """
-    source = record["source"]
-    shards = [
-        [str(source["files"].get(shard["path"])), [*shard.get("range", (0, 0))], shard["rows"]]
-        for shard in source["shards"]
-    ]
-    keys = ("name", "version", "params", "requires", "files")
-    operators = [{key: entry.get(key) for key in keys} for entry in record["operators"]]
-    read = [source["label"], source["features"], source.get("on_corrupt", "fail")]
-    return digest([record["seed"], read, record["schema"], operators, sorted(shards)])
+
+    withdrawal: Withdrawal
+    upgraded: tuple[str, ...] = ()
 
 
 def withdrawal_against(
-    output: Place, version: str, inputs: str, replayed: Collection[str] = ()
-) -> Withdrawal | None:
+    output: Place, version: str, inputs: Inputs, replayed: Collection[str] = ()
+) -> Refusal | None:
     """Return the withdrawal that keeps a run from publishing a version; None if nothing does.
 
-    It is the withdrawal of the version itself, or that of one with the same inputs: from another base, the
-    same recipe publishes the same rows under another name. A version that is published and stands may be made
-    current again, whatever else was withdrawn.
+    It is the withdrawal of the version itself, or that of one with the same rows and recipe: from another
+    base, or by newer versions of the operators, the same recipe would publish the rows under another name. A
+    version that is published and stands may be made current again, whatever else was withdrawn.
 
     Parameters
     ----------
     inputs
-        The version's :func:`input_digest`.
+        The version's rows and recipe.
     replayed
         Fingerprints of operators that run again after a repair: a withdrawn version with one of them is
         another one.
@@ -214,36 +212,72 @@ def withdrawal_against(
     """
     own = withdrawal_of(output, version)
     if own is not None or is_published(output, version):
-        return own
+        return Refusal(own) if own else None
     for name in _recorded(output):
         known = withdrawal_of(output, name)
         manifest = read_manifest(version_folder(output, name)) if is_published(output, name) else None
-        same = known is not None and inputs == (known.inputs or (manifest and input_digest(manifest)))
         fingerprints = {entry["fingerprint"] for entry in manifest["operators"]} if manifest else set()
-        if same and fingerprints.isdisjoint(replayed):
-            return known
+        if known is None or not fingerprints.isdisjoint(replayed):
+            continue
+        published = inputs_of(manifest) if manifest else None
+        if inputs.exact in (known.inputs, published.exact if published else ""):
+            return Refusal(known)
+        then = known.data or (published.record if published else None)
+        if then is None or not inputs.is_same_recipe(then):
+            continue
+        upgraded = inputs.upgraded_since(then)
+        if not (known.method and upgraded):
+            return Refusal(known, upgraded)
     return None
 
 
-def check_publishable(output: Place, version: str, inputs: str, replayed: Collection[str] = ()) -> None:
+def check_publishable(output: Place, version: str, inputs: Inputs, replayed: Collection[str] = ()) -> None:
     """Raise InputError if a run would publish again what was withdrawn; see :func:`withdrawal_against`."""
-    found = withdrawal_against(output, version, inputs, replayed)
-    if found is None:
+    refusal = withdrawal_against(output, version, inputs, replayed)
+    if refusal is None:
         return
-    if found.version == version and is_published(output, version):
+    found = refusal.withdrawal
+    there = is_published(output, found.version)
+    if found.version == version and there:
         check_stands(output, version)
     place = f"{output}@{found.version}"
     remedy = (
         f"take the withdrawal back: {shlex.join(['rowsieve', 'retract', place, '--undo'])}"
-        if is_published(output, found.version)
+        if there
         else f"remove the record of the removed version: {output / FOLDER / f'{found.version}.json'}"
     )
+    newer = ""
+    if refusal.upgraded:
+        words = shlex.join(["rowsieve", "retract", place, "--why", found.why, "--method"])
+        newer = f" Newer are only the methods of {', '.join(refusal.upgraded)}."
+        newer += f" If they were wrong, and not the data, say so: {words}." if there else ""
     raise InputError(
         f"The run would publish the data of the version {found.version} again, which was withdrawn: "
         f"{found.why.rstrip('.')}. The rows, the operators and the seed are the same. Nothing is published, "
-        f"and readers get what they got before. Change the data, or the recipe where it was wrong; to "
+        f"and readers get what they got before.{newer} Change the data, or the recipe where it was wrong; to "
         f"publish the same on purpose, {remedy}"
     )
+
+
+def withdrawn_within(output: Place, version: str, inputs: Inputs) -> dict[str, str]:
+    """Return the withdrawn versions all of whose rows a version will hold, with their reasons.
+
+    Those whose rows the current version holds as well are left out, and so are versions that were removed.
+    A version that is published is not looked at.
+    """
+    if is_published(output, version):
+        return {}
+    current = current_version(output)
+    held = inputs_of(read_manifest(version_folder(output, current))).shards if current else frozenset()
+    found = {}
+    for name in _recorded(output):
+        known = withdrawal_of(output, name)
+        if known is None or not is_published(output, name):
+            continue
+        shards = inputs_of(read_manifest(version_folder(output, name))).shards
+        if shards <= inputs.shards and not shards <= held:
+            found[name] = known.why
+    return found
 
 
 def publication_number(output: Place, version: str) -> int:
@@ -272,9 +306,10 @@ def checked_reason(why: str) -> str:
     return reason
 
 
-def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
+def write_withdrawal(output: Place, version: str, why: str, *, method: bool = False) -> Withdrawal:
     """Write the record, before ``CURRENT`` is moved; one that is there already keeps its reason as an earlier
-    one. Raises InputError for an empty or very long reason.
+    one. ``method``: the operators were wrong, and not the data. Raises InputError for an empty or very long
+    reason.
     """
     reason = checked_reason(why)
     place = output / FOLDER / f"{version}.json"
@@ -283,15 +318,21 @@ def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
     with suppress(InputError):  # a damaged record is replaced
         known = withdrawal_of(output, version)
         was_current |= known is not None and known.was_current
-        if known is not None and known.why == reason:
+        if known is not None and (known.why, known.method) == (reason, method):
             return known
         if known is not None:
-            earlier = (*known.earlier, Reason(why=known.why, at=known.at))[-MAX_EARLIER:]
-    inputs = input_digest(read_manifest(version_folder(output, version)))
+            before = () if known.why == reason else (Reason(why=known.why, at=known.at),)
+            earlier = (*known.earlier, *before)[-MAX_EARLIER:]
     found = Withdrawal(
-        version=version, why=reason, at=time.time(), was_current=was_current, earlier=earlier, inputs=inputs
+        version=version,
+        why=reason,
+        at=time.time(),
+        was_current=was_current,
+        earlier=earlier,
+        data=inputs_of(read_manifest(version_folder(output, version))).record,
+        method=method,
     )
-    write_json(place, found.model_dump(), root=output)
+    write_json(place, found.model_dump(mode="json"), root=output)
     return found
 
 

@@ -26,12 +26,13 @@ from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
 from engine.report.withdrawn import BODY
 from engine.runs import retraction
-from engine.runs.history import history, prune
+from engine.runs.history import history, prune, remove
 from engine.runs.replay import current_quarantine
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.storage.manifest import NUMBER, pointed_version
+from engine.storage.version_inputs import inputs_of
 from engine.storage.withdrawals import (
     FOLDER,
     MAX_EARLIER,
@@ -42,6 +43,7 @@ from engine.storage.withdrawals import (
 )
 from engine.training.stored_models import _artifact
 from engine.training.version import open_version
+from operators.weights.adaptor import Weights
 from tests.data import recipe_for, small_recipe, spurious_table
 
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
@@ -389,6 +391,105 @@ def test_a_run_does_not_bring_it_back_from_another_base(removed: bool, tmp_path:
     assert run(nightly(tmp_path, 200, 100, 100, 60)).version == current_version(out)
 
 
+def upgrade(monkeypatch: pytest.MonkeyPatch, by: int = 1) -> None:
+    monkeypatch.setattr(Weights, "version", Weights.version + by)
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["published", "removed"])
+def test_newer_methods_do_not_bring_it_back(
+    removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A withdrawal speaks of the rows and of what the recipe says about them, not of a release."""
+    out, grown = tmp_path / "grown", nightly(tmp_path, 200, base=None)
+    version, last = run(grown).version, run(grown.model_copy(update={"seed": 4})).version
+    retract(out, version, "labels of May.")
+    if removed:
+        remove(out, version)
+    before = files(out)
+    upgrade(monkeypatch)
+    made = make_plan(grown)
+    assert made.version != version
+    numbers = f"weights (version {Weights.version - 1} then, {Weights.version} now)"
+    with pytest.raises(InputError, match=f"{version} again.*labels of May\\.") as refused:
+        run(grown)
+    assert f"Newer are only the methods of {numbers}." in str(refused.value)
+    assert ("--method" in str(refused.value)) != removed
+    found = status_of(made)
+    assert (found["withdrawn"], found["withdrawn_as"]) == ("labels of May.", version)
+    assert files(out) == before
+    assert current_version(out) == last
+
+
+def test_newer_methods_publish_where_the_method_was_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    out, grown = tmp_path / "grown", nightly(tmp_path, 200, base=None)
+    version = run(grown).version
+    command(f"{out}@{version}", "--why", "weights of rare rows")
+    command(f"{out}@{version}", "--why", "weights of rare rows", "--method")
+    record = withdrawal_of(out, version)
+    assert record is not None
+    assert (record.method, record.earlier) == (True, ())
+    with pytest.raises(InputError, match="was withdrawn: weights of rare rows"):
+        run(grown)
+    with monkeypatch.context() as patch:
+        upgrade(patch)
+        mended = run(grown).version
+    assert current_version(out) == mended != version
+    assert f"all rows of the version {version}, which was withdrawn: weights of rare rows" in caplog.text
+    command(f"{out}@{version}", "--why", "labels of May")
+    upgrade(monkeypatch, 2)
+    with pytest.raises(InputError, match="was withdrawn: labels of May"):
+        run(grown)
+
+
+def test_a_parameter_that_a_release_does_not_know_makes_no_other_recipe(tmp_path: Path) -> None:
+    plan = make_plan(nightly(tmp_path, 200, base=None))
+    record = plan.to_dict() | {"seed": 3, "outputs": plan.outputs}
+    record["source"] = {"files": record["files"], "shards": record["shards"], "label": "y", "features": []}
+    now = inputs_of(record)
+    then = json.loads(json.dumps(record))
+    last = then["operators"][-1]
+    last["params"].pop("method" if "method" in last["params"] else next(iter(last["params"])))
+    assert now.is_same_recipe(inputs_of(then).record)
+    key = next(iter(last["params"]))
+    last["params"][key] = "other"
+    assert not now.is_same_recipe(inputs_of(then).record)
+    assert not now.is_same_recipe(inputs_of(record | {"seed": 4}).record)
+    assert not now.is_same_recipe(inputs_of(record | {"operators": record["operators"][1:]}).record)
+
+
+def test_a_run_over_withdrawn_rows_and_others_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "grown"
+    run(nightly(tmp_path, 200))
+    second = run(nightly(tmp_path, 200, 100)).version
+    retract(out, second, "labels of May.")
+    told = f"The source holds all rows of the version {second}, which was withdrawn: labels of May. They"
+    third = run(nightly(tmp_path, 200, 100, 60))
+    assert caplog.text.count(told) == 1
+    caplog.clear()
+    assert run(nightly(tmp_path, 200, 100, 60)).version == third.version
+    run(nightly(tmp_path, 200, 100, 60, 40))
+    assert told not in caplog.text, "the version that readers get holds them already"
+
+
+def test_a_record_of_an_earlier_release_counts(tmp_path: Path) -> None:
+    out, grown = tmp_path / "grown", nightly(tmp_path, 200, base=None)
+    version = run(grown).version
+    retract(out, version, "labels")
+    place, exact = out / FOLDER / f"{version}.json", make_plan(grown).inputs.exact
+    old = {key: json.loads(place.read_text())[key] for key in ("version", "why", "at", "was_current")}
+    for record in (old, old | {"earlier": [], "inputs": exact}):
+        place.write_text(json.dumps(record))
+        with pytest.raises(InputError, match="was withdrawn: labels"):
+            run(nightly(tmp_path, 200, base="current"))
+    remove(out, version)
+    with pytest.raises(InputError, match="was withdrawn: labels"):
+        run(nightly(tmp_path, 200, base="current"))
+
+
 def test_status_and_plan_say_that_a_run_is_refused(tmp_path: Path) -> None:
     recipe, yaml = nightly(tmp_path, 200), tmp_path / "recipe.yaml"
     first = run(recipe).version
@@ -441,6 +542,8 @@ def test_what_is_refused(out: Path, tmp_path: Path) -> None:
         {"at": "1"},
         {"was_current": 1},
         {"more": "x"},
+        {"method": 1},
+        {"data": {"rows": "x", "settings": "0" * 32, "operators": {}}},
     ],
     ids=lambda change: next(iter(change)),
 )
