@@ -23,6 +23,7 @@ from connectors.column_names import check_names, number_if_renamed, rename_remed
 from connectors.files import each_file, find_names, listing_of, reading, resolve
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
+from connectors.written_out import check_written_out
 
 MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"
@@ -62,7 +63,8 @@ class ArrowSource(FileSource):
             names = self._names(reader.schema)
         pick(pa.schema([(name, pa.null()) for name in names]), columns, shard.path)
         stored = list(columns) or names[:1]
-        places = sorted(names.index(name) for name in stored)
+        place_of = {name: place for place, name in enumerate(names)}
+        places = sorted(place_of[name] for name in stored)
         with self._opened(shard.path, places) as reader:
             batches = [*_batches(reader, shard.start, shard.stop)]
             table = pa.Table.from_batches(batches, reader.schema)
@@ -76,6 +78,7 @@ class ArrowSource(FileSource):
                 f"bytes in memory, and source.max_shard_bytes allows {self.spec.max_bytes}. Raise that, or "
                 f"write smaller batches."
             )
+        check_written_out(table, self.spec.max_bytes, shard.rows_text)
         return cast_table(self._converted(table.select([*columns])), wanted, shard.rows_text)
 
     def _paths(self) -> Sequence[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import chain, count
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 import pyarrow as pa
 
@@ -14,11 +14,14 @@ from connectors.foundation.messages import nearest
 
 def number_repeated(names: Sequence[str]) -> list[str]:
     """Return names as pandas tells them apart: x, x.1, x.2; a number that is taken is left out."""
-    found: list[str] = []
+    found: dict[str, None] = {}
+    given, numbers = frozenset(names), dict[str, Iterator[int]]()
     for name in names:
-        numbered = (f"{name}.{n}" for n in count(1) if f"{name}.{n}" not in names)
-        found.append(next(one for one in chain([name], numbered) if one not in found))
-    return found
+        one = name
+        while one in found or (one != name and one in given):
+            one = f"{name}.{next(numbers.setdefault(name, count(1)))}"
+        found[one] = None
+    return [*found]
 
 
 def number_if_renamed(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
@@ -68,14 +71,15 @@ def _also(names: Sequence[str]) -> str:
 
 def check_same_names(path: str, names: Sequence[str], first_path: str, first_names: Sequence[str]) -> None:
     """Raise ConnectorError if two files' column names differ; their order may."""
+    held, first_held = frozenset(names), frozenset(first_names)
     for name in first_names:
-        if name not in names:
+        if name not in held:
             raise ConnectorError(
                 f"{path} has no column {name!r}, which {first_path} has.{nearest(name, names)} "
                 f"Give all files the same columns, or narrow source.path."
             )
     for name in names:
-        if name not in first_names:
+        if name not in first_held:
             raise ConnectorError(
                 f"{path} has a column {name!r}, which {first_path} has not.{nearest(name, first_names)} "
                 f"Give all files the same columns, or narrow source.path."

@@ -34,8 +34,9 @@ MOSTLY = 0.8
 """Share of numbers in a text column of the first shard from which the other texts count as faults."""
 HEADER_BYTES = 2**16
 """Bytes that are read at a time to find the end of the header, or the first rows of a shard."""
-MAX_NAME_BYTES = 2**10
-"""Largest length of a column name. A longer one is no header, or a denial-of-service attempt."""
+MAX_NAME_BYTES, MAX_HEADER_BYTES = 2**10, 2**24
+"""Largest lengths of a column name and of all of them. Longer ones are no header, or an attempt to use up
+the memory."""
 MAX_DIGITS = 64
 """A longer name is not checked for being a number."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
@@ -178,9 +179,12 @@ class CsvSource(TextSource):
 
     def _header_end(self, path: str, begin: int) -> int:
         encoding = self._encoding(path)
-        scanner = RowScanner(begin, separator=self._separator(path), encoding=encoding)
+        scanner, length = RowScanner(begin, separator=self._separator(path), encoding=encoding), 0
         try:
             for block in self._blocks(path, begin, sys.maxsize, HEADER_BYTES):
+                length += len(block)
+                if length > MAX_HEADER_BYTES:
+                    raise _long_header(path)
                 ends, filled = scanner.scan(block)
                 if filled.any():
                     return int(ends[filled.argmax()])
@@ -296,6 +300,13 @@ class CsvSource(TextSource):
                     f"source.text_columns reads a column as text."
                 )
         return f"the row does not parse: {shorten(row.decode())}. Correct it."
+
+
+def _long_header(path: str) -> ConnectorError:
+    return ConnectorError(
+        f"{path}: line 1, the header, does not end within {MAX_HEADER_BYTES:,} bytes. Check for a missing "
+        f"line end or quote; write a file of more columns as Parquet."
+    )
 
 
 def _check_lengths(path: str, names: list[str]) -> None:

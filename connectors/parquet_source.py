@@ -30,6 +30,7 @@ from connectors.filters import Predicate
 from connectors.locations import below
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
+from connectors.written_out import check_written_out
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""
@@ -93,7 +94,8 @@ class ParquetSource(FileSource):
             pick(with_names(file.schema_arrow, names), stored, shard.path)
             if shard.stop > file.num_row_groups:
                 raise _changed(shard)
-            asked = dict.fromkeys(held[names.index(name)] for name in stored)
+            place_of = {name: place for place, name in enumerate(names)}
+            asked = dict.fromkeys(held[place_of[name]] for name in stored)
             table = self._read(file, shard, [*asked])
         if table.num_rows != shard.n_rows:
             raise _changed(shard)
@@ -159,7 +161,7 @@ class ParquetSource(FileSource):
         leaves = list(_leaves(file.metadata, groups, set(columns)))
         self._check_size(shard, sum(leaf.num_values * WIDTHS.get(leaf.physical_type, 16) for leaf in leaves))
         doubtful = {
-            leaf.path_in_schema
+            leaf.path_in_schema: leaf.total_uncompressed_size
             for leaf in leaves
             if leaf.physical_type == "BYTE_ARRAY"
             and leaf.num_values * leaf.total_uncompressed_size > self.spec.max_bytes
@@ -168,39 +170,33 @@ class ParquetSource(FileSource):
         filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
             counted = _open(handle, read_dictionary=flat)
+            nested = doubtful.keys() - set(flat)
+            step = min([1024, *(max(1, self.spec.max_bytes // doubtful[path]) for path in nested)])
             if isinstance(shard, HeadShard):
-                return self._read_head(counted, shard, columns)
-            if len(flat) < len(doubtful):
-                return self._read_in_pieces(counted, shard, columns)
+                return self._read_in_pieces(counted, shard, columns, step if nested else 8192)
+            if nested:
+                return self._read_in_pieces(counted, shard, columns, step)
             table = counted.read_row_groups(groups, columns=[*columns])
-        self._check_size(
-            shard,
-            sum(
-                _written_out(column)
-                for name, column in zip(table.schema.names, table.columns, strict=True)
-                if name in flat
-            ),
-        )
+        check_written_out(table, self.spec.max_bytes, shard.rows_text)
         return table
 
-    def _read_in_pieces(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
-        """Read a shard with texts inside lists, whose dictionaries cannot be kept."""
-        held, pieces = 0, []
-        for piece in file.iter_batches(1024, row_groups=range(shard.start, shard.stop), columns=[*columns]):
-            held += piece.nbytes
-            self._check_size(shard, held)
-            pieces.append(piece)
-        return pa.Table.from_batches(pieces, pieces[0].schema)
+    def _read_in_pieces(
+        self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str], step: int
+    ) -> pa.Table:
+        """Read a shard, or the first rows of one, ``step`` rows at a time.
 
-    def _read_head(self, file: pq.ParquetFile, shard: HeadShard, columns: Sequence[str]) -> pa.Table:
-        """Return the first rows of a shard."""
-        groups, missing, pieces = range(shard.start, shard.stop), shard.n_rows, []
-        for piece in file.iter_batches(min(missing, 8192), row_groups=groups, columns=[*columns]):
-            pieces.append(piece.slice(0, missing))
-            missing -= pieces[-1].num_rows
-            if not missing:
+        Dictionaries within lists are not kept, so that a piece is counted before the next one is read.
+        """
+        held, missing, head, pieces = 0, shard.n_rows, isinstance(shard, HeadShard), []
+        groups = range(shard.start, shard.stop)
+        for piece in file.iter_batches(min(step, shard.n_rows), row_groups=groups, columns=[*columns]):
+            pieces.append(piece.slice(0, missing) if head else piece)
+            table = pa.Table.from_batches(pieces[-1:])
+            held = check_written_out(table, self.spec.max_bytes, shard.rows_text, held)
+            missing -= piece.num_rows
+            if head and missing <= 0:
                 break
-        return pa.Table.from_batches(pieces, pieces[0].schema)
+        return pa.Table.from_batches(pieces, pieces[0].schema)  # which keeps rows without columns
 
     def _check_size(self, shard: SourceShard, size: int) -> None:
         if size > self.spec.max_bytes:
@@ -294,18 +290,6 @@ def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iter
             path = leaf.path_in_schema
             if path in columns or path.partition(".")[0] in columns:
                 yield leaf
-
-
-def _written_out(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column's texts once its dictionary is expanded."""
-    total = 0
-    for chunk in column.chunks:
-        if pa.types.is_dictionary(chunk.type):
-            lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
-            total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
-        else:
-            total += chunk.nbytes
-    return total
 
 
 def _changed(shard: SourceShard) -> ConnectorError:

@@ -53,8 +53,9 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
     """Return ``schema`` cut down to ``columns``, in their order. Raises ConnectorError with the
     nearest name.
     """
+    known = frozenset(schema.names)
     for name in columns:
-        if name not in schema.names:
+        if name not in known:
             raise ConnectorError(
                 f"{where} has no column {name!r}.{nearest(name, schema.names)} "
                 f"Its columns: {', '.join(schema.names[:20])}{', ...' if len(schema.names) > 20 else ''}."

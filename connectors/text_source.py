@@ -278,6 +278,8 @@ def whole(data: bytes) -> tuple[io.BytesIO, int]:
 
 MAX_PARSED = 2**31 - 2
 """Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
+UNPACKED_BYTES, MAX_RATIO = 2**28, 250
+"""Bytes that any compressed file may unpack to, and the multiple of its size that a larger one may."""
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -296,7 +298,8 @@ def file_size(spec: SourceSpec, path: str) -> int:
 def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -> Iterator[bytes]:
     """Return the bytes ``start`` to ``stop`` (or the end) of the text, in blocks of up to ``size``.
 
-    What lies before ``start`` in a compressed file is unpacked and dropped. Raises ConnectorError.
+    What lies before ``start`` in a compressed file is unpacked and dropped. Raises ConnectorError, also for a
+    compressed file that unpacks to more than ``MAX_RATIO`` times its size.
     """
     filesystem, where = resolve(path, spec.root, spec.policy)
     codec = compression(path)
@@ -308,8 +311,15 @@ def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -
             return
         stream = pa.CompressedInputStream(file, codec)
         _skip(path, stream, start, size)
+        most = max(UNPACKED_BYTES, MAX_RATIO * file.size())
         while start < stop and (block := _unpacked(path, stream, min(size, stop - start))):
             start += len(block)
+            if start > most:
+                raise ConnectorError(
+                    f"{path} unpacks to more than {MAX_RATIO} times its {file.size():,} bytes, as files do "
+                    f"that are made to fill a disk or a memory. If it is what it should be, unpack it, and "
+                    f"name the unpacked file."
+                )
             yield block
 
 

@@ -295,7 +295,7 @@ def _walk(path: str, file: Any, mode: Any, *, with_data: bool) -> Iterator[Membe
         with tarfile.open(fileobj=file, mode=mode, bufsize=2**20) as tar:
             while (info := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # else it remembers each
-                yield from _file(tar, info, with_data=with_data)
+                yield from _file(path, tar, info, with_data=with_data)
     except (tarfile.TarError, EOFError, UnicodeDecodeError, ValueError) as error:
         raise CorruptError(
             f"{path} is no whole tar: {error}. It may be compressed, or have been cut off while written or "
@@ -303,9 +303,14 @@ def _walk(path: str, file: Any, mode: Any, *, with_data: bool) -> Iterator[Membe
         ) from error
 
 
-def _file(tar: tarfile.TarFile, info: tarfile.TarInfo, *, with_data: bool) -> Iterator[Member]:
-    if not info.isreg():
+def _file(path: str, tar: tarfile.TarFile, info: tarfile.TarInfo, *, with_data: bool) -> Iterator[Member]:
+    if info.isdir():
         return
+    if not info.isreg():  # passed over, its samples would lack a field without a word
+        raise CorruptError(
+            f"{path}: {info.name} is a link or a device, and files alone are read. Write the tar with the "
+            f"files themselves (GNU tar: --dereference --hard-dereference)."
+        )
     if info.sparse is not None:  # a few bytes may stand for any size
         raise tarfile.ReadError(f"{info.name} is a sparse file")
     stop = info.offset_data + -(-info.size // BLOCK) * BLOCK

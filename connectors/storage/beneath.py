@@ -134,9 +134,10 @@ def old_file_beneath(root: Path, file: Path) -> Iterator[io.BufferedReader]:
         except OSError:
             check_no_link(parent, file.name, file)
             raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # before it is made a file, which a folder cannot be
+        os.close(handle)
+        raise ConnectorError(f"{file} is no regular file. Remove it.")
     with open(handle, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ConnectorError(f"{file} is no regular file. Remove it.")
         yield opened
 
 

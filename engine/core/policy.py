@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 import tomllib
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -195,15 +195,17 @@ def _from_file(path: str) -> dict[str, Any]:
         return {}
     place = f"{FILE}={path}"
     try:
-        if Path(path).stat().st_size > MAX_BYTES:
-            raise InputError(f"{place}: the file is larger than {MAX_BYTES >> 20} MiB. Name a policy file.")
-        found: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
+        found: dict[str, Any] = tomllib.loads(_policy_text(path, place))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{place}: the file cannot be read: {error}. Correct its path or permissions."
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{place}: this is not valid TOML: {error}. Correct the line.") from None
+    except RecursionError:
+        raise InputError(
+            f"{place}: this is nested too deeply. Write the keys that SECURITY.md lists."
+        ) from None
     known = [field.name for field in fields(Policy)]
     kept: dict[str, Any] = {}
     for key, entries in found.items():
@@ -222,6 +224,25 @@ def _from_file(path: str) -> dict[str, Any]:
             )
         kept[key] = tuple(entries)
     return kept
+
+
+def _policy_text(path: str, place: str) -> str:
+    """Return the text of a policy file. Raises InputError for a file that others may change; and OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # not to wait for a pipe's writer
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise InputError(f"{place}: this is no regular file. Name a policy file.")
+    with open(handle, "rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if mode & stat.S_IWOTH:
+        raise InputError(
+            f"{place}: every user of this machine may write to the file, and so change what recipes may do. "
+            f"Take that right away: chmod o-w {path}"
+        )
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{place}: the file is larger than {MAX_BYTES >> 20} MiB. Name a policy file.")
+    return content.decode("utf-8")
 
 
 def _is_entry(value: object) -> bool:

@@ -79,6 +79,6 @@ def _candidates(plan: Plan) -> list[str]:
         field.name
         for field in plan.listing.schema
         if form_of(field.type) not in PASSED_OVER
-        and use_by_recipe(plan.recipe, plan.listing.schema, field.name) is None
+        and use_by_recipe(plan.recipe, field.name) is None
         and not any(fnmatchcase(field.name, pattern) for pattern in known)
     ]

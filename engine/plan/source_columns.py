@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from engine.core.errors import InputError
 from engine.core.json_files import read_key
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample
-from engine.plan.sources import published_columns
+from engine.plan.sources import is_published
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
 from operators.embed.params import IMAGE_MODELS
@@ -168,10 +168,12 @@ def account_for_columns(plan: Plan, sample: SourceSample) -> tuple[SourceColumn,
                 f"source.features: {name!r} cannot be used, {uses[name].reason}: {uses[name].note}. "
                 "Remove it from source.features."
             )
+    readers = _readers(chain, plan.listing.schema.names, maker)
     return tuple(
-        SourceColumn(field.name, str(field.type), uses[field.name], summaries[field.name], readers)
+        SourceColumn(
+            field.name, str(field.type), uses[field.name], summaries[field.name], readers[field.name]
+        )
         for field in plan.listing.schema
-        for readers in [_readers(chain, field.name, maker)]
     )
 
 
@@ -186,15 +188,15 @@ def recorded_columns(plan: Plan) -> list[dict[str, Any]]:
     if maker is not None and maker.name == ENCODE:
         state = plan.store.state(plan.fingerprint_of(ENCODE)) / STATE
         fitted = read_key(state, "uses", dict)
-    found = []
+    found, readers = [], _readers(chain, plan.listing.schema.names, maker)
     for field in plan.listing.schema:
-        decided = use_by_recipe(plan.recipe, plan.listing.schema, field.name)
+        decided = use_by_recipe(plan.recipe, field.name)
         use = fitted.get(field.name) if decided is None else decided.to_json()
         if use is None:
             use = _unfitted(maker, field).to_json()
         record = {"name": field.name, "type": str(field.type), **use}
-        readers = _readers(chain, field.name, maker)
-        found.append({**record, **({"read_by": list(readers)} if readers else {})})
+        read_by = list(readers[field.name])
+        found.append({**record, **({"read_by": read_by} if read_by else {})})
     return found
 
 
@@ -228,12 +230,16 @@ def summarise_sample(sample: SourceSample, rules: TextRules | None = None) -> di
     return summarise(sample.rows, rules) | summarise(sample.wide, rules)
 
 
-def _readers(chain: list[Operator[Any]], name: str, maker: Operator[Any] | None) -> tuple[str, ...]:
-    draws = next((o for o in chain if o.name == PARTS), None)
-    if draws is not None and name in (draws.params.label, *draws.params.features):  # it only hashes them
-        chain = [operator for operator in chain if operator is not draws]
-    others = (o for o in chain if o is not maker and o.name != "ingest")
-    return tuple(o.name for o in others if name in (*o.source_columns, *o.text_columns, *o.oracle_columns))
+def _readers(
+    chain: list[Operator[Any]], names: Sequence[str], maker: Operator[Any] | None
+) -> dict[str, tuple[str, ...]]:
+    """Return for each column the operators that read it, other than the maker of the features."""
+    others = [o for o in chain if o is not maker and o.name != "ingest"]
+    read = {o.name: {*o.source_columns, *o.text_columns, *o.oracle_columns} for o in others}
+    draws = next((o for o in others if o.name == PARTS), None)
+    if draws is not None:  # it only hashes the label and the features
+        read[PARTS] -= {draws.params.label, *draws.params.features}
+    return {name: tuple(reader for reader, held in read.items() if name in held) for name in names}
 
 
 def _use(
@@ -244,7 +250,7 @@ def _use(
     maker: Operator[Any] | None,
     encode: Operator[Any] | None,
 ) -> ColumnUse:
-    use = use_by_recipe(recipe, schema, name)
+    use = use_by_recipe(recipe, name)
     if use is not None:
         return use
     if encode is not None:
@@ -254,7 +260,7 @@ def _use(
     return _as_it_is(schema.field(name).type)
 
 
-def use_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | None:
+def use_by_recipe(recipe: Recipe, name: str) -> ColumnUse | None:
     """Return the use of a column that the section ``source`` or ``truth`` decides; else None."""
     source, truth = recipe.source, recipe.truth
     if name == source.label:
@@ -264,7 +270,7 @@ def use_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | N
         return unused(Unused.TRUTH, f"truth.{key}, for scores only")
     if name in source.exclude:
         return unused(Unused.EXCLUDED, "by source.exclude")
-    if name not in published_columns(recipe, schema).names:
+    if not is_published(recipe, name):
         return unused(Unused.EXCLUDED, "source.columns names others: it is neither used nor published")
     if source.features is not None and name not in source.features:
         return unused(Unused.EXCLUDED, "source.features names others")

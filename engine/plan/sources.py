@@ -55,11 +55,13 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
 
 def published_columns(recipe: Recipe, schema: pa.Schema) -> pa.Schema:
     """Return the source columns that a version keeps, in the order of the source."""
+    return pa.schema([field for field in schema if is_published(recipe, field.name)])
+
+
+def is_published(recipe: Recipe, name: str) -> bool:
+    """Return whether a version keeps a column of the source."""
     spec = recipe.source
-    if spec.columns is None:
-        return schema
-    kept = {spec.label, *spec.columns, *(spec.features or ())}
-    return pa.schema([field for field in schema if field.name in kept])
+    return spec.columns is None or name == spec.label or name in spec.columns or name in (spec.features or ())
 
 
 def open_recipe_source(recipe: Recipe) -> Source:
@@ -181,8 +183,9 @@ def check_holds_texts(key: str, name: str, kind: pa.DataType) -> None:
 
 def check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:
     """Raise InputError, naming the key, if the source lacks a column."""
+    known = frozenset(schema.names)
     for name in names:
-        if name not in schema.names:
+        if name not in known:
             hint = _outside(name, schema) or nearest(name, schema.names)
             hint = hint or f" The columns are: {', '.join(schema.names)}."
             raise InputError(f"{key}: the source has no column {name!r}.{hint}")

@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
-from connectors import open_source, text_source
+from connectors import csv_source, open_source, text_source
 from connectors.base import ConnectorError, Source, SourceSpec
 from connectors.cells import CellRules, nulls_for_missing
+from connectors.column_names import check_same_names, number_repeated
+from connectors.schema import pick
 from tests.unit import formats
 
 N = 10_000
@@ -139,3 +142,56 @@ def _read_all(source: Source) -> None:
     listing = source.list()
     for shard in listing.shards:
         source.read(shard, ["b"], listing.schema)
+
+
+@pytest.mark.parametrize("codec", ["gz", "bz2", "zst"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_small_file_that_unpacks_without_end_is_refused(
+    kind: str, codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_source, "UNPACKED_BYTES", 2**20)
+    row, head = (b"1,2\n", b"label,x\n") if kind == "csv" else (b'{"label": 1, "x": 2}\n', b"")
+    path = tmp_path / f"bomb.{kind}.{codec}"
+    with pa.CompressedOutputStream(str(path), text_source.CODECS[f".{codec}"]) as file:
+        file.write(head + row * (8 * 2**20 // len(row)))
+    source = open_source(str(path))
+    if path.stat().st_size * text_source.MAX_RATIO > 8 * 2**20:
+        assert source.list().shards
+        return
+    with pytest.raises(
+        ConnectorError, match=rf"bomb\.{kind}\.{codec} unpacks to more than 250 times .*unpack it"
+    ):
+        source.list()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_in_a_tar_are_refused(kind: bytes, tmp_path: Path) -> None:
+    """They were passed over, so that the field was missing in their sample without a word."""
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        formats.add(tar, "a.cls", b"1")
+        info = tarfile.TarInfo("a.txt")
+        info.type, info.linkname = kind, "/etc/hostname"
+        tar.addfile(info)
+    with pytest.raises(ConnectorError, match=r"x\.tar: a\.txt is a link or a device.*dereference"):
+        open_source(str(tmp_path / "x.tar")).list()
+
+
+def test_a_header_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_source, "MAX_HEADER_BYTES", 2**17)
+    (tmp_path / "a.csv").write_bytes(b"label" + b",a" * 2**18 + b"\n1\n")
+    with pytest.raises(
+        ConnectorError, match=r"a\.csv: line 1, the header, does not end within 131,072 bytes"
+    ):
+        open_source(str(tmp_path / "a.csv")).list()
+
+
+def test_columns_of_one_name_take_linear_time(tmp_path: Path) -> None:
+    """The numbers of the later ones were looked for anew among all names: hours for a header of 100 KB."""
+    assert number_repeated(["a", "a.1", "a", "a", "b", "b"]) == ["a", "a.1", "a.2", "a.3", "b", "b.1"]
+    (tmp_path / "a.csv").write_bytes(b"label" + b",a" * 50_000 + b"\n1\n")
+    with pytest.raises(ConnectorError, match=r"the column name 'a' is there more than once"):
+        assert seconds(lambda: open_source(str(tmp_path / "a.csv")).list()) < 5
+    names = [f"c{place}" for place in range(50_000)]
+    assert seconds(lambda: check_same_names("a", names, "b", names[::-1])) < 2
+    schema = pa.schema([(name, pa.int8()) for name in names])
+    assert seconds(lambda: pick(schema, names, "a")) < 2

@@ -98,12 +98,14 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         parse_json("[1,2,3,4,5,6,7,8,9,10,11]", "x")
 
 
-def test_pipes_and_links(tmp_path: Path) -> None:
+def test_pipes_folders_and_links(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(BadJsonError, match="no regular file"):
-        read_json(tmp_path / "pipe.json")
-    with pytest.raises(InputError, match="no regular file"):
-        read_place(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    for name in ("pipe.json", "folder.json"):
+        with pytest.raises(BadJsonError, match=rf"{name} is damaged or forged: it is no regular file"):
+            read_json(tmp_path / name)
+        with pytest.raises(InputError, match=rf"{name} .*no regular file"):
+            read_place(tmp_path / name)
     (tmp_path / "a.json").write_text("1")
     (tmp_path / "link.json").symlink_to(tmp_path / "a.json")
     with pytest.raises(InputError, match="is a link"):

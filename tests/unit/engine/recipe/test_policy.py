@@ -155,6 +155,7 @@ def test_the_file_replaces_the_variables(tmp_path: Path, monkeypatch: pytest.Mon
         ("schemes = 's3'", "schemes: give a list of texts"),
         ("hosts = ['a,b']", "hosts: give a list of texts"),
         ("hosts = [", "not valid TOML"),
+        ("hosts = " + "[" * 100_000, "nested too deeply"),
         (None, "cannot be read"),
     ],
 )
@@ -169,6 +170,35 @@ def test_a_faulty_policy_stops_every_command(
     assert message in done.output
     with pytest.raises(InputError):
         Recipe.parse(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("pipe", "no regular file"),
+        ("folder", "no regular file"),
+        ("device", "no regular file"),
+        ("everyone's", "chmod o-w"),
+        ("huge", "larger than 1 MiB"),
+    ],
+)
+def test_a_policy_is_a_file_of_its_operator(
+    kind: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe was waited for, and a file that every user may write to was followed."""
+    path = tmp_path / "p.toml"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("strict = true" + "\n" * (2**21 if kind == "huge" else 1))
+        path.chmod(0o666 if kind == "everyone's" else 0o600)
+    monkeypatch.setenv("ROWSIEVE_POLICY", str(path))
+    done = CliRunner().invoke(app, ["operators"])
+    assert (done.exit_code, str(path) in done.output, message in done.output) == (2, True, True)
 
 
 def test_the_policy_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
