@@ -8,10 +8,10 @@ and an increment compares its new rows alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +34,9 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
+from operators.duplicates.pairs import StoredPairs
 from operators.duplicates.params import DuplicatesParams, too_many
 from operators.report import ReportSection
-
-if TYPE_CHECKING:
-    from operators.duplicates.minhash import Duplicates
 
 _log = logging.getLogger("rowsieve")
 NAME, ENCODE = "duplicates", "encode"
@@ -50,12 +48,12 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
     """Adds ``duplicate_of``, the oldest near duplicate among older rows, and the similarity (0 without one).
 
     A row whose texts are empty, or that ``ingest`` rejects, is no duplicate and has none. Memory: a worker
-    holds one shard, or 32 bytes for each row of a slice of a band and a bounded number of signatures; the
-    vectors are mapped.
+    holds one shard, or 48 bytes for each new row of a slice of a band and a bounded number of signatures or
+    vectors.
     """
 
     name = NAME
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = DuplicatesParams
     uses = ("ingest",)
     fits_on_all_rows = True
@@ -128,11 +126,11 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         return self._find(context, executor, delta.new_shards, delta.metrics)
 
     def open(self, context: Context) -> Apply:
-        """Open the pairs or the index of ``fit``, and return the function that looks rows up in them."""
-        find = _open(context.state, self.params)
+        """Open the pairs of ``fit``, and return the function that looks rows up in them."""
+        pairs = StoredPairs(context.state)
 
         def apply(table: pa.Table) -> pa.Table:
-            found = find(table)
+            found = pairs.of_rows(table.column(ROW_ID).to_numpy())
             is_one = found.of >= 0
             columns = {
                 DUPLICATE_OF: pa.array(found.of, mask=~is_one),
@@ -163,30 +161,34 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         """Store the rows of some shards and compare them; add what was counted to the counts before."""
         if not shards:
             return dict(before)
-        reader, state, resources = context.shards, context.state, self.params.resources
-        if self.params.columns:
-            compared = self._search_texts(context, executor, shards, before)
-        else:
-            from operators.duplicates.vectors import index_params, store_vectors
-
-            params = index_params(self.params.distance, resources)
-            store = partial(store_vectors, reader, state)
-            (compared,) = executor.map(store, [params], resources=resources)
-        count = partial(_count, reader, state, self.params, self.requires)
-        found = before.get("duplicates", 0.0) + sum(executor.map(count, shards, resources=resources))
+        search = self._search_texts if self.params.columns else self._search_vectors
+        compared = before.get("compared", 0.0) + search(context, executor, shards)
+        count = partial(_count, context.shards, context.state, self.requires)
+        found = before.get("duplicates", 0.0) + sum(
+            executor.map(count, shards, resources=self.params.resources)
+        )
         if doubtful := too_many(self.params, int(found), int(compared)):
             _log.warning("operators.duplicates: %s", doubtful)
         return {"compared": float(compared), "duplicates": found}
 
-    def _search_texts(
-        self, context: Context, executor: Executor, shards: Sequence[int], before: Mapping[str, float]
-    ) -> float:
-        """Sign the texts of some shards and search all bands for them; return how many texts there are."""
+    def _search_vectors(self, context: Context, executor: Executor, shards: Sequence[int]) -> float:
+        """Store the vectors of some shards and compare them; return how many there are."""
+        from operators.duplicates.vectors import search_vectors, store_vectors
+
+        reader, state, resources = context.shards, context.state, self.params.resources
+        compared = sum(executor.map(partial(store_vectors, reader, state), shards, resources=resources))
+        search = partial(search_vectors, reader, state, self.params.distance, int(resources.cpus))
+        for _ in executor.map(search, shards, resources=resources):
+            pass
+        return float(compared)
+
+    def _search_texts(self, context: Context, executor: Executor, shards: Sequence[int]) -> float:
+        """Sign the texts of some shards and search all bands for them; return how many there are."""
         from operators.duplicates.stored import search, search_tasks, sign_shard
 
         state, resources = context.state, self.params.resources
         sign = partial(sign_shard, context.shards, state, self.params)
-        compared = before.get("compared", 0.0) + sum(executor.map(sign, shards, resources=resources))
+        compared = float(sum(executor.map(sign, shards, resources=resources)))
         first = min(info.first_row for info in context.shards.shards if info.index in shards)
         tasks = search_tasks(int(compared), self.params.threshold)
         for _ in executor.map(
@@ -196,24 +198,7 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         return compared
 
 
-def _open(state: Path, params: DuplicatesParams) -> Callable[[pa.Table], Duplicates]:
-    """Return a function from a shard's rows to their older near duplicates."""
-    if params.columns:
-        from operators.duplicates.stored import StoredPairs
-
-        pairs = StoredPairs(state)
-        return lambda table: pairs.of_rows(table.column(ROW_ID).to_numpy())
-    from operators.duplicates.vectors import index_params, older_neighbours
-    from operators.neighbours.class_index import PartIndex
-    from operators.neighbours.params import EVERY_CLASS
-
-    index = PartIndex(state, EVERY_CLASS, index_params(params.distance, params.resources))
-    return lambda table: older_neighbours(index, table)
-
-
-def _count(
-    reader: ShardReader, state: Path, params: DuplicatesParams, columns: tuple[str, ...], shard: int
-) -> int:
+def _count(reader: ShardReader, state: Path, columns: tuple[str, ...], shard: int) -> int:
     """Return how many rows of a shard are duplicates."""
-    table = reader.read(shard, columns)
-    return int((_open(state, params)(table).of >= 0).sum()) if table.num_rows else 0
+    ids = reader.read(shard, columns).column(ROW_ID).to_numpy()
+    return int((StoredPairs(state).of_rows(ids).of >= 0).sum())

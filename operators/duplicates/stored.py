@@ -1,16 +1,17 @@
 """Signatures of all texts on disk, and the search for pairs in their bands.
 
 One folder for each shard holds the row ids of its texts, ascending (``ids.npy``), their signatures
-(``signatures.npy``) and the keys of their bands (``keys.npy``). One task searches one band among the rows
-whose key falls into its slice, and holds the signatures of a bounded number of them; what it finds is a
-file of pairs, ascending by row id, of which a shard reads the part with its own rows.
+(``signatures.npy``), the keys of each band, ascending (``keys.npy``), and whose they are (``order.npy``). One
+task searches one band for the new rows whose key falls into its slice, and holds the signatures of a bounded
+number of them; what it finds is a file of pairs, ascending by row id, of which a shard reads the part with
+its own rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,25 +19,22 @@ import numpy.typing as npt
 from operators.arrays import Ids
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.duplicates.minhash import (
+    COMPARED,
     N_HASHES,
-    Duplicates,
     Signatures,
     band_keys,
     choose_bands,
     older_in_band,
-    oldest,
     signatures,
 )
+from operators.duplicates.pairs import write_pairs
 from operators.duplicates.params import DuplicatesParams
+from operators.hashing import Hashes
 
 ROWS_OF_A_TASK = 250_000
-"""About so many rows are compared by one task, unless many have the same key."""
-PAIR = np.dtype([("row", np.int64), ("of", np.int64), ("similarity", np.float32)])
+"""About so many new rows are looked up by one task, unless many have the same key."""
 BETWEEN = "\n\x1f\n"
 """Separator of the columns of a row."""
-
-Pairs = npt.NDArray[Any]
-"""Structured array of ``PAIR``."""
 
 
 class Task(NamedTuple):
@@ -68,12 +66,15 @@ def sign_shard(reader: ShardReader, state: Path, params: DuplicatesParams, shard
         folder.mkdir(exist_ok=True)
         np.save(folder / "ids.npy", ids[has_any])
         np.save(folder / "signatures.npy", found)
-        np.save(folder / "keys.npy", band_keys(found, params.threshold))
+        keys = band_keys(found, params.threshold)
+        order = np.argsort(keys, axis=1, kind="stable")
+        np.save(folder / "keys.npy", np.take_along_axis(keys, order, axis=1))
+        np.save(folder / "order.npy", order.astype(np.uint32))
     return len(found)
 
 
 def search_tasks(n_texts: int, threshold: float) -> list[Task]:
-    """Return the tasks that together search all bands of so many texts."""
+    """Return the tasks that together search all bands for so many new texts."""
     bands, _ = choose_bands(threshold)
     n_parts = max(1, -(-n_texts // ROWS_OF_A_TASK))
     return [Task(band, part, n_parts) for band in range(bands) for part in range(n_parts)]
@@ -82,30 +83,58 @@ def search_tasks(n_texts: int, threshold: float) -> list[Task]:
 def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
     """Find the older near duplicates, in one band, of rows from ``first_row`` on; return how many have one.
 
-    They are stored as ``pairs-<first row>-<band>-<slice>.npy``.
+    They are stored as ``pairs-<first row>-<band>-<slice>.npy``. Of the rows before, those with a key of a new
+    row are looked up, so that the cost grows with the new rows.
     """
     folders = sorted(state.glob("texts-*"))
-    keys, ids, places = [], [], []
-    for number, folder in enumerate(folders):
-        key = np.load(folder / "keys.npy", mmap_mode="r")[task.band]
-        rows = np.flatnonzero(key % np.uint64(task.n_parts) == task.part)
-        keys.append(key[rows])
-        ids.append(np.load(folder / "ids.npy", mmap_mode="r")[rows])
-        places.append(np.stack([np.full(len(rows), number), rows]))
-    if not folders:
+    bands = [_Band(folder, task.band) for folder in folders]
+    new = [int(folder.name.removeprefix("texts-")) >= first_row for folder in folders]
+    slices = [
+        band.slice(task) if is_new else np.empty(0, np.int64) for band, is_new in zip(bands, new, strict=True)
+    ]
+    if not any(len(rows) for rows in slices):
         return 0
-    key, row_id, place = np.concatenate(keys), np.concatenate(ids), np.concatenate(places, axis=1)
+    wanted = np.unique(np.concatenate([band.keys[rows] for band, rows in zip(bands, slices, strict=True)]))
+    found = [
+        rows if is_new else band.with_keys(wanted)
+        for band, rows, is_new in zip(bands, slices, new, strict=True)
+    ]
+    key = np.concatenate([band.keys[rows] for band, rows in zip(bands, found, strict=True)])
+    row_id = np.concatenate([band.ids(rows) for band, rows in zip(bands, found, strict=True)])
+    numbers = np.repeat(np.arange(len(found)), [len(rows) for rows in found])
+    places = np.concatenate([band.places[rows] for band, rows in zip(bands, found, strict=True)])
     _, which, count = np.unique(key, return_inverse=True, return_counts=True)
-    shared = count[which] > 1
-    key, row_id, place = key[shared], row_id[shared], place[:, shared]
-    found = _Signatures(folders, place)
-    rows, others, similar = older_in_band(key, row_id, found, threshold, row_id >= first_row)
-    pairs = np.empty(len(rows), PAIR)
-    pairs["row"], pairs["of"], pairs["similarity"] = row_id[rows], row_id[others], similar
-    if len(pairs):
-        name = f"pairs-{first_row:015d}-{task.band:03d}-{task.part:06d}.npy"
-        np.save(state / name, np.sort(pairs, order="row"))
-    return len(pairs)
+    shared = np.flatnonzero(count[which] > 1)
+    signed = _Signatures(folders, np.stack([numbers[shared], places[shared]]))
+    ids = row_id[shared]
+    rows, others, similar = older_in_band(key[shared], ids, signed, threshold, ids >= first_row)
+    name = f"pairs-{first_row:015d}-{task.band:03d}-{task.part:06d}.npy"
+    return write_pairs(state / name, ids[rows], ids[others], similar)
+
+
+class _Band:
+    """The keys of one band in one folder, mapped: ascending, and of equal ones those of older rows first."""
+
+    def __init__(self, folder: Path, band: int) -> None:
+        self.keys: Hashes = np.load(folder / "keys.npy", mmap_mode="r")[band]
+        self.places: npt.NDArray[np.uint32] = np.load(folder / "order.npy", mmap_mode="r")[band]
+        self._ids: Ids = np.load(folder / "ids.npy", mmap_mode="r")
+
+    def ids(self, rows: Ids) -> Ids:
+        """Return the row ids at positions in the order of the keys."""
+        found: Ids = self._ids[self.places[rows]]
+        return found
+
+    def slice(self, task: Task) -> Ids:
+        """Return the positions of a task's rows."""
+        return np.flatnonzero(self.keys % np.uint64(task.n_parts) == task.part)
+
+    def with_keys(self, wanted: Hashes) -> Ids:
+        """Return the positions of the oldest ``COMPARED`` rows of each of some keys."""
+        first = np.searchsorted(self.keys, wanted, "left")
+        length = np.minimum(np.searchsorted(self.keys, wanted, "right") - first, COMPARED)
+        before = np.cumsum(length) - length
+        return np.repeat(first - before, length) + np.arange(length.sum())
 
 
 class _Signatures:
@@ -123,19 +152,3 @@ class _Signatures:
             mine = np.flatnonzero(numbers == number)
             found[mine] = self._files[number][places[mine]]
         return found
-
-
-class StoredPairs:
-    """The pairs that all bands have found, mapped into memory."""
-
-    def __init__(self, state: Path) -> None:
-        self._files: list[Pairs] = [np.load(path, mmap_mode="r") for path in sorted(state.glob("pairs-*"))]
-
-    def of_rows(self, ids: Ids) -> Duplicates:
-        """Return the older near duplicates of rows (n,), ascending by their ids."""
-        found = []
-        for pairs in self._files if len(ids) else []:
-            first, end = np.searchsorted(pairs["row"], [ids[0], ids[-1] + 1])
-            part = np.array(pairs[first:end])
-            found.append((part["row"], part["of"], part["similarity"]))
-        return oldest(ids, found)

@@ -2,8 +2,12 @@
 
 OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates [--large] [--write-readme]
 OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --operator 1000000 FOLDER
+OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --increment texts|vectors 1000000 10000 FOLDER
+OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --recall
 
-The second command runs the operator's fit over shards of 100,000 texts in a folder, in one process.
+The second command runs the operator's fit over shards of 100,000 texts in a folder, in one process, and the
+third adds new rows to old ones. The last compares what is found with all pairs, on rows that do not suit the
+method.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,13 +28,16 @@ from rensa import RMinHashDeduplicator
 
 from engine.execution.local_executor import LocalExecutor
 from operators.arrays import Ids
-from operators.base import ROW_ID, Context, ShardInfo
+from operators.base import FEATURES, ROW_ID, Context, DatasetDelta, ShardInfo
 from operators.duplicates.adaptor import DuplicatesOperator
 from operators.duplicates.minhash import N_HASHES, plain_text, shingles
+from operators.duplicates.pairs import StoredPairs
 from operators.duplicates.params import DuplicatesParams
+from operators.duplicates.vectors import store_vectors
 from operators.memory import release_memory
 from tests.benchmarks.harness import Row, figure, machine, measure, ratio, table, write_section
 from tests.benchmarks.scale import memory, reset_peak
+from tests.unit.operators.duplicates.hard_rows import TEXTS, VECTORS, nearest_older, older_by_sets
 from tests.unit.operators.duplicates.on_texts import find_duplicates
 
 README = Path(__file__).with_name("README.md")
@@ -168,13 +176,186 @@ def run_operator(n: int, folder: Path) -> None:
     )
 
 
+@dataclass(frozen=True)
+class VectorShards(TextShards):
+    """Shards of unit vectors in a folder."""
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Return ``row_id`` and, where asked, the vectors."""
+        info = self.shards[shard]
+        table = pa.table({ROW_ID: np.arange(info.first_row, info.first_row + info.n_rows)})
+        if not columns:
+            return table
+        X = np.load(self.folder / info.path)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+        return table.append_column(FEATURES, vectors)
+
+
+def write_plain_texts(folder: Path, n: int) -> TextShards:
+    """Write n texts in shards: those of :func:`reviews`, then texts of random words, which take less time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = np.array(" ".join(reviews(2_000, 1)).split())
+    shards = []
+    for index, start in enumerate(range(0, n, SHARD)):
+        rows, rng = min(SHARD, n - start), np.random.default_rng([2, index])
+        lengths = rng.integers(20, 200, rows)
+        drawn = words[rng.integers(0, len(words), lengths.sum())]
+        cuts = np.cumsum(lengths)[:-1]
+        texts = [" ".join(one) for one in np.split(drawn, cuts)] if index else reviews(rows)
+        pq.write_table(pa.table({"text": texts}), folder / f"{index:05d}.parquet")
+        shards.append(ShardInfo(index, f"{index:05d}.parquet", start, rows, 0))
+    return TextShards(folder, tuple(shards))
+
+
+def write_vectors(folder: Path, sizes: Sequence[int], width: int) -> VectorShards:
+    """Write shards of vectors around 1,000 centres; every fifth of a later shard is near one of the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    centres = np.random.default_rng(0).normal(size=(1_000, width))
+    shards, start, first = [], 0, np.empty((0, width), np.float32)
+    for index, rows in enumerate(sizes):
+        rng = np.random.default_rng([1, index])
+        X = (centres[rng.integers(0, 1_000, rows)] + 0.5 * rng.normal(size=(rows, width))).astype(np.float32)
+        if index:
+            near = X[4::5]
+            near[:] = first[rng.integers(0, len(first), len(near))] + 0.01 * rng.normal(size=near.shape)
+        else:
+            first = X
+        np.save(folder / f"{index:05d}.npy", X)
+        shards.append(ShardInfo(index, f"{index:05d}.npy", start, rows, 0))
+        start += rows
+    return VectorShards(folder, tuple(shards))
+
+
+def write_grown(kind: str, folder: Path, n_old: int, n_new: int) -> TextShards:
+    """Write old rows in shards of ``SHARD`` and the new ones in one shard; the new ones are the same for any
+    number of old rows, of which the first shard is as well.
+    """
+    if kind == "vectors":
+        old = [min(SHARD, n_old - start) for start in range(0, n_old, SHARD)]
+        made = write_vectors(folder, old, 64)
+    else:
+        made = write_plain_texts(folder, n_old)
+    rng, path = np.random.default_rng(7), folder / f"new{'.npy' if kind == 'vectors' else '.parquet'}"
+    if kind == "vectors":
+        first = np.load(folder / made.shards[0].path)[:100_000]
+        X = rng.normal(size=(n_new, 64)).astype(np.float32)
+        X[4::5] = first[rng.integers(0, len(first), len(X[4::5]))] * np.float32(1.001)
+        np.save(path, X)
+    else:
+        texts, first = (
+            reviews(n_new, 1_000_003),
+            pq.read_table(folder / made.shards[0].path)["text"].to_pylist(),
+        )
+        texts[3::10] = [f"{first[row]} y" for row in rng.integers(0, len(first), len(texts[3::10]))]
+        pq.write_table(pa.table({"text": texts}), path)
+    last = ShardInfo(len(made.shards), path.name, n_old, n_new, 0)
+    return type(made)(folder, (*made.shards, last))
+
+
+def run_increment(kind: str, n_old: int, n_new: int, folder: Path) -> None:
+    """Fit on old rows, add new ones, and print the CPU seconds, the memory and the state of both."""
+    reader = write_grown(kind, folder / "rows", n_old, n_new)
+    old = type(reader)(reader.folder, reader.shards[:-1])
+    params = DuplicatesParams(columns=("text",)) if kind == "texts" else DuplicatesParams()
+    operator, executor = DuplicatesOperator(params), LocalExecutor()
+    states = [folder / "before", folder / "after"]
+    for state in states:
+        state.mkdir()
+    start = time.process_time()
+    metrics = {"compared": float(n_old), "duplicates": 0.0}
+    if kind == "texts":
+        metrics = operator.fit(Context(old, states[0]), executor)
+    else:  # all pairs of the old rows would take hours, and the increment reads their vectors alone
+        for shard in old.shards:
+            store_vectors(old, states[0], shard.index)
+    fitted = time.process_time() - start
+    release_memory()
+    before, start = reset_peak() / 2**20, time.process_time()
+    delta = DatasetDelta(states[0], metrics, (len(old.shards),), rows_removed=False)
+    found = operator.partial_fit(Context(reader, states[1]), delta, executor)
+    seconds, peak = time.process_time() - start, memory("VmHWM") / 2**20
+    row = {
+        "compared": kind,
+        "old rows": f"{n_old:,}",
+        "new rows": f"{n_new:,}",
+        "fit of the old, CPU s": figure(fitted) if kind == "texts" else "",
+        "increment, CPU s": figure(seconds),
+        "peak above the start, MiB": f"{peak - before:,.0f}",
+        "new duplicates": f"{found['duplicates'] - metrics['duplicates']:,.0f}",
+    }
+    print(f"{machine(('numpy', 'rensa', 'faiss-cpu'))}.\n{table([row])}")
+
+
+def recall_of(found: Ids, truth: Ids) -> dict[str, str]:
+    """Return the cells of a table of recall: both are the older row (n,) of each row, -1 for none."""
+    near, told = truth >= 0, found >= 0
+    return {
+        "rows": f"{len(found):,}",
+        "near an older row": f"{near.sum():,}",
+        "of these found": f"{(near & told).sum() / max(near.sum(), 1):.4f}",
+        "found though not near": f"{(told & ~near).sum():,}",
+        "named the oldest": f"{(found == truth)[near].sum() / max(near.sum(), 1):.4f}",
+    }
+
+
+def run_recall(n: int = 1_000, seeds: int = 3) -> None:
+    """Print the recall beside all pairs, for texts and vectors that do not suit the method."""
+    rows = []
+    for kind in TEXTS:
+        pairs = []
+        for seed in range(seeds):
+            texts = kind(np.random.default_rng(seed), n)
+            truth = np.array(older_by_sets(texts, THRESHOLD, SHINGLE))
+            pairs.append((find_duplicates(texts, THRESHOLD, SHINGLE).of, truth))
+        rows.append(
+            {"compared": f"texts, {kind.__name__}"}
+            | recall_of(*map(np.concatenate, zip(*pairs, strict=True)))
+        )
+    for make in VECTORS:
+        pairs = []
+        for seed in range(seeds):
+            X = make(np.random.default_rng(seed)).astype(np.float32)
+            pairs.append((of_vectors(X), np.array(nearest_older(X, 0.001))))
+        rows.append(
+            {"compared": f"vectors, {make.__name__}"}
+            | recall_of(*map(np.concatenate, zip(*pairs, strict=True)))
+        )
+    print(f"{machine(('numpy', 'rensa', 'faiss-cpu'))}.\n{table(rows)}")
+
+
+def of_vectors(X: Any) -> Ids:
+    """Return the older row of each vector, by the operator over five shards."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        shards, start = [], 0
+        for index, rows in enumerate(np.array_split(X, 5)):
+            np.save(folder / f"{index}.npy", rows)
+            shards.append(ShardInfo(index, f"{index}.npy", start, len(rows), 0))
+            start += len(rows)
+        (folder / "state").mkdir()
+        context = Context(VectorShards(folder, tuple(shards)), folder / "state")
+        DuplicatesOperator(DuplicatesParams()).fit(context, LocalExecutor())
+        return StoredPairs(folder / "state").of_rows(np.arange(len(X))).of
+
+
 def main() -> None:
     """Run, print, and write the section if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--large", action="store_true", help="200,000 texts too")
     parser.add_argument("--write-readme", action="store_true")
     parser.add_argument("--operator", nargs=2, metavar=("TEXTS", "FOLDER"), help="the operator over shards")
+    parser.add_argument(
+        "--increment", nargs=4, metavar=("KIND", "OLD", "NEW", "FOLDER"), help="new rows beside old ones"
+    )
+    parser.add_argument("--recall", action="store_true", help="beside all pairs, on rows that do not suit")
     chosen = parser.parse_args()
+    if chosen.recall:
+        run_recall()
+        return
+    if chosen.increment:
+        kind, n_old, n_new, folder = chosen.increment
+        run_increment(kind, int(n_old), int(n_new), Path(folder))
+        return
     if chosen.operator:
         run_operator(int(chosen.operator[0]), Path(chosen.operator[1]))
         return

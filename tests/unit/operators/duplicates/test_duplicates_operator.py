@@ -23,6 +23,7 @@ from operators.base import OperatorError
 from operators.duplicates import stored
 from operators.duplicates.params import DuplicatesParams
 from tests.data import recipe_for, spurious_table, write_shards
+from tests.unit.operators.duplicates.hard_rows import VECTORS, arc, clump, nearest_older
 from tests.unit.operators.duplicates.on_texts import find_duplicates
 from tests.unit.operators.duplicates.test_minhash import texts
 
@@ -70,22 +71,36 @@ def test_texts_are_those_of_the_kernel(
 
 
 @pytest.mark.parametrize("shards", [1, 5])
-def test_vectors_are_those_of_all_pairs(shards: int, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(ROWS, 6)).astype(np.float32)
-    X[120:] = X[rng.integers(0, 120, 80)] + rng.choice([0, 0.001, 0.3], 80)[:, None] * rng.normal(
-        size=(80, 6)
-    )
-    unit = X.astype(np.float64) / np.linalg.norm(X.astype(np.float64), axis=1, keepdims=True)
-    near = np.tril(unit @ unit.T >= 1 - 0.001, -1)
-    expected = np.where(near.any(axis=1), near.argmax(axis=1), -1)
-    given = spurious_table(ROWS).drop_columns(["vector"])
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 6)
-    write_shards(tmp_path / "data", given.append_column("vector", vectors), shards)
-    made = recipe(tmp_path, {})
-    made = made.model_copy(update={"source": made.source.model_copy(update={"features": ("vector",)})})
-    assert older(run(made)) == expected.tolist()
-    assert 40 < (expected >= 0).sum() < 80
+@pytest.mark.parametrize("kind", VECTORS, ids=lambda kind: kind.__name__)
+def test_vectors_are_those_of_all_pairs(kind: Any, shards: int, tmp_path: Path) -> None:
+    X = kind(np.random.default_rng(0)).astype(np.float32)
+    expected = nearest_older(X, 0.001)
+    write_shards(tmp_path / "data", of_vectors(X), shards)
+    assert older(run(vector_recipe(tmp_path))) == expected
+    assert sum(one >= 0 for one in expected) > 40
+
+
+def of_vectors(X: Any) -> pa.Table:
+    given = spurious_table(len(X)).drop_columns(["vector"])
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+    return given.append_column("vector", vectors)
+
+
+def vector_recipe(folder: Path, **sections: Any) -> Recipe:
+    made = recipe(folder, {}, **sections)
+    return made.model_copy(update={"source": made.source.model_copy(update={"features": ("vector",)})})
+
+
+@pytest.mark.parametrize("kind", [clump, arc], ids=lambda kind: kind.__name__)
+def test_an_increment_of_vectors_gives_what_a_full_run_gives(kind: Any, tmp_path: Path) -> None:
+    X = kind(np.random.default_rng(1)).astype(np.float32)
+    write_shards(tmp_path / "data", of_vectors(X[:400]), 2)
+    made = vector_recipe(tmp_path, incremental={"base": "current", "mode": "predict"})
+    run(made)
+    pq.write_table(of_vectors(X[400:]), tmp_path / "data" / "s9.parquet")
+    result = run(made)
+    assert [(o.computed, o.reused) for o in result.operators if o.name == "duplicates"] == [(1, 2)]
+    assert older(result) == nearest_older(X, 0.001)
 
 
 @pytest.mark.parametrize("duplicates", [BY_TEXT, {"distance": 0.001}])

@@ -1,0 +1,45 @@
+"""The pairs that a search has found, on disk: each row that has an older near row, ascending by row id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Float32, Ids
+from operators.duplicates.minhash import Duplicates, oldest
+
+PAIR = np.dtype([("row", np.int64), ("of", np.int64), ("similarity", np.float32)])
+
+Pairs = npt.NDArray[Any]
+"""Structured array of ``PAIR``."""
+
+
+def write_pairs(path: Path, rows: Ids, others: Ids, similar: Float32) -> int:
+    """Store pairs (p,) of row ids, unless there are none; return how many there are."""
+    pairs = np.empty(len(rows), PAIR)
+    pairs["row"], pairs["of"], pairs["similarity"] = rows, others, similar
+    if len(pairs):
+        np.save(path, np.sort(pairs, order="row"))
+    return len(pairs)
+
+
+class StoredPairs:
+    """The pairs of all searches, mapped into memory."""
+
+    def __init__(self, state: Path) -> None:
+        """Open the files ``pairs-*`` of a state."""
+        self._files: list[Pairs] = [np.load(path, mmap_mode="r") for path in sorted(state.glob("pairs-*"))]
+
+    def of_rows(self, ids: Ids) -> Duplicates:
+        """Return the older near duplicates of rows (n,), ascending by their ids."""
+        found = []
+        for pairs in self._files if len(ids) else []:
+            if pairs[-1]["row"] < ids[0]:
+                continue
+            first, end = np.searchsorted(pairs["row"], [ids[0], ids[-1] + 1])
+            part = np.array(pairs[first:end])
+            found.append((part["row"], part["of"], part["similarity"]))
+        return oldest(ids, found)
