@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.core.errors import Exit, InputError, RowsieveError, is_out_of_memory, out_of_memory
+from engine.core.errors import (
+    Exit,
+    InputError,
+    RowsieveError,
+    is_out_of_memory,
+    is_refused,
+    out_of_memory,
+    system_error,
+)
 from engine.core.redaction import redact
 from engine.core.terminal import printable
 
@@ -89,22 +97,30 @@ def print_errors(verbose: bool) -> Iterator[None]:
         _print_error("stopped. Committed work is kept; the same command continues from there.")
         raise typer.Exit(TERMINATED if isinstance(signalled, Terminated) else INTERRUPTED) from None
     except Exception as error:
-        package, known = _missing_package(error), _says_what_to_do(error)
-        if verbose:
-            _print_trace()
-        elif known:
-            _print_error(str(error))
-        elif is_out_of_memory(error):
-            _print_error(str(out_of_memory(error)))
-            raise typer.Exit(Exit.INFEASIBLE) from None
-        elif package:
-            _print_error(
-                f"the package {package!r} is not installed and needed here: pip install {package}, "
-                "or `pip install rowsieve`, which brings all that a run needs."
-            )
-        else:
-            _print_error(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
-        raise typer.Exit(Exit.BAD_INPUT if package or known else Exit.CRASH) from None
+        raise typer.Exit(_report(error, verbose)) from None
+
+
+def _report(error: Exception, verbose: bool) -> Exit:
+    """Print an error that is not one of the engine's own, or its trace; return the exit code."""
+    package, known, refused = _missing_package(error), _says_what_to_do(error), is_refused(error)
+    code = Exit.BAD_INPUT if package or known or refused else Exit.CRASH
+    if verbose:
+        _print_trace()
+    elif known:
+        _print_error(str(error))
+    elif isinstance(error, OSError) and refused:
+        _print_error(str(system_error(error)))
+    elif is_out_of_memory(error):
+        _print_error(str(out_of_memory(error)))
+        return Exit.INFEASIBLE
+    elif package:
+        _print_error(
+            f"the package {package!r} is not installed and needed here: pip install {package}, "
+            "or `pip install rowsieve`, which brings all that a run needs."
+        )
+    else:
+        _print_error(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
+    return code
 
 
 def _says_what_to_do(error: Exception) -> bool:

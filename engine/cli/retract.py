@@ -74,6 +74,8 @@ def retract(
         if not as_json and dry_run:
             echo("Nothing is changed. Without --dry-run:")
         show_json(asdict(done)) if as_json else _show(done, str(output))
+        if method and not as_json:
+            echo("  a release with a newer version of one of its operators may publish the rows again")
         if done.mlflow_error or done.exports_error:
             raise InputError(" ".join(filter(None, (done.exports_error, done.mlflow_error))))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 from typing import ClassVar
 
@@ -51,6 +52,15 @@ class LockedError(RowsieveError):
     """Another run is writing to the same output."""
 
     exit_code = Exit.LOCKED
+
+
+REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""Numbers of errors whose reason lies outside the program: rights, space, a store that does not serve."""
+
+
+def is_refused(error: BaseException) -> bool:
+    """Return whether the operating system or an object store refuses a file or an object."""
+    return isinstance(error, OSError) and error.errno in REFUSED and bool(error.filename)
 
 
 def system_error(error: OSError) -> InputError:

@@ -265,12 +265,15 @@ def withdrawn_within(output: Place, version: str, inputs: Inputs) -> dict[str, s
     Those whose rows the current version holds as well are left out, and so are versions that were removed.
     A version that is published is not looked at.
     """
-    if is_published(output, version):
+    recorded = _recorded(output)
+    if not recorded or is_published(output, version):
         return {}
-    current = current_version(output)
-    held = inputs_of(read_manifest(version_folder(output, current))).shards if current else frozenset()
+    held: frozenset[str] = frozenset()
+    with suppress(InputError):  # CURRENT, or what it names, is damaged, which a run mends
+        current = current_version(output)
+        held = inputs_of(read_manifest(version_folder(output, current))).shards if current else held
     found = {}
-    for name in _recorded(output):
+    for name in recorded:
         known = withdrawal_of(output, name)
         if known is None or not is_published(output, name):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -79,6 +80,9 @@ def test_no_cluster_answers(run: Callable[..., Any]) -> None:
     ("error", "code"),
     [
         (ZeroDivisionError("x"), Exit.CRASH),
+        (PermissionError(errno.EACCES, "permission denied", "s3://bucket/out"), Exit.BAD_INPUT),
+        (OSError(errno.ENOSPC, "No space left on device", "out/x"), Exit.BAD_INPUT),
+        (OSError("x"), Exit.CRASH),
         (InfeasibleError("x"), Exit.INFEASIBLE),
         (KeyboardInterrupt(), INTERRUPTED),
     ],

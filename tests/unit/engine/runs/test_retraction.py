@@ -426,7 +426,8 @@ def test_newer_methods_publish_where_the_method_was_wrong(
     out, grown = tmp_path / "grown", nightly(tmp_path, 200, base=None)
     version = run(grown).version
     command(f"{out}@{version}", "--why", "weights of rare rows")
-    command(f"{out}@{version}", "--why", "weights of rare rows", "--method")
+    shown = command(f"{out}@{version}", "--why", "weights of rare rows", "--method")
+    assert "a release with a newer version of one of its operators may publish the rows again" in shown
     record = withdrawal_of(out, version)
     assert record is not None
     assert (record.method, record.earlier) == (True, ())
@@ -469,6 +470,11 @@ def test_a_run_over_withdrawn_rows_and_others_says_so_once(
     told = f"The source holds all rows of the version {second}, which was withdrawn: labels of May. They"
     third = run(nightly(tmp_path, 200, 100, 60))
     assert caplog.text.count(told) == 1
+    caplog.clear()
+    (out / "CURRENT").write_text("../x")
+    again = run(nightly(tmp_path, 200, 100, 60, base=None, seed=4))  # a damaged pointer stops no run
+    assert caplog.text.count(told) == 1
+    retract(out, again.version, "another seed")
     caplog.clear()
     assert run(nightly(tmp_path, 200, 100, 60)).version == third.version
     run(nightly(tmp_path, 200, 100, 60, 40))
