@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from connectors.errors import ConnectorError, CorruptError
 from connectors.filters import Predicate
+from connectors.foundation.immutable import freeze_fields
 from connectors.policy import SourcePolicy, current_policy
 from connectors.text_encoding import UTF8
 
@@ -63,7 +64,7 @@ class SourceShard:
 
 @dataclass(frozen=True)
 class Listing:
-    """Schema and shards of a source at the time of listing."""
+    """Schema and shards of a source at the time of listing. Immutable, with its mappings."""
 
     schema: pa.Schema
     shards: tuple[SourceShard, ...]
@@ -71,6 +72,10 @@ class Listing:
     """Path to a text that changes when the bytes of the file do."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Path of each file that cannot be read and was left out, to the reason."""
+
+    def __post_init__(self) -> None:
+        """Copy the mappings, so that whoever passed them cannot change them."""
+        freeze_fields(self.__dict__)
 
 
 class Source(Protocol):
@@ -184,6 +189,10 @@ class SourceOptions(BaseModel):
     """Base of a format's own options, ``source.options`` in a recipe: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Make the dicts and lists among the values immutable."""
+        freeze_fields(self.__dict__)
 
 
 OptionsT = TypeVar("OptionsT", bound=SourceOptions)

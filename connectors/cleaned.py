@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, SourceShard
 from connectors.cells import clean_texts, is_text
+from connectors.foundation.immutable import FrozenDict
 from connectors.foundation.messages import nearest
 from connectors.schema import pick
 from connectors.wrapper import Wrapper
@@ -30,7 +31,7 @@ class Cleaned(Wrapper):
     missing: tuple[str, ...] = ()
     strip: bool = False
     label: str = ""
-    label_map: Mapping[str | int | bool, Value] = field(default_factory=dict)
+    label_map: Mapping[str | int | bool, Value] = field(default_factory=FrozenDict)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cleaned."""

@@ -16,6 +16,7 @@ from connectors.cleaned import Cleaned
 from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
 from connectors.flattened import Flattened
+from connectors.foundation.immutable import frozen
 from connectors.foundation.messages import nearest
 from connectors.locations import extension
 from connectors.policy import current_policy
@@ -139,7 +140,7 @@ def open_source(
     found = find_connector(path, format)
     checked = found.Options.model_validate(dict(options or {}))
     settings["encoding"] = _encoding(settings.get("encoding", UTF8), found)
-    names, missing, strip = rename or {}, settings.get("missing", ()), bool(settings.get("strip"))
+    names, missing, strip = frozen(rename or {}), settings.get("missing", ()), bool(settings.get("strip"))
     asked = pushed(filter, names, texts=not (missing or strip), mapped=label if label_map else "")
     spec = SourceSpec(
         path, root=os.getcwd(), guessed=format == "auto", filter=asked, renamed=tuple(names), **settings
@@ -150,8 +151,8 @@ def open_source(
     source = View(source, path, names, None) if names else source
     source = Flattened(source, path, tuple(flatten)) if flatten else source
     if missing or strip or label_map:
-        source = Cleaned(source, path, tuple(missing), strip, label, label_map or {})
-    return View(source, path, {}, filter) if filter else source
+        source = Cleaned(source, path, tuple(missing), strip, label, frozen(label_map or {}))
+    return View(source, path, frozen({}), filter) if filter else source
 
 
 def _encoding(name: str, found: Connector[Any]) -> str:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 from pydantic_core import to_jsonable_python
 
+from connectors.foundation.immutable import freeze_fields
 from operators.attribute_docs import DescribedModel
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection, RowLocation, RowStatistics
@@ -108,6 +109,16 @@ class OperatorParams(DescribedModel):
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
     """Parameters that control where and how fast an operator runs and never change a value. They are left out
 of the fingerprint."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Make the dicts and lists among the values immutable, as parameters are part of a plan."""
+        freeze_fields(self.__dict__)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, which are made immutable too."""
+        found = super().model_copy(update=update, deep=deep)
+        freeze_fields(found.__dict__)
+        return found
 
     @classmethod
     def recorded(cls, params: Mapping[str, Any]) -> Self:
@@ -380,6 +391,20 @@ class Operator(ABC, Generic[P]):
 
     def __init__(self, params: P) -> None:
         self.params = params
+
+    def freeze(self) -> None:
+        """Make the operator immutable, as it is part of a plan from now on, also on the workers."""
+        freeze_fields(self.__dict__)
+        self.__dict__["_is_frozen"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__dict__.get("_is_frozen"):
+            raise OperatorError(
+                f"operators.{self.name}: the attribute {name!r} of {type(self).__name__} was set after "
+                "planning, and workers would not see it. Write it into context.state in `fit`, or keep it in "
+                "the function that `open` returns."
+            )
+        super().__setattr__(name, value)
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:

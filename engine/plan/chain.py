@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -62,6 +62,18 @@ USUAL_ADDER = {
     SPLIT: "split",
 }
 USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
+
+
+def contract_columns(manifest: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the entry in a manifest's ``outputs`` of each column of the contract, by its name there.
+
+    Whichever operator adds a column, the first entries are the contract's columns in its order, all with the
+    same prefix. A manifest of an earlier release, or a forged one, may lack some or all of them.
+    """
+    outputs = manifest.get("outputs", ())
+    prefix = str(outputs[0]["name"]).removesuffix(ROW_ID) if outputs else ""
+    pairs = zip(CONTRACT, outputs, strict=False)
+    return {field.name: entry for field, entry in pairs if entry["name"] == prefix + field.name}
 
 
 def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:

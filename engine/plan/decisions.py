@@ -21,6 +21,8 @@ from operators.base import FEATURES, GRADIENT, GROUP, CannotPredictError
 from operators.parts.adaptor import NAME as PARTS
 
 _log = logging.getLogger("rowsieve")
+COMPARED = (FEATURES, GRADIENT, GROUP)
+"""Columns whose drift is measured, whichever operators add them."""
 SHARD_COUNTS = {"old": "shards taken over", "new": "new", "gone": "gone"}
 
 
@@ -87,7 +89,7 @@ def _needed(plan: Plan) -> set[str]:
     kept = {planned.name: planned.operator for planned in plan.operators if planned.kept}
     adder = {field.name: name for name, operator in kept.items() for field in operator.adds}
     predicts = plan.recipe.incremental.mode != "refit"
-    waiting = [adder[name] for name in (FEATURES, GRADIENT, GROUP) if name in adder and predicts]
+    waiting = [adder[name] for name in COMPARED if name in adder and predicts]
     waiting += [name for name in ("ingest", PARTS) if name in kept]
     needed: set[str] = set()
     while waiting:

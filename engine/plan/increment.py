@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from connectors.base import Listing
+from connectors.foundation.immutable import freeze_fields
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact_all
@@ -30,7 +31,7 @@ theirs. full: everything is computed again."""
 
 @dataclass(frozen=True)
 class PlannedOperator:
-    """One operator with its place in the plan."""
+    """One operator with its place in the plan. The operator cannot be changed any more."""
 
     operator: Operator[Any]
     fingerprint: str
@@ -38,6 +39,9 @@ class PlannedOperator:
     """Fingerprint of the base version's operator whose state and sidecars this one reuses; empty: none."""
     files: tuple[str, ...] = ()
     """Identities of the files that the operator reads in addition to the source."""
+
+    def __post_init__(self) -> None:
+        self.operator.freeze()
 
     @property
     def name(self) -> str:
@@ -73,6 +77,10 @@ class Increment:
     actions: Mapping[str, Action]
     decision: Mapping[str, Any] | None = None
     """Record of the decision; None until the new rows have been examined."""
+
+    def __post_init__(self) -> None:
+        """Copy the mappings, so that whoever passed them cannot change them."""
+        freeze_fields(self.__dict__)
 
     @property
     def undecided(self) -> bool:

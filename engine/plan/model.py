@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.base import Listing, Source
+from connectors.foundation.immutable import FrozenDict
 from connectors.storage import Place
 from engine.core.output_layout import output_of
 from engine.core.redaction import redact_all
@@ -28,7 +29,10 @@ __all__ = ["Plan", "PlannedOperator"]
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run needs to know. ``version`` names the version that it publishes."""
+    """Everything that a run needs to know. ``version`` names the version that it publishes.
+
+    Nothing within a plan can be changed, at any depth, also after it was pickled for a worker.
+    """
 
     recipe: Recipe
     source: Source
@@ -105,9 +109,9 @@ class Plan:
 
         ``fitting``: leave out the rows that the recipe holds out.
         """
-        columns = {
-            field.name: planned.fingerprint for planned in self.operators for field in planned.operator.adds
-        }
+        columns = FrozenDict(
+            (field.name, planned.fingerprint) for planned in self.operators for field in planned.operator.adds
+        )
         hidden = frozenset(self.recipe.truth.columns)
         if planned is not None:
             hidden = hidden.difference(planned.operator.oracle_columns)

@@ -20,7 +20,7 @@ class Matching:
     order: tuple[int, ...]
     """Indices into the listing: first the shards that the version has, in its order, then the new ones."""
     old: tuple[int, ...]
-    """The index of the version's shard for each of the first ones."""
+    """For each shard at the beginning of ``order``, the index of the same shard in the version."""
     gone: int
     """The number of the version's shards that the listing lacks."""
     changed: tuple[str, ...]

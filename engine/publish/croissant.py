@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from engine.plan.chain import contract_columns
+from operators.base import SPLIT
+
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 PARQUET = "application/x-parquet"
 MAX_SOURCE_FILES = 100
@@ -179,6 +182,7 @@ def _rows(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     outputs = {output["name"]: output for output in manifest["outputs"]}
+    split = contract_columns(manifest).get(SPLIT, {}).get("name")
     label = manifest["source"]["label"]
     for column in manifest["schema"]:
         name, output = column["name"], outputs.get(column["name"], {})
@@ -194,7 +198,7 @@ def _fields(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             **types,
             "source": {"fileSet": {"@id": "parts"}, "extract": {"column": name}},
         }
-        if output.get("operator") == "split" and types["dataType"] == "sc:Text":
+        if name == split and types["dataType"] == "sc:Text":
             field |= {"dataType": ["sc:Text", "cr:Split"], "references": {"field": {"@id": "splits/name"}}}
         yield field
 

@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from engine.core.errors import InputError
+from engine.plan.chain import contract_columns
+from operators.base import GROUP, SPLIT, WEIGHT
 
 MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
 """Characters that Markdown reads as marks, or by which it recognises links."""
@@ -85,23 +87,16 @@ def size_category(rows: int) -> str:
     return SIZES[min(max(len(str(rows)) - 3, 0), len(SIZES) - 1)]
 
 
-def column_of(manifest: Mapping[str, Any], operator: str) -> str:
-    """Return the name of the first column that an operator adds to a version: ``split``, with any prefix.
-
-    Raises InputError if there is none, as in the manifest of an earlier release.
-    """
-    for output in manifest.get("outputs", ()):
-        if output["operator"] == operator:
-            return str(output["name"])
-    raise InputError(
-        f"The manifest of {manifest['version']} names no column of the operator {operator!r}, so that it has "
-        "no dataset card. Publish again."
-    )
-
-
 def _introduction(manifest: Mapping[str, Any]) -> str:
     source, summary = manifest["source"], manifest["summary"]
-    split, weight, group = (_code(column_of(manifest, name)) for name in ("split", "weights", "groups"))
+    names = contract_columns(manifest)
+    for name in (SPLIT, WEIGHT, GROUP):
+        if name not in names:
+            raise InputError(
+                f"The manifest of {manifest['version']} names no column {name!r}, so that it has no dataset "
+                "card. Publish again."
+            )
+    split, weight, group = (_code(names[name]["name"]) for name in (SPLIT, WEIGHT, GROUP))
     return (
         f"# {_text(manifest['recipe'])}\n\n"
         f"Version `{manifest['version']}`: {manifest['rows']:,} rows of {_code(source['path'])}, label "

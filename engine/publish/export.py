@@ -18,6 +18,7 @@ from connectors.base import ConnectorError
 from connectors.storage import Place, read_columns
 from connectors.tables.export import Export, VersionContent, VersionTag
 from engine.core.errors import InputError, one_line
+from engine.plan.chain import contract_columns
 from engine.publish.dataset_card import TEXT, write_card
 from engine.publish.export_records import record_export
 from engine.publish.lineage_events import Datasets, recorded_job
@@ -33,7 +34,7 @@ from engine.publish.lineage_facets import (
     statistics_facet,
 )
 from engine.storage.withdrawals import check_stands, withdrawal_of, withdrawn_bases
-from operators.base import Executor
+from operators.base import SPLIT, Executor
 
 _log = logging.getLogger("rowsieve")
 TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -170,8 +171,7 @@ def _content(folder: Place, manifest: Mapping[str, Any]) -> VersionContent:
     output, inside = folder.parent.parent, folder.parent.name == "versions"
     known = withdrawal_of(output, folder.name) if inside else None
     withdrawn, bases = known.why if known else "", withdrawn_bases(output, manifest) if inside else {}
-    outputs = manifest.get("outputs", ())
-    split = next((str(output["name"]) for output in outputs if output["operator"] == "split"), None)
+    split = contract_columns(manifest).get(SPLIT, {}).get("name")
 
     def card(files: Mapping[str, str]) -> bytes:
         return write_card(manifest, files, withdrawn=withdrawn, withdrawn_bases=bases).encode()

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from connectors.storage import Place
-from engine.plan.chain import CONTRACT
+from engine.plan.chain import CONTRACT, contract_columns
 from operators.base import GROUP, IS_OUTLIER, SPLIT
 
 PRODUCER = "https://pypi.org/project/rowsieve"
@@ -158,9 +158,8 @@ def quality_facet(manifest: Mapping[str, Any], *, as_input: bool = False) -> Any
     kind = "Input" if as_input else ""
     metrics, facet = module.ColumnMetrics, getattr(module, f"DataQualityMetrics{kind}DatasetFacet")
     rows, summary = manifest["rows"], manifest["summary"]
-    # The first outputs are the contract's columns in its order; their names may carry a prefix.
-    ours = zip(CONTRACT, manifest.get("outputs", ()), strict=False)
-    names = {field.name: field.name for field in CONTRACT} | {field.name: one["name"] for field, one in ours}
+    names = {field.name: field.name for field in CONTRACT}
+    names |= {name: output["name"] for name, output in contract_columns(manifest).items()}
     return facet(
         columnMetrics={
             names[GROUP]: metrics(nullCount=0, count=float(rows), distinctCount=len(summary["groups"])),

@@ -7,7 +7,7 @@ that were only placed would otherwise become part of the reference, and a slow d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from connectors.storage import Place
 from engine.core.output_layout import version_folder
+from engine.plan.decisions import COMPARED
 from engine.plan.model import Plan
 from engine.plan.shard_matching import match_shards
 from engine.storage.manifest import is_published, read_manifest
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 DIGITS = 6
 """Decimals of a figure in the manifest; further ones depend on the machine."""
-LEARNERS = frozenset({"probe", "gradients", "groups", "embed"})
-"""Operators that learn the columns that are compared."""
 NAMED = 5
 """Maximum number of columns that a figure names."""
 Sides = tuple[Sequence[int], Sequence[int]]
@@ -78,7 +77,9 @@ def compared_shards(plan: Plan) -> tuple[str, Sides]:
     if plan.increment is None:
         raise ValueError("the plan has no base version")
     base = plan.increment.manifest
-    name, manifest = fitted_version(plan.output, plan.increment.base, base)
+    columns = set(COMPARED)
+    learners = {one.name for one in plan.operators if columns & {field.name for field in one.operator.adds}}
+    name, manifest = fitted_version(plan.output, plan.increment.base, base, learners)
     matching = match_shards(plan.listing, manifest)
     known = sorted(matching.order[: len(matching.old)])
     if not known:
@@ -86,13 +87,13 @@ def compared_shards(plan: Plan) -> tuple[str, Sides]:
     return name, (known, range(len(plan.increment.matching.old), len(plan.shards)))
 
 
-def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:
-    """Return the last version, from a base backwards, at which operators were fitted on all rows.
+def fitted_version(output: Place, name: str, manifest: Any, learners: Set[str]) -> tuple[str, Any]:
+    """Return the last version, from a base backwards, at which one of some operators was fitted on all rows.
 
     If that version was removed, the oldest one that is left is returned.
     """
     seen = {name}  # a forged base could lead back to itself
-    while (record := manifest.get("incremental")) and _only_placed(record):
+    while (record := manifest.get("incremental")) and _only_placed(record, learners):
         earlier = str(record["base"])
         if earlier in seen or not is_published(output, earlier):
             break
@@ -101,9 +102,9 @@ def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:
     return name, manifest
 
 
-def _only_placed(record: Mapping[str, Any]) -> bool:
-    """Return whether a version kept the states of all operators whose columns are compared."""
-    return bool(record["outcome"] == "predict") and not LEARNERS.intersection(record.get("fitted", ()))
+def _only_placed(record: Mapping[str, Any], learners: Set[str]) -> bool:
+    """Return whether a version kept the states of these operators."""
+    return bool(record["outcome"] == "predict") and learners.isdisjoint(record.get("fitted", ()))
 
 
 def _feature_shifts(plan: Plan, executor: Executor, sides: Sides) -> dict[str, tuple[Shift, float]]:

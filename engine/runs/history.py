@@ -72,7 +72,7 @@ def history(output: Place) -> list[dict[str, Any]]:
         raise InputError(
             f"{output} holds no published version. Name the output folder of a recipe that has run."
         )
-    # Versions of before the numbers come first; only among them, times of files decide.
+    # Versions without a number are older than those with one; only among them, times of files decide.
     order = (NUMBER, "published_at", "current")
     return sorted(found, key=lambda entry: [entry[key] for key in order], reverse=True)
 

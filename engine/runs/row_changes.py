@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
+from engine.plan.chain import USUAL_ADDER, contract_columns
 from engine.runs.row_matching import VALUES
 from engine.runs.row_pairs import PLACE, RowBatch, RowPairs
 from operators.arrays import NOISE, Float64
 from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, SPLIT, WEIGHT
 
 DUPLICATES = "duplicates"
-MAKERS = {GROUP: "groups", SPLIT: "split", IS_OUTLIER: "outliers", WEIGHT: "weights"}
-"""The operator that makes each value."""
+COMPARED = (GROUP, SPLIT, IS_OUTLIER, WEIGHT)
+"""The values that are compared."""
 SOURCE = "source"
 SCHEMA = pa.schema(
     [
@@ -89,7 +90,14 @@ def reasons_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     Under ``duplicate_of`` stands how ``duplicates`` differs, where both have it and it does.
     """
     sides = [{one["name"]: one for one in manifest["operators"]} for manifest in (before, after)]
-    found = {name: _reason(maker, *(side.get(maker, {}) for side in sides)) for name, maker in MAKERS.items()}
+    found = {}
+    for name in COMPARED:
+        makers = [contract_columns(manifest).get(name, {}) for manifest in (before, after)]
+        names = [maker.get("operator", USUAL_ADDER[name]) for maker in makers]
+        entries = (side.get(maker, {}) for side, maker in zip(sides, names, strict=True))
+        found[name] = (
+            _reason(names[1], *entries) if names[0] == names[1] else f"{names[1]} replaced {names[0]}"
+        )
     then, now = (side.get(DUPLICATES) for side in sides)
     if then and now and then != now:
         found[DUPLICATE_OF] = _reason(DUPLICATES, then, now)
@@ -140,7 +148,7 @@ def _changed(
         duplicate = [_duplicate_text(of)] if differs[DUPLICATE_OF][row] else []
         if of is not None and weighs[row] and not duplicate and DUPLICATE_OF in why:
             duplicate = [f"{why[DUPLICATE_OF]}, and it nearly duplicates the older row {of}"]
-        found = (why[name] for name in (*MAKERS, SOURCE) if differs[name][row])
+        found = (why[name] for name in (*COMPARED, SOURCE) if differs[name][row])
         texts.append("; ".join([*duplicate, *found]))
     return _table(now.take(rows), "changed", then.take(rows), now.take(rows), texts)
 

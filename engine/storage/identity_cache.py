@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ from connectors.storage import Place
 from engine.core.json_files import read_json, write_json
 
 
+@dataclass(frozen=True)
 class IdentityCache:
     """Remembers the content hash of local files by size and modification time.
 
     Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again.
     """
 
-    def __init__(self, path: Place, identify: Callable[[str], str]) -> None:
-        self._path, self._identify = path, identify
+    path: Place
+    """File that keeps the hashes between plans."""
+    identify: Callable[[str], str]
+    """Computes the content hash of a file."""
 
     def identities(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the identity of each local file; computed only for files that are new or have changed."""
@@ -27,8 +31,8 @@ class IdentityCache:
         changed = any(known.get(path) != entry for path, entry in fresh.items())
         with suppress(OSError):  # without the cache the files are only hashed again
             # Planning writes nothing: the first run creates the folder.
-            if changed and self._path.parent.is_dir():
-                write_json(self._path, known | fresh)
+            if changed and self.path.parent.is_dir():
+                write_json(self.path, known | fresh)
         return {path: str(entry["identity"]) for path, entry in fresh.items()}
 
     def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
@@ -39,11 +43,11 @@ class IdentityCache:
         )
         if same and known and isinstance(known.get("identity"), str):
             return known
-        return {**size_and_time, "identity": self._identify(path)}
+        return {**size_and_time, "identity": self.identify(path)}
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:
-            known = read_json(self._path)
+            known = read_json(self.path)
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}

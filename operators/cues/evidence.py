@@ -1,14 +1,20 @@
 """Evidence that a model leans on a shortcut, without group labels, and the gate that it opens.
 
-Several measurements have to agree. Each one is mapped to [0, 1] by a ramp, and the gate is their product: one
-that is missing shuts it. Each is high on tables with a strong shortcut; honest tables fail at least one, most
-of them several (tests/paper/REAL.md has the figures). One of them is the gain that the weights are measured
-to have on held-out rows: without any the gate is shut. Where a shortcut is spread over many features, as in
-embeddings, no single feature agrees with the twins in full: then the others open the gate if they are strong
-and the slices agree in part, and the gain is that confident mistakes are put right. Where one column leads,
-the other columns are asked whether it is independent of them, given the label: if so, it opens the gate
-whatever balancing costs, and if not, it shuts it, unless the features are principal components. What cannot
-be told from data: whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and
+The gate is the trust in the robust weights, from 0 (shut) to 1 (open). Each measurement is mapped to [0, 1]
+by a ramp, and a gate is the product of its ramps, so that one measurement alone can shut it. Measurements are
+high on tables with a strong shortcut; honest tables fail at least one, most of them several
+(tests/paper/REAL.md has the figures). There are three sets of ramps, for three kinds of shortcut, and the
+most open gate counts (:meth:`Evidence.gate`):
+
+- ``RAMPS``: a shortcut in single features. Slices of single features agree with the twins (see
+  :mod:`operators.cues.environments`), and the robust weights gain accuracy on held-out rows.
+- ``SPREAD_RAMPS``: a shortcut that many features carry together, as in embeddings. Slices agree with the
+  twins only in part; the gain is that confident mistakes are put right.
+- ``SINGLE_RAMPS``: a shortcut in one leading column that is independent of the other columns, given the
+  label. If the others say that it is not, the first two gates are shut as well, unless the features are
+  principal components.
+
+Data cannot tell whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and
 ``legitimate`` exist for that.
 """
 
@@ -23,7 +29,6 @@ import numpy.typing as npt
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.gain import exchange, righted, slice_gain
 
-# (value at which the gate is shut, value at which it is open)
 RAMPS = {
     "agreement": (0.5, 0.6),
     "mistake_confidence": (0.28, 0.35),
@@ -35,6 +40,8 @@ RAMPS = {
     "exchange": (0.05, 0.09),
     "share_support": (0.0, 1.0),
 }
+"""Ramps of a shortcut in single features: name of a measurement -> the value at which it shuts the gate, and
+the value at which it opens it."""
 SPREAD_RAMPS = {
     "agreement": (0.9, 0.8),
     "mistake_confidence": (0.30, 0.37),
@@ -71,7 +78,9 @@ MANY_CLASSES_GAIN = (0.02, 0.05)
 SLICE_PART = (0.5, 0.9, 0.5)
 """Agreement at which slices have no part in the weights, agreement at which it is largest, and this part."""
 BOLD_RAMPS = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25)}
+"""Ramps of ``robustness: bold``, which balances the slices unless one of these speaks against it."""
 MIN_HARD_ROWS = 20
+"""Rows that the twins get wrong below which classes are pooled."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +149,7 @@ class Evidence:
     lead_support: float = 1.0
 
     def gate(self) -> float:
-        """Return the trust in the robust weights, in [0, 1]: the product of the ramps.
-
-        The largest one of a shortcut in single features, of one that is spread over many, and of one in a
-        column that the others support.
-        """
+        """Return the trust in the robust weights, in [0, 1]: the largest gate of three kinds of shortcut."""
         found, spread, single = (
             float(np.prod(list(self.ramps(ramps).values()))) for ramps in (RAMPS, SPREAD_RAMPS, SINGLE_RAMPS)
         )

@@ -46,7 +46,8 @@ class Coder:
     """Codes features for the regulariser and the clusters.
 
     ``binarize`` makes values above the column's mean +1 and all others -1. ``standardize`` gives mean 0 and
-    standard deviation 1, and 0 for constant columns; values above the mean are treated.
+    standard deviation 1, and 0 for constant columns. Either way a row counts as treated by a feature, in the
+    sense of :mod:`operators.dckm.balance`, where its value is above the column's mean.
 
     Attributes
     ----------

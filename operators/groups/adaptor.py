@@ -52,13 +52,14 @@ class ClassWise(GroupsBase[OperatorParams]):
 
     Method: ClassVar[type[GroupMethod[Any]]]
 
-    def __init__(self, params: OperatorParams) -> None:
-        super().__init__(params)
-        self.method: GroupMethod[Any] = self.Method(params)
-
     def __reduce__(self) -> tuple[Any, ...]:
         # The class is made from its method, so workers cannot import it by name.
-        return _rebuild, (self.Method, self.params)
+        return _rebuild, (self.Method, self.params), self.__dict__
+
+    @property
+    def method(self) -> GroupMethod[Any]:
+        """A new instance of the method. Whatever it keeps in itself is not part of the plan."""
+        return self.Method(self.params)
 
     @property
     def requires(self) -> tuple[str, ...]:

@@ -79,6 +79,7 @@ NO_KERNEL = {
 OPERATORS = "tests/unit/operators"
 TESTS = {
     "dbscan": [
+        "dbscan/test_dbscan_parts.py",
         "dbscan/test_dbscan.py",
         "dbscan/test_dbscan_lazy.py",
         "dbscan/test_grid_order.py",

@@ -17,6 +17,7 @@ from connectors.base import ConnectorError, CorruptError, Listing, Source, narro
 from connectors.filters import parse
 from connectors.registry import BUILT_IN
 from tests import tables
+from tests.mutability import faults
 from tests.unit import formats
 
 TABLES = {"lance": "lance", "delta": "delta", "iceberg": "iceberg", "sqlite": "sql", "duckdb": "sql"}
@@ -91,6 +92,14 @@ def written(kind: str, folder: Path) -> Path:
         return write(kind, folder, "a", found)
     write(kind, folder, "b", found[:9])
     return write(kind, folder, "c", found[9:])
+
+
+@every_source
+def test_a_source_and_its_listing_are_immutable(kind: str, tmp_path: Path) -> None:
+    """Both are part of a plan, at any depth and also on a worker."""
+    written(kind, tmp_path)
+    for source in (opened(kind, tmp_path), opened(kind, tmp_path, strip=True, missing=("?",))):
+        assert list(faults(pickle.loads(pickle.dumps((source, source.list()))), kind)) == []
 
 
 @every_source
