@@ -258,25 +258,33 @@ def _shards(
     path: str, metadata: pq.FileMetaData, groups: Sequence[int], shard_bytes: int
 ) -> Iterator[SourceShard]:
     """Return the runs of neighbouring row groups among ``groups``."""
-    rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    for run in _runs(metadata, groups, shard_bytes):
-        chunks = [metadata.row_group(g).column(c) for g in run for c in range(metadata.num_columns)]
+    row_groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    rows, sizes = [g.num_rows for g in row_groups], [g.total_byte_size for g in row_groups]
+    for run in group_runs(groups, sizes, shard_bytes):
+        chunks = [row_groups[g].column(c) for g in run for c in range(metadata.num_columns)]
         disk = sum(chunk.total_compressed_size for chunk in chunks)
         n_rows = sum(rows[run.start : run.stop])
         if n_rows:
             yield SourceShard(path, run.start, run.stop, n_rows, sum(rows[: run.start]), disk)
 
 
-def _runs(metadata: pq.FileMetaData, groups: Sequence[int], shard_bytes: int) -> Iterator[range]:
+def group_runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Yield runs of neighbouring row groups with at most so many bytes together, or with one group.
+
+    Parameters
+    ----------
+    groups : wanted row groups, ascending.
+    sizes : bytes of each row group of the file.
+    most : bytes of a run.
+    """
     start = stop = held = 0
-    for index in groups:
-        size = metadata.row_group(index).total_byte_size
-        if stop > start and (index != stop or held + size > shard_bytes):
+    for group in groups:
+        if stop > start and (group != stop or held + sizes[group] > most):
             yield range(start, stop)
-            start, held = index, 0
+            start, held = group, 0
         elif stop == start:
-            start = index
-        stop, held = index + 1, held + size
+            start = group
+        stop, held = group + 1, held + sizes[group]
     if stop > start:
         yield range(start, stop)
 

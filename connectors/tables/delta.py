@@ -28,6 +28,7 @@ from connectors.base import (
 )
 from connectors.files import no_row, resolve
 from connectors.links import check_regular
+from connectors.parquet_source import group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
@@ -144,7 +145,7 @@ class DeltaSource(FileSource):
         rows = [group.num_rows for group in fragment.row_groups]
         sizes = [group.total_byte_size for group in fragment.row_groups]
         firsts = [0, *accumulate(rows)]
-        for run in _runs(self._wanted(fragment, schema), sizes, self.spec.shard_bytes):
+        for run in group_runs(self._wanted(fragment, schema), sizes, self.spec.shard_bytes):
             first, last = firsts[run.start], firsts[run.stop]
             n_rows = last - first - file.n_deleted(first, last)
             share = sum(sizes[run.start : run.stop]) / max(1, sum(sizes))
@@ -156,18 +157,6 @@ class DeltaSource(FileSource):
             return range(len(fragment.row_groups))
         wanted = fragment.subset(self.spec.filter.expression(schema), schema=schema)
         return [group.id for group in wanted.row_groups]
-
-
-def _runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield runs of neighbouring row groups with at most so many bytes together, or with one group."""
-    start, stop = 0, 0
-    for group in groups:
-        if stop > start and (group != stop or sum(sizes[start : group + 1]) > most):
-            yield range(start, stop)
-            start = group
-        start, stop = (group if stop <= start else start), group + 1
-    if stop > start:
-        yield range(start, stop)
 
 
 def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
