@@ -35,6 +35,7 @@ PROTOCOLS = {
     "_repr_html_": "IPython",
     "fit_predict": "scikit-learn",
     "ignore_aliases": "yaml.Dumper",
+    "model_post_init": "pydantic",
     "readable": "io.RawIOBase",
     "seekable": "io.RawIOBase",
     "tell": "io.RawIOBase",
