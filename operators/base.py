@@ -27,6 +27,7 @@ from pydantic_core import to_jsonable_python
 from connectors.foundation.immutable import freeze_fields
 from operators.attribute_docs import DescribedModel
 from operators.explanations import ExplainedRow, Fact, added_facts
+from operators.immutable_model import ImmutableModel
 from operators.report import ReportSection, RowLocation, RowStatistics
 
 ROW_ID = "row_id"
@@ -101,7 +102,7 @@ def _rebuild_row_error(message: str, place: dict[str, Any]) -> RowError:
     return RowError(message, **place)
 
 
-class OperatorParams(DescribedModel):
+class OperatorParams(DescribedModel, ImmutableModel):
     """Base class of an operator's parameters. Unknown keys are errors; a field's docstring describes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -109,16 +110,6 @@ class OperatorParams(DescribedModel):
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
     """Parameters that control where and how fast an operator runs and never change a value. They are left out
 of the fingerprint."""
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Make the dicts and lists among the values immutable, as parameters are part of a plan."""
-        freeze_fields(self.__dict__)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other values, which are made immutable too."""
-        found = super().model_copy(update=update, deep=deep)
-        freeze_fields(found.__dict__)
-        return found
 
     @classmethod
     def recorded(cls, params: Mapping[str, Any]) -> Self:

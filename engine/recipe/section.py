@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from pydantic import ConfigDict
 
-from pydantic import BaseModel, ConfigDict
-
-from connectors.foundation.immutable import freeze_fields
+from operators.immutable_model import ImmutableModel
 
 
-class Section(BaseModel):
+class Section(ImmutableModel):
     """Base class of every section. An unknown key is an error, and no value can be changed, at any depth."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Make the dicts and lists among the values immutable."""
-        freeze_fields(self.__dict__)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other values, which are made immutable too."""
-        found = super().model_copy(update=update, deep=deep)
-        freeze_fields(found.__dict__)
-        return found

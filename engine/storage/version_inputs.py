@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engine.core.digests import digest
+from operators.immutable_model import ImmutableModel
 
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class MethodRecord(BaseModel):
+class MethodRecord(ImmutableModel):
     """An operator of a version: its method's version, and digests of its parameters and its files."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -28,7 +29,7 @@ class MethodRecord(BaseModel):
     files: _Digest
 
 
-class InputRecord(BaseModel):
+class InputRecord(ImmutableModel):
     """Rows and recipe of a version, by digests."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
