@@ -18,6 +18,8 @@ from engine.training.version import Version, open_version
 from operators.base import SPLIT
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
     import ray.data
     from torch.utils.data import Dataset
@@ -118,6 +120,24 @@ class PublishedVersion:
 
         """
         return self._readers.of(split).read_all()
+
+    def features(self, rows: pd.DataFrame) -> npt.NDArray[np.float32]:
+        """Return the features (n, d) of other rows, as the version's operators make them.
+
+        A model that was trained on the features of ``for_sklearn`` or ``to_torch`` predicts from these.
+
+        Parameters
+        ----------
+        rows
+            N rows with the source columns that the features are made from; others are ignored.
+
+        Raises
+        ------
+        InputError
+            A column is missing, or a row cannot be used.
+
+        """
+        return self._readers.features(rows)
 
     def to_torch(
         self, split: str = "train", *, streaming: bool = False, batch_size: int = 256, seed: int = 0

@@ -26,7 +26,10 @@ from operators.arrays import Float64
 from operators.base import GROUP, LABEL, ROW_ID, SPLIT, WEIGHT
 
 if TYPE_CHECKING:
+    import pandas as pd
     import ray.data
+
+    from engine.training.serving import ServedFeatures
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,32 @@ class SplitReaders:
         check_split(self._version, split)
         maker = self._maker
         return SplitReader(maker, self._version.prefix, split, tuple(maker.classes))
+
+    @cached_property
+    def _new_rows(self) -> ServedFeatures:
+        """The maker of the same features from source columns of other rows."""
+        from engine.training.serving import ServedFeatures, describe_features
+
+        self._described = tempfile.TemporaryDirectory(prefix="rowsieve-features-")
+        folder = Path(self._described.name)
+        describe_features(self._version, self._maker, folder)
+        return ServedFeatures(folder, len(self._maker.classes))
+
+    def features(self, rows: pd.DataFrame) -> npt.NDArray[np.float32]:
+        """Return the features (n, d) of other rows. Raises InputError for one that cannot be used."""
+        from engine.training.raw_rows import table_of
+
+        if not len(rows):
+            return np.empty((0, self._maker.n_features), np.float32)
+        made = self._new_rows
+        try:
+            X, reasons = made.features(*table_of(rows, made.schema, made.missing_texts))
+        except ValueError as error:
+            raise InputError(f"The rows cannot be used: {error}") from None
+        for row, reason in enumerate(reasons):
+            if reason is not None:
+                raise InputError(f"Row {row} cannot be used: {reason}. Leave it out, or repair it.")
+        return X
 
     @cached_property
     def _maker(self) -> FeatureMaker:

@@ -104,8 +104,8 @@ def image_columns(maker: FeatureMaker) -> frozenset[str]:
     return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
 
 
-class ServedModel:
-    """A registered model, as ``mlflow.pyfunc.load_model`` wraps it."""
+class ServedFeatures:
+    """Makes features from source columns, by the files of :func:`describe_features`."""
 
     schema: pa.Schema | None = None
     """Types of the model's input columns; None for a model of a release that did not keep them."""
@@ -118,12 +118,8 @@ class ServedModel:
     networks: bool = False
     """Whether a pretrained network makes features from texts or images."""
 
-    def __init__(self, folder: str | Path) -> None:
-        """Read the files of a model. Raises InputError, which names the file, if one is damaged or forged."""
-        folder = Path(folder)
-        check_files(folder)
-        self.model = Ensemble.load(folder)
-        n_classes = 0 if self.model.target is not None else self.model.spec.n_classes
+    def __init__(self, folder: Path, n_classes: int) -> None:
+        """Read the files. Raises InputError, which names the file, if one is damaged or forged."""
         self._about = read_description(folder / SERVING, n_classes)
         with naming(folder / COLUMNS):
             self.schema = read_columns(folder)
@@ -137,6 +133,72 @@ class ServedModel:
         if texts := self._about.get("texts"):
             self._cleaning = (tuple(texts["missing"]), bool(texts["strip"]))
             self.missing_texts = (*self.missing_texts, *texts["missing"])
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Return how the source was read: ``format``, and ``options``, ``rename``, ``flatten`` if there
+        were any."""
+        return dict(self._about.get("reading") or {})
+
+    @property
+    def version(self) -> str:
+        """Return the name of the dataset version that the model was trained on."""
+        return str(self._about["version"])
+
+    @property
+    def names(self) -> list[str]:
+        """Return the source columns that the model reads. A request must have all of them."""
+        return list(self._about["features"])
+
+    def features(
+        self, table: pa.Table, faults: Mapping[int, str] | None = None
+    ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
+        """Return the features (m, d) of the m usable rows, and for each row None or why it cannot be used."""
+        names = self.names
+        missing = [name for name in names if name not in table.column_names]
+        if missing:
+            raise ValueError(
+                f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}. A row without a "
+                f"value has null in the column."
+            )
+        if self._cleaning is not None:
+            table = clean_columns(table, *self._cleaning)
+        known = faults or {}
+        reasons: list[str | None] = [known.get(row) for row in range(table.num_rows)]
+        if self._encoder is not None:
+            return self._encoded(self._encoder, table, reasons)
+        X, codes = assemble_features(table, names, self._about["widths"])
+        for row, place in np.argwhere(codes).tolist():
+            reason, width = Reason(int(codes[row, place])), self._about["widths"][place]
+            value, text = explain_value(table[names[place]], row, reason, width)
+            reasons[row] = reasons[row] or f"column {names[place]!r} {text} (value: {value})"
+        return X[[reason is None for reason in reasons]], reasons
+
+    @staticmethod
+    def _encoded(
+        encoder: Apply, table: pa.Table, reasons: list[str | None]
+    ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
+        try:
+            made = encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
+        except OperatorError as error:
+            raise ValueError(str(error)) from None
+        for row, fault in enumerate(made.column(FEATURE_FAULT).to_pylist()):
+            if fault is not None and reasons[row] is None:
+                shown = f" (value: {fault['value']})" if fault["value"] else ""
+                reasons[row] = f"column {fault['column']!r} {fault['error']}{shown}"
+        usable = pa.array([reason is None for reason in reasons], pa.bool_())
+        return vectors_to_numpy(made.column(FEATURES).filter(usable)), reasons
+
+
+class ServedModel(ServedFeatures):
+    """A registered model, as ``mlflow.pyfunc.load_model`` wraps it."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read the files of a model. Raises InputError, which names the file, if one is damaged or forged."""
+        folder = Path(folder)
+        check_files(folder)
+        self.model = Ensemble.load(folder)
+        super().__init__(folder, 0 if self.model.target is not None else self.model.spec.n_classes)
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return ``prediction`` (a label), ``probability_<label>`` and ``reason`` of each row.
@@ -220,69 +282,14 @@ class ServedModel:
         return pa.table(dict(zip(self.answers, columns, strict=True)))
 
     @property
-    def reading(self) -> dict[str, Any]:
-        """Return how the source was read: ``format``, and ``options``, ``rename``, ``flatten`` if there
-        were any."""
-        return dict(self._about.get("reading") or {})
-
-    @property
-    def version(self) -> str:
-        """Return the name of the dataset version that the model was trained on."""
-        return str(self._about["version"])
-
-    @property
     def target(self) -> str | None:
         """Return the source column that a regression predicts; None for a model of classes."""
         return self._about.get("target")
 
     @property
-    def names(self) -> list[str]:
-        """Return the source columns that the model reads. A request must have all of them."""
-        return list(self._about["features"])
-
-    @property
     def answers(self) -> list[str]:
         """Return the column names of a prediction: ``prediction``, ``probability_<label>``, ``reason``."""
         return ["prediction", *(f"probability_{label}" for label in self._about["classes"]), "reason"]
-
-    def features(
-        self, table: pa.Table, faults: Mapping[int, str] | None = None
-    ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
-        """Return the features (m, d) of the m usable rows, and for each row None or why it cannot be used."""
-        names = self.names
-        missing = [name for name in names if name not in table.column_names]
-        if missing:
-            raise ValueError(
-                f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}. A row without a "
-                f"value has null in the column."
-            )
-        if self._cleaning is not None:
-            table = clean_columns(table, *self._cleaning)
-        known = faults or {}
-        reasons: list[str | None] = [known.get(row) for row in range(table.num_rows)]
-        if self._encoder is not None:
-            return self._encoded(self._encoder, table, reasons)
-        X, codes = assemble_features(table, names, self._about["widths"])
-        for row, place in np.argwhere(codes).tolist():
-            reason, width = Reason(int(codes[row, place])), self._about["widths"][place]
-            value, text = explain_value(table[names[place]], row, reason, width)
-            reasons[row] = reasons[row] or f"column {names[place]!r} {text} (value: {value})"
-        return X[[reason is None for reason in reasons]], reasons
-
-    @staticmethod
-    def _encoded(
-        encoder: Apply, table: pa.Table, reasons: list[str | None]
-    ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
-        try:
-            made = encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
-        except OperatorError as error:
-            raise ValueError(str(error)) from None
-        for row, fault in enumerate(made.column(FEATURE_FAULT).to_pylist()):
-            if fault is not None and reasons[row] is None:
-                shown = f" (value: {fault['value']})" if fault["value"] else ""
-                reasons[row] = f"column {fault['column']!r} {fault['error']}{shown}"
-        usable = pa.array([reason is None for reason in reasons], pa.bool_())
-        return vectors_to_numpy(made.column(FEATURES).filter(usable)), reasons
 
 
 class _OneShard:

@@ -71,7 +71,7 @@ def publish(folder: Path, seed: int, rows: int = 4000) -> rowsieve.PublishedVers
 def scores(predict: Predict, version: rowsieve.PublishedVersion, seed: int) -> tuple[float, float]:
     """Return the accuracy in the worst true group and over all of 4,000 fresh rows."""
     rows = cue_table(4000, seed, test=True)
-    X = encoded(version, rows)
+    X = version.features(rows)
     classes = np.array(version.for_sklearn("train").classes)
     right = classes[predict(X)] == rows.churned.to_numpy()
     return float(right_by_group(right, rows).min()), float(right.mean())
@@ -80,21 +80,6 @@ def scores(predict: Predict, version: rowsieve.PublishedVersion, seed: int) -> t
 def right_by_group(right: npt.NDArray[np.bool_], rows: pd.DataFrame) -> pd.Series[float]:
     """Return the accuracy of each class x value of the cue."""
     return pd.Series(right).groupby([rows.churned, rows["shade"]]).mean()
-
-
-def encoded(version: rowsieve.PublishedVersion, rows: pd.DataFrame) -> npt.NDArray[np.float32]:
-    """Return features of new rows: numbers as they are, the cue as the version's own columns have it."""
-    train = version.for_sklearn("train")
-    shown = version.to_pandas(["row_id", "shade", *[f"f{k}" for k in range(8)]], "train")
-    X = np.zeros((len(rows), train.X.shape[1]), np.float32)
-    for j in range(train.X.shape[1]):
-        same = [n for n in shown.columns[2:] if np.allclose(train.X[:, j], shown[n], atol=1e-5)]
-        if same:
-            X[:, j] = rows[same[0]]
-            continue
-        for value in ("dark", "light"):
-            X[rows["shade"] == value, j] = train.X[(shown["shade"] == value).to_numpy(), j][0]
-    return X
 
 
 @contextmanager

@@ -47,6 +47,32 @@ def test_the_arrays_are_the_published_rows(version: rowsieve.PublishedVersion) -
         assert (X.shape[0], y.shape, weight.shape) == (len(rows), (len(rows),), (len(rows),))
 
 
+def test_features_of_other_rows_are_those_of_the_version(
+    version: rowsieve.PublishedVersion, tmp_path: Path
+) -> None:
+    """A model that another library has trained on them needs the same columns for the rows of tomorrow."""
+    coded = recipe_for(tmp_path / "data", tmp_path / "out")
+    texts = np.array(["north", "south", "east"])[np.arange(240) % 3]
+    write_shards(tmp_path / "data", spurious_table().append_column("branch office", [texts]), 2)
+    coded["operators"] = {"encode": {}, "groups": {"method": "none"}, "weights": {}, "split": {}}
+    rowsieve.run(coded)
+    for found in (version, rowsieve.open(tmp_path / "out")):
+        rows = found.for_sklearn("validation")
+        fresh = found.to_pandas(split="validation").drop(columns=["label", "weight"])
+        X = found.features(fresh)
+        assert X.dtype == np.float32
+        np.testing.assert_allclose(X, rows.X, rtol=1e-6)
+        assert found.features(fresh[:0]).shape == (0, rows.X.shape[1])
+        with pytest.raises(InputError, match=r"rows cannot be used: the column 'a' is missing"):
+            found.features(fresh.drop(columns=["a"]))
+        fresh.loc[2, "a"] = float("inf")
+        with pytest.raises(InputError, match=r"Row 2 cannot be used: column 'a' .*repair it"):
+            found.features(fresh)
+    other = fresh[:2].assign(a=0.0)
+    other["branch office"] = "west"  # a value that no row of the version has
+    assert found.features(other).shape == (2, rows.X.shape[1])
+
+
 def test_columns_of_one_split(version: rowsieve.PublishedVersion) -> None:
     frame = version.to_pandas()
     expected = frame[frame.split == "validation"].reset_index(drop=True)
