@@ -21,6 +21,7 @@ from tests.paper.real.tables import LABEL, RealTable, one_hot
 
 TRAIN_SHARE = 0.7
 SHARDS = 4
+MIN_TEST_ROWS = 25
 TRUTH = "true_group"
 """Column with label x hidden attribute, named under ``truth``: no operator may read it."""
 Floats = npt.NDArray[np.float64]
@@ -144,7 +145,9 @@ def _group_balance(groups: pd.Series) -> Floats:
 
 
 def score(predicted: Any, y: Any, attribute: Any) -> Score:
-    """Return the worst accuracy over label x attribute, and the mean accuracy."""
+    """Return the worst accuracy over label x attribute, of groups with 25 rows or more, and the mean accuracy."""
     right = predicted == y
     groups = [right[(y == a) & (attribute == b)] for a in np.unique(y) for b in np.unique(attribute)]
-    return Score(float(min(group.mean() for group in groups if len(group))), float(right.mean()))
+    return Score(
+        float(min(group.mean() for group in groups if len(group) >= MIN_TEST_ROWS)), float(right.mean())
+    )
