@@ -145,7 +145,7 @@ def _group_balance(groups: pd.Series) -> Floats:
 
 
 def score(predicted: Any, y: Any, attribute: Any) -> Score:
-    """Return the worst accuracy over label x attribute, of groups with 25 rows or more, and the mean accuracy."""
+    """Return the worst accuracy over label x attribute (groups of 25 rows and more) and the mean."""
     right = predicted == y
     groups = [right[(y == a) & (attribute == b)] for a in np.unique(y) for b in np.unique(attribute)]
     return Score(
