@@ -105,6 +105,7 @@ def decide(
     *,
     named: bool,
     must_gain: bool,
+    carried: bool = False,
     l2: float,
     seed: int,
 ) -> Decision:
@@ -120,6 +121,9 @@ def decide(
         Whether the shortcut is named: the part is not raised then.
     must_gain
         Whether the worst group has to be better. The part of what the user names is taken in any case.
+    carried
+        Whether the robust factor makes the label independent of a column: of it the part is taken that is
+        best for the worst group, as the whole of it leaves little of many classes.
     l2, seed
         As for ``strength.try_strengths``.
 
@@ -133,7 +137,10 @@ def decide(
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
         points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
-        blend = gate if named else raised_gate(gate, trials, y, sample.broken)
+        if carried:
+            blend = best_part(points, gate)
+        else:
+            blend = gate if named else raised_gate(gate, trials, y, sample.broken)
         if not must_gain:
             return Decision(class_strength(trials, y), blend, points)
         if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
@@ -147,6 +154,13 @@ def decide(
         tuple(trials.effective_share[k] for k in kept),
     )
     return Decision(class_strength(trials, y), 0.0, trials.points(y))
+
+
+def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
+    """Return the part of the robust factor, up to the gate, with the best worst group; the least of equal
+    ones."""
+    within = [point for point in points if CLASS_BALANCE < point.strength <= CLASS_BALANCE + gate]
+    return max(within, key=lambda point: (point.worst, -point.strength)).strength - CLASS_BALANCE
 
 
 def raised_gate(gate: float, trials: Trials, y: Integers, broken: npt.NDArray[np.bool_]) -> float:

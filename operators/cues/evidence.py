@@ -73,6 +73,18 @@ SINGLE_RAMPS = {
 }
 """Ramps of a shortcut in one column that is independent of the others, given the label, which tell the label
 as well. ``cost`` has no part: balancing costs much wherever the other columns tell little."""
+CARRIER_RAMPS = {
+    "carrier_strength": (0.3, 0.4),
+    "carrier_minority": (0.26, 0.22),
+    "carrier_label_accuracy": (0.08, 0.15),
+    "carrier_dependence": (0.58, 0.54),
+    "carrier_ratio": (-0.35, -0.2),
+    "carrier_unevenness": (1.45, 1.28),
+    "relative_error": (0.5, 0.4),
+    "share_support": (0.0, 1.0),
+}
+"""Ramps of a column whose values stand for the classes, of more than two classes. Whether the rows that break
+it gain is decided on held-out rows, with its own weights (``decision``)."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 SLICE_PART = (0.5, 0.9, 0.5)
@@ -123,8 +135,12 @@ class Evidence:
         How far the other columns support that class shares carry a shortcut, where models lean on some
         (``share_columns.share_support``).
     lead_strength, lead_minority, lead_label_accuracy, lead_ratio, lead_dependence, lead_unevenness, \
-    lead_support
+    lead_support, lead_spread_support
         What the other columns say of the one that models lean on most (``leading_column.Leading``).
+    carrier_strength, carrier_minority, carrier_label_accuracy, carrier_ratio, carrier_dependence, \
+    carrier_unevenness
+        What they say of the column whose values stand for the classes
+        (``carrying_column.CarryingColumn``); 0 with two classes, or where no column is strong.
 
     """
 
@@ -147,15 +163,30 @@ class Evidence:
     lead_dependence: float = 0.0
     lead_unevenness: float = 0.0
     lead_support: float = 1.0
+    lead_spread_support: float = 1.0
+    carrier_strength: float = 0.0
+    carrier_minority: float = 0.0
+    carrier_label_accuracy: float = 0.0
+    carrier_ratio: float = 0.0
+    carrier_dependence: float = 0.0
+    carrier_unevenness: float = 0.0
 
     def gate(self) -> float:
-        """Return the trust in the robust weights, in [0, 1]: the largest gate of three kinds of shortcut."""
+        """Return the trust in the robust weights, in [0, 1]: the largest gate of four kinds of shortcut."""
+        return max(self.searched_gate(), self.carrier_gate())
+
+    def carrier_gate(self) -> float:
+        """Return the trust in a column whose values stand for the classes, in [0, 1]."""
+        return float(np.prod(list(self.ramps(CARRIER_RAMPS).values())))
+
+    def searched_gate(self) -> float:
+        """Return the trust in the weights of twins and slices, in [0, 1]."""
         found, spread, single = (
             float(np.prod(list(self.ramps(ramps).values()))) for ramps in (RAMPS, SPREAD_RAMPS, SINGLE_RAMPS)
         )
         carried = CARRIED if self.classes <= 2 else CARRIED_MANY_CLASSES
-        spread *= max(self.ramps(carried).values())
-        return max(self.lead_support * max(found, spread), single)
+        spread *= self.lead_spread_support * max(self.ramps(carried).values())
+        return max(self.lead_support * found, spread, single)
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
@@ -166,7 +197,7 @@ class Evidence:
 
         With more than two classes a large gain stands in for the recovery.
         """
-        values = asdict(self)
+        values = asdict(self) | {"relative_error": self.error * self.classes / max(self.classes - 1, 1)}
         found = {name: ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
         if self.classes > 2 and {"recovery", "gain"} <= limits.keys():
             found["recovery"] = max(found["recovery"], ramp(self.gain, *MANY_CLASSES_GAIN))

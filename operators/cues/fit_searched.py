@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Floats, Integers
+from operators.cues.carrying_column import carrying_column
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import class_correlation, measure, slice_part
@@ -43,11 +44,18 @@ def fit_searched(
     tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
+    carrier = carrying_column(slices, Z, y, ids, before.mean(axis=0), s) if pointed > 2 else None
     evidence = replace(
         measure(y, agreement, before, plain, after, halved, tried, sides),
         share_support=share_support(slices, Z, y, ids, s),
         **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s)).items()},
+        **(carrier.measurements() if carrier else {}),
     )
+    gate, found = evidence.searched_gate(), evidence.carrier_gate()
+    sided = None
+    if carrier and found > 0 and found >= gate:
+        gate, sided = found * carrier.part(), carrier.sides
+    robust = robust if sided is None else sided.apply(Z, y)
     return CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -55,7 +63,7 @@ def fit_searched(
         mean_error=errors,
         slices=slices,
         named=None,
-        blend=evidence.gate(),
+        blend=gate,
         slice_blend=0.0,
         slice_part=part,
         pointed=pointed,
@@ -64,4 +72,5 @@ def fit_searched(
         effective=np.ones(C),
         legitimate=s.legitimate,
         seed=s.seed,
+        carrier=sided,
     )

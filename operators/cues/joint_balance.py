@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.named import Sides, side_of
+from operators.cues.named import Sides
 from operators.cues.slices import MAX_FACTOR
 
 SWEEPS = 50
@@ -43,7 +43,7 @@ def balance_jointly(sides: Sequence[Sides], Z: Floats, y: Integers, n_classes: i
     """
     if len(sides) < 2:
         return tuple(sides)
-    place = [side_of(Z, one.columns, one.cut, one.level_side) for one in sides]
+    place = [one.of_rows(Z) for one in sides]
     cells = [y * one.factor.shape[1] + at for one, at in zip(sides, place, strict=True)]
     targets = [_shares(cell, None, n_classes, one) for cell, one in zip(cells, sides, strict=True)]
     targets = [_independent(share) for share in targets]

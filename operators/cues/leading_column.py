@@ -22,6 +22,8 @@ MEASURED = 0.4
 """Strength of the strongest slice below which nothing is measured."""
 VETO = (0.65, 0.75)
 """Strengths between which the other columns come to be needed for any gate."""
+SPREAD_VETO = (0.5, 0.6)
+"""The same for the gate of a shortcut that is spread over many features, of which none is strong."""
 SAME_COLUMN = 0.95
 """Correlation from which another feature is the same column once more: the negation, or another unit."""
 EXPECTED_TOGETHER = 20.0
@@ -52,6 +54,9 @@ class Leading:
     support
         1, or less where the slice is strong and the other columns speak against a shortcut. Principal
         components do not speak against it: a shortcut lies in several of them.
+    spread_support
+        The same for a shortcut that is spread over many features: less already where the slice is strong in
+        part.
 
     """
 
@@ -62,6 +67,7 @@ class Leading:
     dependence: float = 0.0
     unevenness: float = 0.0
     support: float = 1.0
+    spread_support: float = 1.0
 
 
 def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> Leading:
@@ -86,9 +92,9 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
     if not judged.rows:
         return Leading()
     found = float(strength[order[0]])
-    support = max(1.0 - ramp(found, *VETO), support_of(judged))
-    if support < 1.0 and are_components(Z):
-        support = 1.0
+    others = support_of(judged)
+    if others < 1.0 and are_components(Z):
+        others = 1.0
     return Leading(
         strength=found,
         minority=judged.minority,
@@ -96,7 +102,8 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
         ratio=judged.ratio,
         dependence=judged.dependence,
         unevenness=unevenness(judged),
-        support=support,
+        support=max(1.0 - ramp(found, *VETO), others),
+        spread_support=max(1.0 - ramp(found, *SPREAD_VETO), others),
     )
 
 

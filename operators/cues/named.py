@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.slices import MAX_FACTOR, Slices
@@ -48,23 +47,28 @@ class Sides:
     ----------
     columns
         Columns of the shortcut.
-    cut
-        Cut on the standardised value for one column.
+    cuts
+        Increasing cuts on the standardised value of one column; none for a category.
     level_side
-        Side of each level of a category, shape (len(columns) + 1,); entry 0 is "no column active".
+        Side of each level: of a category, where entry 0 is "no column active", shape (len(columns) + 1,), or
+        of the intervals of one column, shape (len(cuts) + 1,).
     factor
         Weight factor per class and side, shape (C, S).
 
     """
 
     columns: tuple[int, ...]
-    cut: float
+    cuts: Floats
     level_side: Integers
     factor: Floats
 
     def apply(self, Z: Floats, y: Integers) -> Float64:
         """Return the factor within the class of each row, shape (n,)."""
-        return np.asarray(self.factor[y, side_of(Z, self.columns, self.cut, self.level_side)])
+        return np.asarray(self.factor[y, self.of_rows(Z)])
+
+    def of_rows(self, Z: Floats) -> Integers:
+        """Return the side of each standardised row, shape (n,)."""
+        return np.asarray(self.level_side[level_of(Z, self.columns, self.cuts)], np.intp)
 
 
 def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) -> Sides:
@@ -82,17 +86,18 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
         Cut on the standardised value; unused for a category.
 
     """
-    level_side = (
-        np.array([0, 1]) if len(named.columns) == 1 else _level_sides(Z[:, list(named.columns)], y, n_classes)
-    )
-    side = side_of(Z, named.columns, cut, level_side)
+    single = len(named.columns) == 1
+    cuts = np.array([cut], np.float32) if single else np.empty(0, np.float32)
+    level = level_of(Z, named.columns, cuts)
+    level_side = np.array([0, 1]) if single else sides_of_levels(level, len(named.columns) + 1, y, n_classes)
+    side = level_side[level]
     S = int(level_side.max()) + 1
     count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S).astype(float)
     factor = balance_table(count)
-    if len(named.columns) == 1:
+    if single:
         part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
         factor = 1.0 - part + part * factor
-    return Sides(named.columns, cut, level_side, factor)
+    return Sides(named.columns, cuts, level_side, factor)
 
 
 def balance_table(count: Floats) -> Float64:
@@ -121,21 +126,21 @@ def best_cut(slices: Slices, column: int) -> float | None:
     return float(slices.cut[own[0]]) if len(own) else None
 
 
-def side_of(Z: Floats, columns: tuple[int, ...], cut: float, level_side: Integers) -> npt.NDArray[np.intp]:
-    """Return the side of each row, shape (n,)."""
+def level_of(Z: Floats, columns: tuple[int, ...], cuts: Floats) -> Integers:
+    """Return the level of each standardised row, shape (n,).
+
+    Of one column it is the number of cuts below the value; of a category the active column, 1 .. L, or 0
+    where none is active.
+    """
     if len(columns) == 1:
-        return np.asarray((Z[:, columns[0]] > cut).astype(np.intp))
-    return np.asarray(level_side[_level(Z[:, list(columns)])], np.intp)
-
-
-def _level(block: Floats) -> Integers:
-    """Return the active level, 1 .. L, of standardised one-hot columns (n, L); 0 where none is active."""
+        return np.asarray(np.searchsorted(cuts, Z[:, columns[0]], side="left"))
+    block = Z[:, list(columns)]
     return np.asarray(np.where(block.max(axis=1) > 0, block.argmax(axis=1) + 1, 0))
 
 
-def _level_sides(block: Floats, y: Integers, n_classes: int) -> Integers:
-    """Assign every level to the class with the largest P(level | class)."""
-    L = block.shape[1] + 1
-    count = np.bincount(y * L + _level(block), minlength=n_classes * L).reshape(n_classes, L)
+def sides_of_levels(level: Integers, n_levels: int, y: Integers, n_classes: int) -> Integers:
+    """Return the class with the largest P(level | class) of each level, shape (n_levels,)."""
+    L = n_levels
+    count = np.bincount(y * L + level, minlength=n_classes * L).reshape(n_classes, L)
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     return np.asarray(share.argmax(axis=0))

@@ -125,7 +125,16 @@ def _decide(
     sample = DecisionSample(found.scaler.apply(X), y, ids, factor, breaks(found, X, y, ids))
     named = found.named is not None
     must_gain = s.must_gain or not named
-    return decide(sample, path, found.blend, named=named, must_gain=must_gain, l2=s.l2, seed=s.seed)
+    return decide(
+        sample,
+        path,
+        found.blend,
+        named=named,
+        must_gain=must_gain,
+        carried=found.carrier is not None and not named,
+        l2=s.l2,
+        seed=s.seed,
+    )
 
 
 def _apply_decision(

@@ -47,7 +47,8 @@ def full_factor(state: CueState, X: Floats, y: Integers, ids: Integers) -> Float
 def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.bool_]:
     """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
 
-    A row breaks a named shortcut if its sides are rarer in its class than others, and a suspected one if the
+    A row breaks a named shortcut, or a column whose values stand for the classes, if its sides are rarer in
+    its class than others, and another suspected one if the
     error on it of the twins that have learnt the shortcut, and not this row, exceeds the geometric mean of 1
     and the mean error of its class. Parameters are those of ``weights``.
     """
@@ -56,6 +57,8 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     Z = state.scaler.apply(X)
     if state.named is not None:
         return joint_factor(state.named, Z, y) > 1.0
+    if state.carrier is not None:
+        return state.carrier.apply(Z, y) > 1.0
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)
@@ -82,9 +85,11 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     Z = mask_columns(Z, state.legitimate)
+    by_slices = slice_factor(state.slices, Z, y)
+    if state.carrier is not None:
+        return state.carrier.apply(Z, y), by_slices
     p = held_out(state.twins.after, Z, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.pointed)
-    by_slices = slice_factor(state.slices, Z, y)
     return combine(by_slices, by_twins, state.slice_part), by_slices
 
 

@@ -127,6 +127,9 @@ class CueState:
     searched_part
         Part of the factor of the search in the robust factor where shortcuts are named; the names have the
         rest.
+    carrier
+        Column whose values stand for the classes, where the search balances that one; None where it follows
+        twins and slices.
 
     """
 
@@ -150,6 +153,7 @@ class CueState:
     named_cost: float = 0.0
     points: tuple[TradeOffPoint, ...] = ()
     searched_part: float = 0.0
+    carrier: Sides | None = None
 
     @property
     def published_strength(self) -> float | None:

@@ -22,6 +22,7 @@ from tests.paper.real.tables import LABEL, RealTable, one_hot
 TRAIN_SHARE = 0.7
 SHARDS = 4
 MIN_TEST_ROWS = 25
+WEIGHT, SPLIT = "published weight", "published split"
 TRUTH = "true_group"
 """Column with label x hidden attribute, named under ``truth``: no operator may read it."""
 Floats = npt.NDArray[np.float64]
@@ -55,19 +56,22 @@ def run_table(table: RealTable, seed: int, folder: Path) -> Outcome:
     (folder / "data").mkdir(parents=True)
     for index, rows in enumerate(np.array_split(np.arange(cut), SHARDS)):
         train.iloc[rows].to_parquet(folder / "data" / f"part-{index}.parquet", index=False)
-    _write_recipe(folder)
+    prefix = _write_recipe(folder)
     started = time.perf_counter()
     rowsieve("run", str(folder / "recipe.yaml"), "--log-format", "json")
     seconds = time.perf_counter() - started
-    published = published_rows(folder / "out")
-    kept = published["split"].to_numpy() != "dropped"
+    published = published_rows(folder / "out", prefix)
+    kept = published[SPLIT].to_numpy() != "dropped"
     scores = with_weights(published[kept], test, attribute)
     scores["retrain erm"] = retrained(folder / "out")
     return Outcome(scores, gate(folder / "out"), seconds)
 
 
-def _write_recipe(folder: Path) -> None:
-    """Write the recipe that ``rowsieve init`` drafts, with the true groups named and without a report."""
+def _write_recipe(folder: Path) -> str:
+    """Write the recipe that ``rowsieve init`` drafts, with the true groups named and without a report.
+
+    Returns what precedes the names of the columns that are written: a table may have a ``weight`` of its own.
+    """
     rowsieve(
         "init",
         str(folder / "data"),
@@ -83,6 +87,7 @@ def _write_recipe(folder: Path) -> None:
     recipe["source"]["exclude"] = [name for name in recipe["source"]["exclude"] if name != TRUTH]
     recipe |= {"truth": {"group": TRUTH}, "run": {"executor": "local"}, "report": {"enabled": False}}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), "utf-8")
+    return str(recipe["output"].get("prefix", ""))
 
 
 def rowsieve(*arguments: str) -> str:
@@ -103,11 +108,12 @@ def retrained(output: Path) -> Score:
     return Score(float(found["groupings"]["true"]["worst_group_accuracy"]), float(found["accuracy"]))
 
 
-def published_rows(output: Path) -> pd.DataFrame:
-    """Return all rows of the current version."""
+def published_rows(output: Path, prefix: str = "") -> pd.DataFrame:
+    """Return all rows of the current version, with the weights and splits under names of their own."""
     import rowsieve as api
 
-    return api.open(str(output)).to_pandas()
+    rows = api.open(str(output)).to_pandas()
+    return rows.rename(columns={f"{prefix}weight": WEIGHT, f"{prefix}split": SPLIT})
 
 
 def gate(output: Path) -> float:
@@ -128,7 +134,7 @@ def with_weights(published: pd.DataFrame, test: pd.DataFrame, attribute: Any) ->
     weightings = {
         "ERM": np.ones(len(y)),
         "CB": (len(y) / (len(count) * count))[y],
-        "weights": published["weight"].to_numpy(),
+        "weights": published[WEIGHT].to_numpy(),
         "oracle": _group_balance(published[TRUTH]),
     }
     found = {}

@@ -1,0 +1,188 @@
+"""A column whose values stand for the classes: the shortcut of more than two classes that lies in one column.
+
+A slice has two sides and cannot show such a shortcut. Each value of a category, or interval of a number,
+stands for the class among whose rows it is most over-represented; a row breaks the shortcut if its value
+stands for another class. The other columns judge these rows as they judge a slice (``independence``), and if
+they support that the column is a shortcut, the label is made independent of what its values stand for.
+Measured in tests/paper/REAL.md, thirteenth study. Source of the weights: Kamiran and Calders 2012.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Float64, Floats, Integers
+from operators.cues.evidence import ramp
+from operators.cues.gain import MIN_CELL_ROWS
+from operators.cues.independence import TINY, Independence, independence
+from operators.cues.leading_column import features_of, unevenness
+from operators.cues.named import Sides, level_of, sides_of_levels
+from operators.cues.slices import MAX_FACTOR, Slices, candidate_cuts, strongest
+from operators.cues.state import CueSettings
+
+CANDIDATES = 24
+"""Features with the strongest slices whose columns are looked at."""
+INTERVAL_ROWS, MAX_INTERVALS = 100, 64
+"""Least rows of an interval of a number, and how many intervals it has at most."""
+MEASURED = 0.2
+"""Strength of the strongest column below which nothing is measured."""
+
+RIGHT = (0.65, 0.85)
+"""Ratios between which the part of the balance rises from the least to all: below 1 it says how many of the
+rows that break the column have wrong labels, which full balance would give most of the weight."""
+LEAST_PART = 0.75
+"""Part of the balance where many of these labels are wrong."""
+
+
+@dataclass(frozen=True)
+class CarryingColumn:
+    """The column that stands for the classes most, as models judge it that see nothing of it.
+
+    Attributes
+    ----------
+    sides
+        What its values stand for, with the factors that make the label independent of it.
+    strength
+        Geometric mean of the explained share of the variance of held-out probabilities, and of that of
+        held-out errors within the classes, in [0, 1].
+    judged
+        How models without the column judge the rows that break it.
+
+    """
+
+    sides: Sides
+    strength: float
+    judged: Independence
+
+    def part(self) -> float:
+        """Return how much of the balance is taken at most, in [.75, 1]: less where labels are wrong."""
+        return LEAST_PART + (1.0 - LEAST_PART) * ramp(self.judged.ratio, *RIGHT)
+
+    def measurements(self) -> dict[str, Any]:
+        """Return the figures under the names that ``evidence.Evidence`` has for them."""
+        return {
+            "carrier_strength": self.strength,
+            "carrier_minority": self.judged.minority,
+            "carrier_label_accuracy": self.judged.label_accuracy,
+            "carrier_ratio": self.judged.ratio,
+            "carrier_dependence": self.judged.dependence,
+            "carrier_unevenness": unevenness(self.judged),
+        }
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A column, the cuts of a number, and what each of its values or intervals stands for."""
+
+    features: tuple[int, ...]
+    cuts: Floats
+    level_side: Integers
+    side: Integers
+    strength: float
+
+
+def carrying_column(
+    slices: Slices, Z: Floats, y: Integers, ids: Integers, p: Floats, s: CueSettings
+) -> CarryingColumn | None:
+    """Return the strongest column with the judgement of the others; None where none is strong.
+
+    Parameters
+    ----------
+    slices
+        Slices of the rows: the columns of the strongest ones are looked at.
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    p
+        Held-out probabilities of class-balanced models, shape (n, C).
+    s
+        Settings, with the source columns of the features.
+
+    """
+    columns = {_column_of(int(slices.feature[k]), Z, s) for k in strongest(slices, CANDIDATES)}
+    found = [_candidate(features, Z, y, p) for features in sorted(columns - {()})]
+    best = max(found, key=lambda one: one.strength, default=None)
+    if best is None or best.strength < MEASURED:
+        return None
+    own = {same for feature in best.features for same in features_of(feature, Z, s.columns)}
+    judged = independence(best.side != y, Z, y, ids, sorted(own), seed=s.seed, l2=s.l2)
+    if not judged.rows:
+        return None
+    sides = Sides(best.features, best.cuts, best.level_side, _independent(best.side, y, p.shape[1]))
+    return CarryingColumn(sides, best.strength, judged)
+
+
+def _column_of(feature: int, Z: Floats, s: CueSettings) -> tuple[int, ...]:
+    """Return the features of a feature's column: those of zeros and ones that exclude each other, or itself.
+
+    None where it belongs to a column with class shares, which is judged elsewhere (``share_columns``).
+    """
+    column = next((column for column in s.columns if feature in column.features), None)
+    if column is not None and column.shares:
+        return ()
+    same = [one for one in features_of(feature, Z, s.columns) if _has_two_values(Z[:, one])]
+    return tuple(same) if feature in same else (feature,)
+
+
+def _has_two_values(x: Floats) -> bool:
+    return bool(((x == x.max()) | (x == x.min())).all())
+
+
+def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> _Candidate:
+    """Return what the values of a column stand for, and how much models lean on that."""
+    C = p.shape[1]
+    cuts = _cuts(Z[:, features[0]]) if len(features) == 1 else np.empty(0, np.float32)
+    level = level_of(Z, features, cuts)
+    level_side = sides_of_levels(level, len(cuts) + 1 if len(features) == 1 else len(features) + 1, y, C)
+    side = level_side[level]
+    lean = _explained(level, p)
+    error = _explained_errors(side != y, y, 1.0 - p[np.arange(len(y)), y])
+    return _Candidate(features, cuts, level_side, side, float(np.sqrt(lean * error)))
+
+
+def _cuts(x: Floats) -> Floats:
+    """Return increasing cuts of a number: between its values, or into intervals of at least 100 rows."""
+    few = candidate_cuts(x)
+    if len(few) < 2 or len(np.unique(x)) <= len(few) + 1:
+        return few
+    intervals = int(np.clip(len(x) // INTERVAL_ROWS, 2, MAX_INTERVALS))
+    return np.unique(np.quantile(x, np.linspace(0, 1, intervals + 1)[1:-1]).astype(np.float32))
+
+
+def _explained(level: Integers, p: Floats) -> float:
+    """Return the share of the variance of probabilities (n, C) that lies between the levels."""
+    rows = np.maximum(np.bincount(level), 1)
+    means = np.column_stack([np.bincount(level, p[:, c]) / rows for c in range(p.shape[1])])
+    between = (np.bincount(level)[:, None] * (means - p.mean(axis=0)) ** 2).sum()
+    return float(between / max(len(p) * p.var(axis=0).sum(), TINY))
+
+
+def _explained_errors(broken: npt.NDArray[np.bool_], y: Integers, error: Floats) -> float:
+    """Return the share of the variance of the errors within the classes that breaking explains.
+
+    A class in which the rows that break the column have the smaller errors explains nothing.
+    """
+    explained, total = [], []
+    for c in np.unique(y):
+        e, b = error[y == c], broken[y == c]
+        total.append(e.var())
+        if min(b.sum(), (~b).sum()) < MIN_CELL_ROWS:
+            explained.append(0.0)
+            continue
+        gap = max(float(e[b].mean() - e[~b].mean()), 0.0)
+        explained.append(gap**2 * b.mean() * (1.0 - b.mean()))
+    return float(np.mean(explained) / max(np.mean(total), TINY))
+
+
+def _independent(side: Integers, y: Integers, n_classes: int) -> Float64:
+    """Return factors (C, S) under which every class has the sides in the same shares: their mean over the
+    classes that occur."""
+    S = int(side.max()) + 1
+    count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S)
+    total = count.sum(axis=1, keepdims=True)
+    share = count / np.maximum(total, 1)
+    target = share[total[:, 0] > 0].mean(axis=0)
+    return np.asarray(np.where(count > 0, np.minimum(target / np.maximum(share, TINY), MAX_FACTOR), 1.0))
