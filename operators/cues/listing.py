@@ -91,10 +91,19 @@ def write_suspects(
         "spurious": params.model_dump(mode="json")["spurious"],
         "legitimate": params.model_dump(mode="json")["legitimate"],
         "gate": state.blend if state.named is None else words_gate,
+        "carrier": _carrier(state, columns),
         **summary(state),
         "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
     }
     (folder / SUSPECTS).write_text(json.dumps(_finite(record), indent=1, ensure_ascii=False), "utf-8")
+
+
+def _carrier(state: CueState, columns: FeatureColumns) -> str | None:
+    """Return the column whose values stand for the classes, where the weights balance it without a name."""
+    if state.carrier is None or state.blend <= 0:
+        return None
+    place = state.carrier.columns[0]
+    return columns.outputs[place].source if columns.outputs else columns.name(place)
 
 
 def read_suspects(folder: Path) -> dict[str, Any]:

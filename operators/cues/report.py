@@ -147,6 +147,13 @@ def verdict(found: Mapping[str, Any]) -> str:
             + _named_price(found)
             + f".{measured}"
         )
+    if found.get("carrier"):
+        share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
+        return (
+            f"The values of `{found['carrier']}` stand for the classes, and the other columns tell the label "
+            f"without telling which rows break that: the label is made independent of the column {share}. If "
+            f"it is honest signal, name it under `legitimate`.{measured}"
+        )
     if found["gate"] > 0:
         spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
         extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""

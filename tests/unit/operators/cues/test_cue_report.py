@@ -134,6 +134,14 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     assert "No shortcut was searched for (99 rows" in str(none.content[0])
 
 
+def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
+    text = str(cue_section({**FOUND, "gate": 0.75, "carrier": "camera"}).content[0])
+    assert "The values of `camera` stand for the classes" in text
+    assert "made independent of the column by 75%. If it is honest signal, name it under `legitimate`" in text
+    full = str(cue_section({**FOUND, "gate": 1.0, "carrier": "camera"}).content[0])
+    assert "of the column in full." in full
+
+
 def test_words_that_cannot_be_balanced_are_told_first() -> None:
     section = cue_section(FOUND | {"gate": None, "blend": 0.85, "unclear": ["no text contains x."]})
     assert section.content[1] == "Words that the recipe names: no text contains x."

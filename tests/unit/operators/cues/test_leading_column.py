@@ -11,6 +11,7 @@ from operators.cues import CueSettings, fit, weights
 from operators.cues.evidence import SINGLE_RAMPS, Evidence
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import (
+    SPREAD_VETO,
     VETO,
     Leading,
     are_components,
@@ -112,6 +113,24 @@ def test_without_the_support_of_the_others_no_gate_is_open():
     found = replace(LEADS, cost=0.0, lead_support=0.0, lead_dependence=0.7)
     assert (found.gate(), found.weakest()) == (0.0, "lead_support")
     assert replace(found, lead_support=1.0).gate() == 1.0
+
+
+def test_a_column_that_is_strong_in_part_shuts_the_gate_of_spread_shortcuts_alone():
+    spread = replace(LEADS, agreement=0.56, recovery=0.9, cost=0.0, gain=0.3, lead_dependence=0.78)
+    assert spread.gate() == 1.0
+    shut = replace(spread, lead_spread_support=0.0)
+    assert shut.gate() == pytest.approx(0.6), "what agreement alone allows"
+
+
+@pytest.mark.parametrize(("core", "supported"), [(0.25, 1.0), (0.0, 0.0)])
+def test_the_others_support_a_spread_shortcut_or_not(core, supported):
+    X, y, side = table(12, honest=not core, core=core or 0.7)
+    Z = Scaler.from_rows(X).apply(X)
+    p = np.column_stack([np.where(side, 0.1, 0.9), np.where(side, 0.9, 0.1)])
+    slices = find_slices(Z, y, p + 1e-3 * np.random.default_rng(0).normal(size=p.shape))
+    found = leading_column(slices, Z, y, np.arange(N), CueSettings())
+    assert found.strength > SPREAD_VETO[1]
+    assert (found.spread_support, found.spread_support <= found.support) == (supported, True)
 
 
 def test_support_counts_what_is_beyond_two_standard_errors():

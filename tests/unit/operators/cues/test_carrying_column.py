@@ -1,0 +1,178 @@
+"""A column whose values stand for more than two classes: found, judged by the others, and balanced."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from operators.cues import CueSettings, fit, weights
+from operators.cues.carrying_column import LEAST_PART, CarryingColumn, carrying_column
+from operators.cues.decision import best_part
+from operators.cues.evidence import CARRIER_RAMPS, Evidence
+from operators.cues.linear import Scaler, fit_softmax, predict
+from operators.cues.row_weights import breaks
+from operators.cues.serialise import load_state, save_state
+from operators.cues.slices import SourceColumn, find_slices
+from operators.cues.strength import TradeOffPoint
+
+N, C = 6000, 4
+FORMS = ["number", "levels", "zeros and ones"]
+
+
+def table(form, seed=0, *, honest=False, flips=0.0, shift=1.2):
+    """Return rows, labels, the class that the first column names (93 of 100), and its features.
+
+    Honest: the others follow what the column names, and the label does so, too.
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, C, N)
+    cue = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
+    others = rng.normal(size=(N, 6))
+    others[:, :4] += shift * np.eye(4)[cue if honest else y]
+    label = np.where(rng.random(N) < flips, (y + rng.integers(1, C, N)) % C, y)
+    if form == "number":
+        return np.column_stack([cue + 0.05 * rng.normal(size=N), others]), label, cue, ()
+    columns = (SourceColumn(tuple(range(C))),) if form == "levels" else ()
+    return np.column_stack([np.eye(C)[cue], others]), label, cue, columns
+
+
+def found_in(X, y, columns, seed=0):
+    Z, ids = Scaler.from_rows(X).apply(X), np.arange(len(y))
+    half = np.random.default_rng(1).permutation(len(y)) % 2
+    p = np.empty((len(y), C))
+    for h in (0, 1):
+        coef = fit_softmax(Z[half != h], y[half != h], np.ones((half != h).sum()), C, l2=1e-3)
+        p[half == h] = predict(coef, Z[half == h])
+    settings = CueSettings(seed=seed, columns=columns)
+    return carrying_column(find_slices(Z, y, p), Z, y, ids, p, settings), Z
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_is_found_by_what_its_values_stand_for(form):
+    X, y, cue, columns = table(form)
+    found, Z = found_in(X.astype(np.float32), y, columns)
+    assert found is not None
+    assert np.array_equal(found.sides.columns, range(C) if form != "number" else [0])
+    stands_for = found.sides.level_side[np.argsort(found.sides.level_side, kind="stable")]
+    assert set(stands_for.tolist()) == set(range(C))
+    side = found.sides.of_rows(Z)
+    assert (side == cue).mean() > 0.97
+    judged = found.judged
+    assert judged.dependence == pytest.approx(0.5, abs=0.06)
+    assert judged.ratio == pytest.approx(1.0, abs=0.2), "420 rows break it"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_factors_make_the_label_independent_of_the_column(form):
+    X, y, _, columns = table(form, 1)
+    found, Z = found_in(X.astype(np.float32), y, columns)
+    w, side = found.sides.apply(Z, y), found.sides.of_rows(Z)
+    total = np.bincount(y * C + side, w, minlength=C * C).reshape(C, C)
+    share = total / total.sum(axis=1, keepdims=True)
+    assert np.abs(share - share.mean(axis=0)).max() < 0.02, "of no class more than of another"
+
+
+def weighted_worst(X, y, cue, w):
+    """Return the accuracy of the worst class among the rows that break the column, on the second half."""
+    Z, train = Scaler.from_rows(X).apply(X), np.arange(len(y)) % 2 == 0
+    coef = fit_softmax(Z[train], y[train], w[train], C, l2=1e-3)
+    right = predict(coef, Z[~train]).argmax(axis=1) == y[~train]
+    broken = cue[~train] != y[~train]
+    return min(right[broken & (y[~train] == c)].mean() for c in range(C))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_that_break_the_column_gain_and_the_state_survives_storage(form, tmp_path):
+    X, y, cue, columns = table(form, 2)
+    X, ids = X.astype(np.float32), np.arange(N)
+    state = fit(X, y, ids, CueSettings(columns=columns), n_classes=C)
+    assert state.carrier is not None
+    assert state.blend >= 0.5
+    w = weights(state, X, y, ids)
+    gain = weighted_worst(X, y, cue, w) - weighted_worst(X, y, cue, np.ones(N))
+    assert gain > 0.15
+    broken = breaks(state, X, y, ids)
+    assert (broken == (cue != y)).mean() > 0.97
+    save_state(state, tmp_path)
+    assert np.array_equal(weights(load_state(tmp_path), X[:99], y[:99], ids[:99]), w[:99])
+
+
+def test_an_honest_column_is_told_from_a_shortcut_by_the_others():
+    X, y, _, columns = table("levels", 3, honest=True)
+    state = fit(X.astype(np.float32), y, np.arange(N), CueSettings(columns=columns), n_classes=C)
+    assert state.evidence.carrier_strength > 0.3
+    assert state.evidence.carrier_gate() == 0.0
+    assert state.carrier is None
+
+
+def test_a_legitimate_column_carries_nothing():
+    X, y, _, columns = table("levels", 4)
+    settings = CueSettings(columns=columns, legitimate=frozenset(range(C)))
+    state = fit(X.astype(np.float32), y, np.arange(N), settings, n_classes=C)
+    assert state.carrier is None
+    assert state.blend == 0.0
+
+
+def test_wrong_labels_lower_the_part_that_is_balanced():
+    X, y, _, columns = table("levels", 5, flips=0.06)
+    noisy, _ = found_in(X.astype(np.float32), y, columns)
+    clean, _ = found_in(*(lambda t: (t[0].astype(np.float32), t[1], t[3]))(table("levels", 5)))
+    assert noisy.judged.ratio < 0.75 < clean.judged.ratio
+    assert LEAST_PART <= noisy.part() < clean.part() == 1.0
+
+
+def test_two_classes_have_slices_and_no_carrying_column():
+    X, y, _, columns = table("levels", 6)
+    state = fit(X.astype(np.float32), np.minimum(y, 1), np.arange(N), CueSettings(columns=columns))
+    assert state.evidence.carrier_strength == 0.0
+
+
+CARRIED = Evidence(
+    agreement=0.0,
+    mistake_confidence=0.0,
+    crispness=0.0,
+    recovery=0.0,
+    error=0.1,
+    cost=0.5,
+    gain=0.0,
+    righted=0.0,
+    classes=4,
+    carrier_strength=0.8,
+    carrier_minority=0.1,
+    carrier_label_accuracy=0.4,
+    carrier_ratio=0.9,
+    carrier_dependence=0.5,
+    carrier_unevenness=1.0,
+)
+
+
+@pytest.mark.parametrize("name", [name for name in CARRIER_RAMPS if name.startswith("carrier")])
+def test_each_measurement_shuts_the_gate(name):
+    assert CARRIED.gate() == 1.0
+    assert replace(CARRIED, **{name: CARRIER_RAMPS[name][0]}).gate() == 0.0
+
+
+def test_the_error_is_measured_against_that_of_chance():
+    assert replace(CARRIED, error=0.3).gate() == 1.0, "chance is wrong in .75 of the rows of four classes"
+    assert replace(CARRIED, error=0.3, classes=2).gate() == 0.0
+
+
+def point(strength, worst):
+    return TradeOffPoint(strength, 0.8, 0.7, 0.9, worst, worst, worst, (0,), 99, 1.0)
+
+
+def test_the_part_is_the_best_for_the_worst_group_within_the_gate():
+    points = tuple(
+        point(*one) for one in ((0.0, 0.9), (1.0, 0.9), (1.25, 0.2), (1.5, 0.4), (1.75, 0.4), (2.0, 0.5))
+    )
+    assert best_part(points, 1.0) == 1.0
+    assert best_part(points, 0.75) == 0.5, "the lesser one of equal parts"
+    assert best_part(points, 0.25) == 0.25
+
+
+def test_no_column_carries_where_features_are_noise():
+    rng = np.random.default_rng(7)
+    y, Z = rng.integers(0, C, N), rng.normal(size=(N, 3)).astype(np.float32)
+    p = np.full((N, C), 1 / C) + 1e-3 * rng.normal(size=(N, C))
+    assert carrying_column(find_slices(Z, y, p), Z, y, np.arange(N), p, CueSettings()) is None
+    assert CarryingColumn.__dataclass_params__.frozen
