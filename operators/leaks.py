@@ -16,8 +16,8 @@ from operators.arrays import Float64
 from operators.encode.column_forms import Form, as_numbers, as_seconds, as_texts, form_of
 
 LEAK = 0.97
-"""Balanced accuracy on unseen rows from which a column is called a likely leak. What tells less is left to ``cues``:
-a shortcut may tell 96 labels of 100, and what is honest in it is lost where it is excluded."""
+"""Balanced accuracy on unseen rows from which a column is called a likely leak. What tells less is left to
+``cues``: a shortcut may tell 96 labels of 100, and what is honest in it is lost where it is excluded."""
 MIN_ROWS = 100
 """Rows below which nothing is said: chance predicts a few rows well."""
 MIN_CLASS_ROWS = 50

@@ -19,7 +19,7 @@ from operators.arrays import Float64, Floats, Integers
 from operators.cues.evidence import ramp
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.independence import TINY, Independence, independence
-from operators.cues.leading_column import features_of, unevenness
+from operators.cues.leading_column import are_components, features_of, support_of, unevenness
 from operators.cues.named import Sides, level_of, sides_of_levels
 from operators.cues.slices import MAX_FACTOR, Slices, candidate_cuts, strongest
 from operators.cues.state import CueSettings
@@ -31,6 +31,8 @@ INTERVAL_ROWS, MAX_INTERVALS = 100, 64
 MEASURED = 0.2
 """Strength of the strongest column below which nothing is measured."""
 
+VETO = (0.4, 0.48)
+"""Strengths between which the other columns come to be needed for any gate."""
 RIGHT = (0.65, 0.85)
 """Ratios between which the part of the balance rises from the least to all: below 1 it says how many of the
 rows that break the column have wrong labels, which full balance would give most of the weight."""
@@ -51,12 +53,20 @@ class CarryingColumn:
         held-out errors within the classes, in [0, 1].
     judged
         How models without the column judge the rows that break it.
+    support
+        1, or less where the column is strong and the others speak against a shortcut. Principal components do
+        not: a shortcut lies in several of them.
+    partial
+        Whether only the frequent values of the column are seen, so that balancing these is not enough: its
+        class shares are judged elsewhere (``share_columns``).
 
     """
 
     sides: Sides
     strength: float
     judged: Independence
+    support: float = 1.0
+    partial: bool = False
 
     def part(self) -> float:
         """Return how much of the balance is taken at most, in [.75, 1]: less where labels are wrong."""
@@ -65,12 +75,13 @@ class CarryingColumn:
     def measurements(self) -> dict[str, Any]:
         """Return the figures under the names that ``evidence.Evidence`` has for them."""
         return {
-            "carrier_strength": self.strength,
+            "carrier_strength": 0.0 if self.partial else self.strength,
             "carrier_minority": self.judged.minority,
             "carrier_label_accuracy": self.judged.label_accuracy,
             "carrier_ratio": self.judged.ratio,
             "carrier_dependence": self.judged.dependence,
             "carrier_unevenness": unevenness(self.judged),
+            "carrier_support": self.support,
         }
 
 
@@ -112,19 +123,26 @@ def carrying_column(
     if not judged.rows:
         return None
     sides = Sides(best.features, best.cuts, best.level_side, _independent(best.side, y, p.shape[1]))
-    return CarryingColumn(sides, best.strength, judged)
+    support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
+    if support < 1.0 and are_components(Z):
+        support = 1.0
+    return CarryingColumn(sides, best.strength, judged, support, partial=_has_shares(best.features[0], s))
 
 
 def _column_of(feature: int, Z: Floats, s: CueSettings) -> tuple[int, ...]:
     """Return the features of a feature's column: those of zeros and ones that exclude each other, or itself.
 
-    None where it belongs to a column with class shares, which is judged elsewhere (``share_columns``).
+    Of a column with class shares these are its frequent values; none if there are no such features.
     """
-    column = next((column for column in s.columns if feature in column.features), None)
-    if column is not None and column.shares:
-        return ()
+    if _has_shares(feature, s):
+        own = next(column.features for column in s.columns if feature in column.features)
+        return tuple(one for one in own if _has_two_values(Z[:, one]))
     same = [one for one in features_of(feature, Z, s.columns) if _has_two_values(Z[:, one])]
     return tuple(same) if feature in same else (feature,)
+
+
+def _has_shares(feature: int, s: CueSettings) -> bool:
+    return any(column.shares and feature in column.features for column in s.columns)
 
 
 def _has_two_values(x: Floats) -> bool:

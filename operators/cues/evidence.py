@@ -138,7 +138,7 @@ class Evidence:
     lead_support, lead_spread_support
         What the other columns say of the one that models lean on most (``leading_column.Leading``).
     carrier_strength, carrier_minority, carrier_label_accuracy, carrier_ratio, carrier_dependence, \
-    carrier_unevenness
+    carrier_unevenness, carrier_support
         What they say of the column whose values stand for the classes
         (``carrying_column.CarryingColumn``); 0 with two classes, or where no column is strong.
 
@@ -170,6 +170,7 @@ class Evidence:
     carrier_ratio: float = 0.0
     carrier_dependence: float = 0.0
     carrier_unevenness: float = 0.0
+    carrier_support: float = 1.0
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the largest gate of four kinds of shortcut."""
@@ -186,7 +187,7 @@ class Evidence:
         )
         carried = CARRIED if self.classes <= 2 else CARRIED_MANY_CLASSES
         spread *= self.lead_spread_support * max(self.ramps(carried).values())
-        return max(self.lead_support * found, spread, single)
+        return max(self.carrier_support * max(self.lead_support * found, spread), single)
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
@@ -205,7 +206,7 @@ class Evidence:
 
     def weakest(self) -> str:
         """Return the name of the measurement that lowers the gate most."""
-        ramps = self.ramps(RAMPS) | {"lead_support": self.lead_support}
+        ramps = self.ramps(RAMPS) | {"lead_support": min(self.lead_support, self.carrier_support)}
         return min(ramps, key=lambda name: ramps[name])
 
 

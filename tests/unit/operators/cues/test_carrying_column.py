@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, fit, weights
-from operators.cues.carrying_column import LEAST_PART, CarryingColumn, carrying_column
+from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, carrying_column
 from operators.cues.decision import best_part
 from operators.cues.evidence import CARRIER_RAMPS, Evidence
 from operators.cues.linear import Scaler, fit_softmax, predict
@@ -176,3 +176,19 @@ def test_no_column_carries_where_features_are_noise():
     p = np.full((N, C), 1 / C) + 1e-3 * rng.normal(size=(N, C))
     assert carrying_column(find_slices(Z, y, p), Z, y, np.arange(N), p, CueSettings()) is None
     assert CarryingColumn.__dataclass_params__.frozen
+
+
+def test_a_strong_column_that_the_others_tell_shuts_the_gate_of_the_search():
+    strong = replace(CARRIED, agreement=0.8, mistake_confidence=0.5, crispness=0.9, recovery=0.8, gain=0.1)
+    strong = replace(strong, cost=0.0, carrier_dependence=0.8)
+    assert strong.gate() == 1.0
+    shut = replace(strong, carrier_support=0.0)
+    assert (shut.gate(), shut.weakest()) == (0.0, "lead_support")
+
+
+@pytest.mark.parametrize(("honest", "support"), [(False, 1.0), (True, 0.0)])
+def test_the_others_support_a_shortcut_or_not(honest, support):
+    X, y, _, columns = table("levels", 8, honest=honest, shift=0.8)
+    found, _ = found_in(X.astype(np.float32), y, columns)
+    assert found.strength > VETO[1]
+    assert found.support == support
