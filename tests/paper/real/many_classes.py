@@ -54,7 +54,9 @@ def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
 
 
 def tells(values: pd.Series, y: Array) -> bool:
-    """Return whether a column is the label once more, or has a value of its own for most rows."""
+    """Return whether a column is the label once more, has a value of its own for most rows, or none at all."""
+    if values.isna().all():
+        return True
     if values.dtype.kind in "iuf" and values.nunique() > BINS:
         values = pd.qcut(values, BINS, duplicates="drop")
     level = values.astype(str)
