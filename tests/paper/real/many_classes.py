@@ -54,7 +54,7 @@ def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
 
 
 def tells(values: pd.Series, y: Array) -> bool:
-    """Return whether a column is the label once more, has a value of its own for most rows, or none at all."""
+    """Return whether a column is the label once more, has a value of its own for most rows, or no value."""
     if values.isna().all():
         return True
     if values.dtype.kind in "iuf" and values.nunique() > BINS:
