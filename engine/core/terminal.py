@@ -11,8 +11,12 @@ from typing import Any
 
 from engine.core.redaction import redact
 
-_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-"""Control characters except tab and line end, marks that turn the direction of text, and lone surrogates."""
+_CONTROLS = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+"""Control characters except tab and line end, marks that turn the direction of text, lone surrogates, and
+what no font draws, such as tags, by which a name may carry text that nobody sees."""
 _CONTROL = re.compile(_CONTROLS)
 _UNLESS_COLOUR = re.compile(rf"(\x1b\[[0-9;]{{0,20}}m)|{_CONTROLS}")
 
@@ -35,7 +39,7 @@ def printable(text: str, *, colours: bool = False) -> str:
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON without control characters. Values of other types are written as texts."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def when(seconds: float) -> str:
@@ -57,11 +61,11 @@ def _escaped(sign: str) -> str:
 
 
 class SafeMessages(logging.Filter):
-    """Takes secrets and control characters out of log messages."""
+    """Takes secrets, control characters and line ends, which could forge a message, out of log messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Replace the message of a record; the record itself always passes."""
-        record.msg, record.args = printable(redact(record.getMessage())), ()
+        record.msg, record.args = printable(redact(record.getMessage())).replace("\n", r"\n"), ()
         return True
 
 

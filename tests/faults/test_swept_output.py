@@ -14,8 +14,10 @@ import resource
 import select
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +31,8 @@ from tests.data import recipe_for, spurious_table, write_shards
 
 SECONDS, WAITING, BYTES = 60, 600, 4 * 2**30
 """CPU time of a command, its wall time on a machine that does other things too, and its memory."""
+MODULES = "\0imported: "
+"""Between what a child prints and the modules that it has imported."""
 SAMPLED, SAMPLED_TRAINED = 24, 12
 """Cases of each output that every run of the tests tries; the slow test tries all."""
 COMMANDS = (
@@ -188,7 +192,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     }
     record = recipe_for(folder / "data", folder / "out", operators=operators)
     (folder / "recipe.yaml").write_text(yaml.safe_dump(record))
-    _import_what_commands_need()
     assert CliRunner().invoke(app, ["run", str(folder / "recipe.yaml")]).exit_code == 0
     shutil.copytree(folder / "out", folder / "whole")
     return Swept(folder, COMMANDS, len(COMMANDS))
@@ -207,7 +210,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         report={"enabled": True},
         tracking={"enabled": True},
     )
-    _import_what_commands_need()
     for seed in (3, 4):
         (folder / "recipe.yaml").write_text(yaml.safe_dump(record | {"seed": seed}))
         # In a child: MLflow keeps connections to the database, which stands anew for every case.
@@ -220,12 +222,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     shutil.copytree(folder / "out", folder / "whole")
     shutil.copytree(folder / "table", folder / "whole-table")
     return Swept(folder, TRAINED, 3)
-
-
-def _import_what_commands_need() -> None:
-    """Import once what would take seconds in every child."""
-    for name in ("mlflow.pyfunc", "sklearn.ensemble", "torch._dynamo", "engine.training.retrain", "pandas"):
-        import_module(name)
 
 
 def tried(swept: Swept, file: Path, forgery: str, words: list[str]) -> str:
@@ -266,11 +262,15 @@ def limited(words: list[str]) -> tuple[int | None, str]:
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.close(read)
-    return (None if left <= 0 else status), b"".join(parts).decode("utf-8", "replace")
+    shown, _, modules = b"".join(parts).decode("utf-8", "replace").partition(MODULES)
+    for name in modules.split():  # once here, not seconds in every child
+        with suppress(Exception):
+            import_module(name)
+    return (None if left <= 0 else status), shown
 
 
 def _run_in_child(words: list[str], write: int) -> None:
-    code = 1
+    code, known = 1, set(sys.modules)
     try:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (size + BYTES, size + BYTES))
@@ -278,6 +278,7 @@ def _run_in_child(words: list[str], write: int) -> None:
         done = CliRunner().invoke(app, words)
         code = int(done.exit_code)
         os.write(write, done.output.encode("utf-8", "replace")[: 2**16])
+        os.write(write, (MODULES + "\n".join(set(sys.modules) - known)).encode())
     finally:
         os._exit(code)
 

@@ -315,9 +315,73 @@ def trees(data: bytes) -> None:
             assert read(found, 2, 2) == found
 
 
+VERSION = "v0123456789ab"
+RECORDS = (
+    f"withdrawn/{VERSION}.json",
+    f"removed/{VERSION}.json",
+    f"exported/{VERSION}/a.json",
+    "registered/a.json",
+    "runs/pending/a.json",
+    f"runs/{VERSION}.json",
+    f"runs/{VERSION}.train.json",
+    "runs/schedule.json",
+    "models/m/.progress.json",
+)
+
+
+def records(data: bytes) -> None:
+    """Small records in a shared output. The first byte says which of ``RECORDS`` holds the rest."""
+    from engine.jobs.cron import Cron
+    from engine.jobs.schedule import read_last, schedule_file
+    from engine.publish.export_records import exported_tables
+    from engine.publish.mlflow_outbox import pending
+    from engine.runs.run_record import unfinished_steps
+    from engine.runs.training_record import read_training
+    from engine.storage.registrations import recorded_models
+    from engine.storage.removals import removal_of
+    from engine.storage.withdrawals import withdrawal_of
+    from engine.training.progress import ProgressReader
+
+    with tempfile.TemporaryDirectory() as scratch:
+        output = Path(scratch)
+        file = output / RECORDS[(data[:1] or b"\0")[0] % len(RECORDS)]
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data[1:])
+        readers: tuple[Callable[[], object], ...] = (
+            lambda: str(withdrawal_of(output, VERSION)),
+            lambda: str(removal_of(output, VERSION)),
+            lambda: [str(table) for table in exported_tables(output, VERSION)],
+            lambda: recorded_models(output, strict=True),
+            lambda: pending(output),
+            lambda: unfinished_steps(output, VERSION),
+            lambda: read_training(output, VERSION),
+            lambda: read_last(schedule_file(output), Cron("0 3 * * *", "UTC")),
+            lambda: ProgressReader(output / RECORDS[-1], output, lambda _: None).read(),
+        )
+        for read in readers:
+            try:
+                read()
+            except OURS as error:
+                assert file.name in str(error)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     function.__name__: function
-    for function in (recipe, sql, uri, tables, manifest, jsonl, arrow, images, tar, models, states, trees)
+    for function in (
+        recipe,
+        sql,
+        uri,
+        tables,
+        manifest,
+        jsonl,
+        arrow,
+        images,
+        tar,
+        models,
+        states,
+        trees,
+        records,
+    )
 }
 
 

@@ -29,6 +29,16 @@ def test_control_characters_are_written_out() -> None:
     assert printable(found) == found
 
 
+@pytest.mark.parametrize(
+    "sign", ["\xad", "\u034f", "\u206a", "\u3164", "\ufff9", "\U000e0041", "\u2066", "\u200d"]
+)
+def test_signs_that_no_font_draws_are_written_out(sign: str) -> None:
+    """Tags, fillers and the like: two names that look the same are told apart."""
+    assert printable(f"a{sign}b") == "a" + sign.encode("unicode_escape").decode() + "b"
+    assert sign not in json_text({sign: f"a{sign}b"})
+    assert json.loads(json_text({sign: sign})) == {sign: sign}
+
+
 def test_json_holds_none() -> None:
     value = {EVIL: ["ü", EVIL]}
     text = json_text(value, indent=2)
@@ -54,6 +64,12 @@ def test_errors_of_commands_are_printable() -> None:
     assert done.exit_code == 2
     assert "no\\x1b[2Jwhere.yaml" in done.output
     assert "\x1b[2J" not in done.output
+
+
+def test_a_name_forges_no_log_message() -> None:
+    record = logging.LogRecord("rowsieve", 30, "x", 1, "column %s", ("a\n2026-01-01 ERROR owned",), None)
+    assert SAFE_MESSAGES.filter(record)
+    assert record.getMessage() == r"column a\n2026-01-01 ERROR owned"
 
 
 def test_log_messages(caplog: pytest.LogCaptureFixture) -> None:
