@@ -56,6 +56,7 @@ class DeltaExport(Export):
         self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
     ) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
+        self.check_links()
         wanted = self._fit(self._table(), storable(schema))
         return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))
 

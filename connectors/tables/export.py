@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -163,6 +163,22 @@ class Export(ABC):
             raise ConnectorError(
                 f"{self.path} is there already. Export with mode append or overwrite, or to another place."
             )
+
+    def check_links(self) -> None:
+        """Raise ConnectorError where a folder of an existing local table is a link that leads out of it.
+
+        Others may write to the table; behind the link, files would be written with the rights of this run.
+        """
+        folder = place_of(self.path)
+        if not isinstance(folder, Path) or not folder.is_dir():
+            return
+        inside = folder.resolve()
+        for entry in folder.iterdir():
+            if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
+                raise ConnectorError(
+                    f"{entry} is a link that leads out of the table. Nothing is written behind it: find out "
+                    f"who put it there, and put the folder back, or export to another place."
+                )
 
     def check_columns(self, existing: pa.Schema, schema: pa.Schema) -> None:
         """Raise ConnectorError unless an existing table has the columns of ``schema``."""

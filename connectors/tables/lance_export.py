@@ -67,6 +67,7 @@ class LanceExport(Export):
         self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
     ) -> PendingExport:
         """Prepare the writer of fragments and their single commit, after checking mode and columns."""
+        self.check_links()
         dataset = self._dataset()
         self.check_absent(dataset is not None)
         adds = self._adds(dataset)

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +16,7 @@ import pytest
 from connectors import ConnectorError, open_source
 from connectors.tables import delta, lance
 from connectors.tables.delta_log import check_vectors
+from connectors.tables.export import VersionTag, open_export
 from tests import tables
 
 ROWS = pa.table({"k": [1, 2, 3], "y": ["a", "b", "a"]})
@@ -277,3 +278,24 @@ def test_settings_of_the_working_directory_are_not_used(
         )
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "data"))  # the operator trusts it
     load_catalog({"type": "sql", "uri": "sqlite://"})
+
+
+@pytest.mark.parametrize(("format", "inner"), [("lance", "data"), ("delta", "_delta_log")])
+def test_an_export_writes_nothing_behind_a_link(
+    format: Literal["delta", "lance"], inner: str, tmp_path: Path
+) -> None:
+    """Whoever may write to a table could have the next export write its files to any folder."""
+    rows = pa.table({"a": [1, 2]})
+
+    def export(name: str) -> None:
+        table = open_export(format, str(tmp_path / "t"), "append")
+        pending = table.start_export(rows.schema, VersionTag(name, name))
+        pending.commit([pending.write(rows, 0)])
+
+    export("a1")
+    (tmp_path / "t" / inner).rename(tmp_path / "elsewhere")
+    (tmp_path / "t" / inner).symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConnectorError, match=rf"{inner} is a link that leads out of the table"):
+        export("a2")
+    assert sorted(tmp_path.rglob("*")) == before
