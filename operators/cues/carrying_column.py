@@ -122,7 +122,8 @@ def carrying_column(
     judged = independence(best.side != y, Z, y, ids, sorted(own), seed=s.seed, l2=s.l2)
     if not judged.rows:
         return None
-    sides = Sides(best.features, best.cuts, best.level_side, _independent(best.side, y, p.shape[1]))
+    factor = _independent(best.side, y, p.shape[1], int(best.level_side.max()) + 1)
+    sides = Sides(best.features, best.cuts, best.level_side, factor)
     support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
     if support < 1.0 and are_components(Z):
         support = 1.0
@@ -132,13 +133,14 @@ def carrying_column(
 def _column_of(feature: int, Z: Floats, s: CueSettings) -> tuple[int, ...]:
     """Return the features of a feature's column: those of zeros and ones that exclude each other, or itself.
 
-    Of a column with class shares these are its frequent values; none if there are no such features.
+    Of a column with class shares these are its frequent values; none if there are no such features. What the
+    user calls legitimate is left out, though another column may repeat it.
     """
     if _has_shares(feature, s):
         own = next(column.features for column in s.columns if feature in column.features)
         return tuple(one for one in own if _has_two_values(Z[:, one]))
     same = [one for one in features_of(feature, Z, s.columns) if _has_two_values(Z[:, one])]
-    return tuple(same) if feature in same else (feature,)
+    return tuple(one for one in same if one not in s.legitimate) if feature in same else (feature,)
 
 
 def _has_shares(feature: int, s: CueSettings) -> bool:
@@ -195,10 +197,10 @@ def _explained_errors(broken: npt.NDArray[np.bool_], y: Integers, error: Floats)
     return float(np.mean(explained) / max(np.mean(total), TINY))
 
 
-def _independent(side: Integers, y: Integers, n_classes: int) -> Float64:
+def _independent(side: Integers, y: Integers, n_classes: int, n_sides: int) -> Float64:
     """Return factors (C, S) under which every class has the sides in the same shares: their mean over the
-    classes that occur."""
-    S = int(side.max()) + 1
+    classes that occur. A class cannot be given sides that none of its rows has."""
+    S = n_sides
     count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S)
     total = count.sum(axis=1, keepdims=True)
     share = count / np.maximum(total, 1)

@@ -3,8 +3,8 @@
 The gate is the trust in the robust weights, from 0 (shut) to 1 (open). Each measurement is mapped to [0, 1]
 by a ramp, and a gate is the product of its ramps, so that one measurement alone can shut it. Measurements are
 high on tables with a strong shortcut; honest tables fail at least one, most of them several
-(tests/paper/REAL.md has the figures). There are three sets of ramps, for three kinds of shortcut, and the
-most open gate counts (:meth:`Evidence.gate`):
+(tests/paper/REAL.md has the figures). There are four sets of ramps, for four kinds of shortcut, and the most
+open gate counts (:meth:`Evidence.gate`):
 
 - ``RAMPS``: a shortcut in single features. Slices of single features agree with the twins (see
   :mod:`operators.cues.environments`), and the robust weights gain accuracy on held-out rows.
@@ -13,6 +13,8 @@ most open gate counts (:meth:`Evidence.gate`):
 - ``SINGLE_RAMPS``: a shortcut in one leading column that is independent of the other columns, given the
   label. If the others say that it is not, the first two gates are shut as well, unless the features are
   principal components.
+- ``CARRIER_RAMPS``: a column whose values stand for the classes, of more than two classes. If it is strong
+  and the others say that it is no shortcut, the first two gates are shut as well.
 
 Data cannot tell whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and
 ``legitimate`` exist for that.

@@ -70,6 +70,7 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, sea
         effective=share,
         named_cost=cost,
         searched_part=searched,
+        carrier=search.carrier if searched > 0 else None,
     )
 
 

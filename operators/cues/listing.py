@@ -98,12 +98,16 @@ def write_suspects(
     (folder / SUSPECTS).write_text(json.dumps(_finite(record), indent=1, ensure_ascii=False), "utf-8")
 
 
-def _carrier(state: CueState, columns: FeatureColumns) -> str | None:
-    """Return the column whose values stand for the classes, where the weights balance it without a name."""
+def _carrier(state: CueState, columns: FeatureColumns) -> list[str] | None:
+    """Return the column whose values stand for the classes, where the weights balance it without a name.
+
+    These are several columns where each is a value, as in a table whose categories were encoded before.
+    """
     if state.carrier is None or state.blend <= 0:
         return None
-    place = state.carrier.columns[0]
-    return columns.outputs[place].source if columns.outputs else columns.name(place)
+    places = state.carrier.columns
+    names = (columns.outputs[one].source if columns.outputs else columns.name(one) for one in places)
+    return list(dict.fromkeys(names))
 
 
 def read_suspects(folder: Path) -> dict[str, Any]:

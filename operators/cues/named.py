@@ -51,7 +51,8 @@ class Sides:
         Increasing cuts on the standardised value of one column; none for a category.
     level_side
         Side of each level: of a category, where entry 0 is "no column active", shape (len(columns) + 1,), or
-        of the intervals of one column, shape (len(cuts) + 1,).
+        of the intervals of one column, shape (len(cuts) + 1,). A level that the sample does not have is on a
+        side of its own, with factor 1.
     factor
         Weight factor per class and side, shape (C, S).
 
@@ -139,8 +140,11 @@ def level_of(Z: Floats, columns: tuple[int, ...], cuts: Floats) -> Integers:
 
 
 def sides_of_levels(level: Integers, n_levels: int, y: Integers, n_classes: int) -> Integers:
-    """Return the class with the largest P(level | class) of each level, shape (n_levels,)."""
+    """Return the class with the largest P(level | class) of each level, shape (n_levels,).
+
+    A level without rows stands for no class: its side is ``n_classes``, which no row of the sample has.
+    """
     L = n_levels
     count = np.bincount(y * L + level, minlength=n_classes * L).reshape(n_classes, L)
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
-    return np.asarray(share.argmax(axis=0))
+    return np.asarray(np.where(count.any(axis=0), share.argmax(axis=0), n_classes))

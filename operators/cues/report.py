@@ -148,12 +148,7 @@ def verdict(found: Mapping[str, Any]) -> str:
             + f".{measured}"
         )
     if found.get("carrier"):
-        share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
-        return (
-            f"The values of `{found['carrier']}` stand for the classes, and the other columns tell the label "
-            f"without telling which rows break that: the label is made independent of the column {share}. If "
-            f"it is honest signal, name it under `legitimate`.{measured}"
-        )
+        return _carrier_sentence(found) + measured
     if found["gate"] > 0:
         spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
         extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
@@ -168,6 +163,21 @@ def verdict(found: Mapping[str, Any]) -> str:
         found["class_strength"], "balance the classes in part"
     )
     return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
+
+
+def _carrier_sentence(found: Mapping[str, Any]) -> str:
+    """Say which column stands for the classes, or which columns of one value each, and how far that is
+    balanced."""
+    names = [found["carrier"]] if isinstance(found["carrier"], str) else found["carrier"]
+    *first, last = (f"`{name}`" for name in names)
+    listed = f"{', '.join(first)} and {last}" if first else last
+    column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
+    return (
+        f"The values of {listed} stand for the classes, and the other columns tell the label without telling "
+        f"which rows break that: the label is made independent of the {column} {share}. If {it_is} honest "
+        f"signal, name {it} under `legitimate`."
+    )
 
 
 def words_sentence(found: Mapping[str, Any]) -> str:

@@ -142,6 +142,14 @@ def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
     assert "of the column in full." in full
 
 
+def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named() -> None:
+    text = str(cue_section({**FOUND, "gate": 1.0, "carrier": ["is_a", "is_b", "is_c"]}).content[0])
+    assert "The values of `is_a`, `is_b` and `is_c` stand for the classes" in text
+    assert "made independent of the columns in full. If they are honest signal, name them under" in text
+    one = str(cue_section({**FOUND, "gate": 1.0, "carrier": ["camera"]}).content[0])
+    assert "The values of `camera` stand for the classes" in one
+
+
 def test_words_that_cannot_be_balanced_are_told_first() -> None:
     section = cue_section(FOUND | {"gate": None, "blend": 0.85, "unclear": ["no text contains x."]})
     assert section.content[1] == "Words that the recipe names: no text contains x."
