@@ -51,8 +51,8 @@ class Sides:
         Increasing cuts on the standardised value of one column; none for a category.
     level_side
         Side of each level: of a category, where entry 0 is "no column active", shape (len(columns) + 1,), or
-        of the intervals of one column, shape (len(cuts) + 1,). A level that the sample does not have is on a
-        side of its own, with factor 1.
+        of the intervals of one column, shape (len(cuts) + 1,). Side C stands for no
+        class, as that of a level that the sample does not have.
     factor
         Weight factor per class and side, shape (C, S).
 

@@ -58,7 +58,8 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     if state.named is not None:
         return joint_factor(state.named, Z, y) > 1.0
     if state.carrier is not None:
-        return state.carrier.apply(Z, y) > 1.0
+        stands = state.carrier.of_rows(Z) < len(state.carrier.factor)
+        return np.asarray(stands & (state.carrier.apply(Z, y) > 1.0))
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)

@@ -135,6 +135,22 @@ def test_a_value_that_the_sample_does_not_have_stands_for_no_class():
     assert np.ptp([np.unique(w[y == c]) for c in range(C)]) < 0.2, "about class balance, of all classes"
 
 
+def test_a_value_that_goes_with_all_classes_stands_for_none():
+    X, y, cue, _ = table("levels", 2)
+    missing = np.random.default_rng(9).random(N) < 0.2
+    X = np.column_stack([missing, X]).astype(np.float32)
+    X[missing, 1 : C + 1] = 0.0
+    ids, columns = np.arange(N), (SourceColumn(tuple(range(C + 1))),)
+    state = fit(X, y, ids, CueSettings(columns=columns), n_classes=C)
+    assert state.carrier is not None
+    assert not breaks(state, X, y, ids)[missing].any()
+    w = state.carrier.apply(state.scaler.apply(X), y)
+    assert np.abs(w[missing] - 1.0).max() < 0.2
+    total = np.bincount((y * C + cue)[~missing], w[~missing], minlength=C * C).reshape(C, C)
+    share = total / total.sum(axis=1, keepdims=True)
+    assert np.abs(share - share.mean(axis=0)).max() < 0.03
+
+
 def test_the_carrier_of_a_state_that_names_a_shortcut_is_the_one_that_is_balanced():
     X, y, _, columns = table("levels", 2)
     X, ids = X.astype(np.float32), np.arange(N)
