@@ -1,8 +1,8 @@
-"""A column whose values stand for the classes: the shortcut of more than two classes that lies in one column.
+"""A column whose values stand for the classes: a shortcut that lies in one column, of any number of classes.
 
-A slice has two sides and cannot show such a shortcut. Each value of a category, or interval of a number,
-stands for the class among whose rows it is most over-represented; a row breaks the shortcut if its value
-stands for another class. The other columns judge these rows as they judge a slice (``independence``), and if
+A slice has two sides and cannot show a shortcut of more classes. Each value of a category, or interval of a
+number, stands for the class among whose rows it is most over-represented; a row breaks the shortcut if its
+value stands for another class. The other columns judge these rows as they judge a slice (``independence``), and if
 they support that the column is a shortcut, the label is made independent of what its values stand for. Values
 that go with all classes alike, as a missing one may, then stand for none, and no row breaks the shortcut by
 them: with those of a class they would hide the rows of other classes that break it.
@@ -60,7 +60,7 @@ class CarryingColumn:
         How models without the column judge the rows that break it.
     support
         1, or less where the column is strong and the others speak against a shortcut. Principal components do
-        not: a shortcut lies in several of them.
+        not: a shortcut lies in several of them. Of two classes they do so by ``leading_column``.
     partial
         Whether only the frequent values of the column are seen, so that balancing these is not enough: its
         class shares are judged elsewhere (``share_columns``).
@@ -74,7 +74,10 @@ class CarryingColumn:
     partial: bool = False
 
     def part(self) -> float:
-        """Return how much of the balance is taken at most, in [.75, 1]: less where labels are wrong."""
+        """Return how much of the balance is taken at most, in [.75, 1]: less where labels of many classes are
+        wrong."""
+        if self.sides.factor.shape[0] <= 2:
+            return 1.0
         return LEAST_PART + (1.0 - LEAST_PART) * ramp(self.judged.ratio, *RIGHT)
 
     def measurements(self) -> dict[str, Any]:
@@ -129,7 +132,7 @@ def carrying_column(
         return None
     sides = _balanced_sides(best, Z, y, p.shape[1])
     support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
-    if support < 1.0 and are_components(Z):
+    if support < 1.0 and (len(np.unique(y)) <= 2 or are_components(Z)):
         support = 1.0
     return CarryingColumn(sides, best.strength, judged, support, partial=_has_shares(best.features[0], s))
 

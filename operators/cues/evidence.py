@@ -142,7 +142,7 @@ class Evidence:
     carrier_strength, carrier_minority, carrier_label_accuracy, carrier_ratio, carrier_dependence, \
     carrier_unevenness, carrier_support
         What they say of the column whose values stand for the classes
-        (``carrying_column.CarryingColumn``); 0 with two classes, or where no column is strong.
+        (``carrying_column.CarryingColumn``); 0 where no column is strong.
 
     """
 
@@ -175,8 +175,11 @@ class Evidence:
     carrier_support: float = 1.0
 
     def gate(self) -> float:
-        """Return the trust in the robust weights, in [0, 1]: the largest gate of four kinds of shortcut."""
-        return max(self.searched_gate(), self.carrier_gate())
+        """Return the trust in the robust weights, in [0, 1]: the largest gate of four kinds of shortcut.
+
+        Of two classes a column whose values stand for them opens none by itself.
+        """
+        return max(self.searched_gate(), self.carrier_gate() if self.classes > 2 else 0.0)
 
     def carrier_gate(self) -> float:
         """Return the trust in a column whose values stand for the classes, in [0, 1]."""

@@ -9,6 +9,7 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.cues.carrying_column import carrying_column
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.decision import RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import class_correlation, measure, slice_part
 from operators.cues.leading_column import leading_column
@@ -44,7 +45,8 @@ def fit_searched(
     tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    carrier = carrying_column(slices, Z, y, ids, before.mean(axis=0), s) if pointed > 2 else None
+    # Of two classes a column that carries does not open the gate by itself: honest ones can look so.
+    carrier = carrying_column(slices, Z, y, ids, before.mean(axis=0), s)
     evidence = replace(
         measure(y, agreement, before, plain, after, halved, tried, sides),
         share_support=share_support(slices, Z, y, ids, s),
@@ -53,7 +55,7 @@ def fit_searched(
     )
     gate, found = evidence.searched_gate(), evidence.carrier_gate()
     sided = None
-    if carrier and found > 0 and found >= gate:
+    if carrier and found >= gate and found > 0 and (pointed > 2 or gate > RAISED_GATE[0]):
         gate, sided = found * carrier.part(), carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)
     return CueState(

@@ -91,13 +91,34 @@ def fit(
     Z = scaler.apply(X)
     search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     if not s.spurious:
-        return _apply_decision(search, _decide(search, *whole, s, counts), Z, y, ids, s, counts)
-    without = _decide(search, *whole, s, counts) if search.blend > 0 or s.must_gain else None
+        search, decision = _decided(search, whole, s, counts)
+        return _apply_decision(search, decision, Z, y, ids, s, counts)
+    without = None
+    if search.blend > 0 or s.must_gain:
+        search, without = _decided(search, whole, s, counts)
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
     decision = _decide(found, *whole, s, counts)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
     return _with_class_strength(found, decision, without or decision, counts)
+
+
+def _decided(
+    search: CueState, whole: tuple[Floats, Integers, Integers], s: CueSettings, counts: Integers
+) -> tuple[CueState, Decision]:
+    """Return the state whose robust factor is followed, and the decision on it.
+
+    Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
+    better than the baseline as well: an honest column can look so.
+    """
+    if search.carrier is None or search.pointed > 2 or search.evidence is None:
+        return search, _decide(search, *whole, s, counts)
+    without = replace(search, carrier=None, blend=search.evidence.gate())
+    plain = _decide(without, *whole, s, counts)
+    if plain.blend <= 0:
+        return without, plain
+    balanced = _decide(search, *whole, s, counts)
+    return (search, balanced) if balanced.blend > 0 else (without, plain)
 
 
 def _with_class_strength(
@@ -131,7 +152,7 @@ def _decide(
         found.blend,
         named=named,
         must_gain=must_gain,
-        carried=found.carrier is not None and not named,
+        carried=found.carrier is not None and found.pointed > 2 and not named,
         l2=s.l2,
         seed=s.seed,
     )

@@ -170,10 +170,28 @@ def test_wrong_labels_lower_the_part_that_is_balanced():
     assert LEAST_PART <= noisy.part() < clean.part() == 1.0
 
 
-def test_two_classes_have_slices_and_no_carrying_column():
-    X, y, _, columns = table("levels", 6)
-    state = fit(X.astype(np.float32), np.minimum(y, 1), np.arange(N), CueSettings(columns=columns))
-    assert state.evidence.carrier_strength == 0.0
+@pytest.mark.parametrize("form", FORMS)
+def test_of_two_classes_the_column_is_balanced_where_the_search_finds_a_shortcut(form):
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, N)
+    cue = np.where(rng.random(N) < 0.93, y, 1 - y)
+    others = rng.normal(size=(N, 6)) + 0.6 * np.eye(1, 6) * (2 * y[:, None] - 1)
+    shown = cue[:, None] + 0.05 * rng.normal(size=(N, 1)) if form == "number" else np.eye(2)[cue]
+    columns = (SourceColumn((0, 1)),) if form == "levels" else ()
+    X, ids = np.hstack([shown, others]).astype(np.float32), np.arange(N)
+    state = fit(X, y, ids, CueSettings(columns=columns))
+    assert state.evidence.searched_gate() > 0.1
+    assert (state.carrier is not None, state.blend) == (True, 1.0)
+    w, broken = weights(state, X, y, ids), cue != y
+    for c in (0, 1):
+        parts = [w[(y == c) & (broken == b)].sum() for b in (False, True)]
+        assert parts[0] == pytest.approx(parts[1], rel=0.1), "both sides have the same total"
+
+
+def test_of_two_classes_a_column_alone_opens_no_gate():
+    shut = replace(CARRIED, classes=2)
+    assert shut.carrier_gate() == 1.0
+    assert shut.searched_gate() == 0.0
 
 
 CARRIED = Evidence(
