@@ -2,11 +2,11 @@
 
 A slice has two sides and cannot show a shortcut of more classes. Each value of a category, or interval of a
 number, stands for the class among whose rows it is most over-represented; a row breaks the shortcut if its
-value stands for another class. The other columns judge these rows as they judge a slice (``independence``), and if
-they support that the column is a shortcut, the label is made independent of what its values stand for. Values
-that go with all classes alike, as a missing one may, then stand for none, and no row breaks the shortcut by
-them: with those of a class they would hide the rows of other classes that break it.
-Measured in tests/paper/REAL.md, thirteenth study. Source of the weights: Kamiran and Calders 2012.
+value stands for another class. The other columns judge these rows as they judge a slice (``independence``),
+and if they support that the column is a shortcut, the label is made independent of what its values stand
+for. Values that go with all classes alike, as a missing one may, then stand for none, and no row breaks the
+shortcut by them: with those of a class they would hide the rows of other classes that break it. Measured in
+tests/paper/REAL.md, thirteenth study. Source of the weights: Kamiran and Calders 2012.
 """
 
 from __future__ import annotations
