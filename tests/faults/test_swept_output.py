@@ -283,7 +283,10 @@ def _run_in_child(words: list[str], write: int) -> None:
         os._exit(code)
 
 
-@pytest.mark.parametrize(("name", "n_cases"), [("published", SAMPLED), ("trained", SAMPLED_TRAINED)])
+@pytest.mark.parametrize(
+    ("name", "n_cases"),
+    [("published", SAMPLED), pytest.param("trained", SAMPLED_TRAINED, marks=pytest.mark.slow)],
+)
 def test_a_sample_of_the_sweep(name: str, n_cases: int, request: pytest.FixtureRequest) -> None:
     swept = request.getfixturevalue(name)
     every = list(swept.cases(FORGERIES))
