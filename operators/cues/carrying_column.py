@@ -21,6 +21,7 @@ from operators.arrays import Float64, Floats, Integers
 from operators.cues.evidence import ramp
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.independence import TINY, Independence, independence
+from operators.cues.joint_balance import independent_shares
 from operators.cues.leading_column import are_components, features_of, support_of, unevenness
 from operators.cues.named import Sides, level_of, sides_of_levels
 from operators.cues.slices import MAX_FACTOR, Slices, candidate_cuts, strongest
@@ -220,11 +221,9 @@ def _explained_errors(broken: npt.NDArray[np.bool_], y: Integers, error: Floats)
 
 
 def _independent(side: Integers, y: Integers, n_classes: int, n_sides: int) -> Float64:
-    """Return factors (C, S) under which every class has the sides in the same shares: their mean over the
-    classes that occur. A class cannot be given sides that none of its rows has."""
+    """Return factors (C, S) under which every class has the sides that occur in it in the same shares."""
     S = n_sides
     count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S)
-    total = count.sum(axis=1, keepdims=True)
-    share = count / np.maximum(total, 1)
-    target = share[total[:, 0] > 0].mean(axis=0)
-    return np.asarray(np.where(count > 0, np.minimum(target / np.maximum(share, TINY), MAX_FACTOR), 1.0))
+    share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
+    factor = independent_shares(share) / np.maximum(share, TINY)
+    return np.asarray(np.where(count > 0, np.minimum(factor, MAX_FACTOR), 1.0))

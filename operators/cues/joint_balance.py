@@ -46,7 +46,7 @@ def balance_jointly(sides: Sequence[Sides], Z: Floats, y: Integers, n_classes: i
     place = [one.of_rows(Z) for one in sides]
     cells = [y * one.factor.shape[1] + at for one, at in zip(sides, place, strict=True)]
     targets = [_shares(cell, None, n_classes, one) for cell, one in zip(cells, sides, strict=True)]
-    targets = [_independent(share) for share in targets]
+    targets = [independent_shares(share) for share in targets]
     tables = _rake(cells, targets, sides, n_classes)
     return tuple(replace(one, factor=table) for one, table in zip(sides, tables, strict=True))
 
@@ -89,7 +89,7 @@ def _shares(cell: Integers, w: Floats | None, n_classes: int, one: Sides) -> Flo
     return np.asarray(total / np.maximum(total.sum(axis=1, keepdims=True), 1e-12))
 
 
-def _independent(share: Float64) -> Float64:
+def independent_shares(share: Float64) -> Float64:
     """Return the shares (C, S) of all sides over the classes that have rows, among the sides of each class.
 
     A class lacks sides that none of its rows shows; the others then keep their proportions.

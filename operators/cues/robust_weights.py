@@ -67,7 +67,8 @@ def fit(
     Returns
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
-    by the others, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has class
+    by the others, 20 more where such a column of two classes is compared with twins and slices, and one pass
+    per feature. Where nothing can be learnt (``CueState.reason``) it has class
     balance.
 
     Raises
@@ -91,11 +92,11 @@ def fit(
     Z = scaler.apply(X)
     search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     if not s.spurious:
-        search, decision = _decided(search, whole, s, counts)
+        search, decision = _choose_factor(search, whole, s, counts)
         return _apply_decision(search, decision, Z, y, ids, s, counts)
     without = None
     if search.blend > 0 or s.must_gain:
-        search, without = _decided(search, whole, s, counts)
+        search, without = _choose_factor(search, whole, s, counts)
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
     decision = _decide(found, *whole, s, counts)
     if s.must_gain and without and not decision.blend:
@@ -103,7 +104,7 @@ def fit(
     return _with_class_strength(found, decision, without or decision, counts)
 
 
-def _decided(
+def _choose_factor(
     search: CueState, whole: tuple[Floats, Integers, Integers], s: CueSettings, counts: Integers
 ) -> tuple[CueState, Decision]:
     """Return the state whose robust factor is followed, and the decision on it.

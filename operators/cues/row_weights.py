@@ -48,9 +48,9 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
 
     A row breaks a named shortcut, or a column whose values stand for the classes, if its sides are rarer in
-    its class than others, and another suspected one if the
-    error on it of the twins that have learnt the shortcut, and not this row, exceeds the geometric mean of 1
-    and the mean error of its class. Parameters are those of ``weights``.
+    its class than others. It breaks another suspected one if the error on it of the twins that have learnt
+    the shortcut, and not this row, exceeds the geometric mean of 1 and the mean error of its class.
+    Parameters are those of ``weights``.
     """
     if state.blend <= 0:
         return np.zeros(len(y), np.bool_)

@@ -122,10 +122,17 @@ def pair(seed: int, source: str, number: int) -> Problem:
         The table has fewer labels.
 
     """
-    for k, (_, frame, y, attribute) in enumerate(picked(source)):
+    return pair_of(picked(source), seed, source, number)
+
+
+def pair_of(
+    found: Iterator[tuple[str, pd.DataFrame, Array, str]], seed: int, source: str, number: int
+) -> Problem:
+    """Return one of the labels that were found in a table, as ``pair`` does."""
+    for k, (_, frame, y, attribute) in enumerate(found):
         if k == number:
             return from_frame(frame.drop(columns=attribute), y, halves_of(frame[attribute]), "pair", seed)
-    raise ValueError(f"{source} has fewer than {number + 1} labels")
+    raise ValueError(f"{source} has fewer than {number + 1} labels of this kind")
 
 
 def planted(seed: int, source: str, number: int) -> Problem:

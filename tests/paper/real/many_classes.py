@@ -18,7 +18,7 @@ import pandas as pd
 from tests.paper.real.design import Maker
 from tests.paper.real.entities import from_frame
 from tests.paper.real.generated import Problem
-from tests.paper.real.many import BOUND, TABLES, Array, cleaned, halves_of, hashed, random_of
+from tests.paper.real.many import BOUND, TABLES, Array, cleaned, halves_of, hashed, pair_of, random_of
 
 LABELS = 2
 CLASSES = (3, 10)
@@ -73,10 +73,7 @@ def pair(seed: int, source: str, number: int) -> Problem:
         The table has fewer labels.
 
     """
-    for k, (_, frame, y, attribute) in enumerate(picked(source)):
-        if k == number:
-            return from_frame(frame.drop(columns=attribute), y, halves_of(frame[attribute]), "pair", seed)
-    raise ValueError(f"{source} has fewer than {number + 1} labels of three to ten classes")
+    return pair_of(picked(source), seed, source, number)
 
 
 def planted(seed: int, source: str) -> Problem:
