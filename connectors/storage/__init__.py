@@ -38,6 +38,7 @@ __all__ = [
     "place_of",
     "read_columns",
     "read_many",
+    "read_part_schema",
     "read_whole",
     "remove_file",
     "remove_tree",
@@ -178,6 +179,13 @@ def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table
         # On a small part starting threads takes longer than they save.
         threads = file.metadata.num_rows > MIN_ROWS_FOR_THREADS
         return file.read(list(dict.fromkeys(names)), use_threads=threads).select(names)
+
+
+def read_part_schema(place: Place) -> pa.Schema:
+    """Return the schema of one part. Raises ConnectorError for what is no Parquet file of a run."""
+    with _opened(place) as file:
+        check_part(place, file)
+        return file.schema_arrow
 
 
 def check_part(place: Place, file: pq.ParquetFile) -> None:

@@ -164,12 +164,13 @@ class Export(ABC):
                 f"{self.path} is there already. Export with mode append or overwrite, or to another place."
             )
 
-    def check_links(self) -> None:
+    def check_links(self, place: str = "") -> None:
         """Raise ConnectorError where a folder of an existing local table is a link that leads out of it.
 
         Others may write to the table; behind the link, files would be written with the rights of this run.
+        ``place`` is the table's folder; empty: ``path``.
         """
-        folder = place_of(self.path)
+        folder = place_of(place or self.path)
         if not isinstance(folder, Path) or not folder.is_dir():
             return
         inside = folder.resolve()

@@ -49,6 +49,8 @@ OWN_KEYS = {
 """Kind of store -> properties with which its requests do not carry credentials of the environment."""
 IDENTITIES = re.compile(r"(.+\.)?(profile[-_]name|role[-_]arn|kerberos[-_]ticket)")
 """Properties that choose as whom the reader acts, among those whom the operator has set up."""
+PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+"""Properties of a table that say where its next files are written."""
 PROPERTIES = re.compile(
     r"name|type|uri|warehouse|credential|token|scope|prefix|audience|resource|oauth2-server-uri"
     r"|token-refresh-enabled|rest\.sigv4-enabled|rest\.signing-(region|name)|init_catalog_tables"
@@ -138,6 +140,42 @@ def check_hosts(properties: Mapping[str, str], key: str) -> None:
         keys = OWN_KEYS.get(name.partition(".")[0])
         if keys and hosts and not any(properties.get(own) for own in keys):
             policy.check_ambient(hosts, f"{key}.{name}")
+
+
+def check_written(metadata: Any, catalog: str | Mapping[str, str], key: str = "output.export") -> None:
+    """Raise ConnectorError unless an export to a table writes below the place of its catalog.
+
+    Parameters
+    ----------
+    metadata : the table's metadata, which others may write: location and properties.
+    catalog : name of a catalog that the operator defined, which may state any place; or properties, for which
+        a local table lies below ``warehouse``.
+    key : of the recipe, for the message.
+    """
+    location, bare = metadata.location, _bare(metadata.location)
+    current_policy().check_uri(location, key)
+    check_hosts(metadata.properties, f"{key}: the metadata of the table")
+    for name in PLACES:
+        value = metadata.properties.get(name)
+        if value and not _is_below(_bare(value), bare):
+            raise ConnectorError(
+                f"{key}: the metadata of the table state {name} = {value}, which is not below its location "
+                f"{location}. They may be forged to write elsewhere. Remove the property from the table."
+            )
+    if isinstance(catalog, str) or "://" in bare:
+        return
+    warehouse = catalog.get("warehouse", "")
+    if not warehouse or not _is_below(os.path.realpath(bare), os.path.realpath(_bare(warehouse))):
+        raise ConnectorError(
+            f"{key}.catalog: the table lies in {location}, which is not below the warehouse that the "
+            f"properties of the catalog name ({warehouse or 'none'}). Name the folder in warehouse; or, if "
+            f"you trust the catalog, define it in .pyiceberg.yaml and write its name instead."
+        )
+
+
+def _is_below(bare: str, folder: str) -> bool:
+    """Return whether a location is a folder's or lies below it; both as ``_bare`` returns them."""
+    return (bare + "/").startswith(folder + "/") and ".." not in unquote(bare).split("/")
 
 
 def _check_url(policy: SourcePolicy, value: str, key: str) -> None:

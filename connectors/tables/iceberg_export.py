@@ -22,6 +22,7 @@ from connectors.tables.export import (
     storable,
 )
 from connectors.tables.iceberg import load_catalog, reading_iceberg
+from connectors.tables.iceberg_checks import check_written
 from connectors.tables.legacy import content_of
 
 
@@ -55,7 +56,9 @@ class IcebergExport(Export):
             wanted = self._fit(table, storable(schema, small_integers=False))
             if table is None:
                 self._catalog().create_namespace_if_not_exists(self.path.rpartition(".")[0])
-            folder = f"{self._transaction(table, wanted).table_metadata.location}/data"
+            metadata = self._transaction(table, wanted).table_metadata
+            self._check_place(metadata)
+            folder = f"{metadata.location}/data"
         return PendingExport(ParquetWriter(folder, wanted, tag), partial(self._commit, wanted, folder, tag))
 
     def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
@@ -76,6 +79,11 @@ class IcebergExport(Export):
         catalog = self._catalog()
         return catalog.load_table(self.path) if catalog.table_exists(self.path) else None
 
+    def _check_place(self, metadata: Any) -> None:
+        """Raise ConnectorError where the table's metadata, or a link, lead an export elsewhere."""
+        check_written(metadata, self.catalog or "default")
+        self.check_links(metadata.location)
+
     def _transaction(self, table: Any, schema: pa.Schema) -> Any:
         if table is None:
             return self._catalog().create_table_transaction(self.path, schema)
@@ -94,6 +102,7 @@ class IcebergExport(Export):
                 return CommitResult(known, written=False)
             self.check_unchanged(self._fit(table, schema), schema)
             transaction = self._transaction(table, schema)
+            self._check_place(transaction.table_metadata)
             if table is not None and self.mode == "overwrite":
                 everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
                 transaction.delete(everything, snapshot_properties=tag.properties)

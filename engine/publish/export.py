@@ -7,15 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
-from connectors.storage import Place, read_columns
+from connectors.storage import Place, read_columns, read_part_schema
 from connectors.tables.export import Export, VersionContent, VersionTag
 from engine.core.errors import InputError, one_line
 from engine.plan.chain import contract_columns
@@ -196,9 +194,7 @@ def _classes(folder: Place, manifest: Mapping[str, Any], label: str) -> list[str
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:
     """Return the schema of the first part, with every field nullable."""
-    place = folder / manifest["parts"][0]["path"]
-    with place.open("rb") if isinstance(place, Path) else place.open() as handle:
-        found = pq.read_schema(handle)
+    found = read_part_schema(folder / manifest["parts"][0]["path"])
     return pa.schema([pa.field(field.name, field.type) for field in found])
 
 

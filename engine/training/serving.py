@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from connectors.storage import read_part_schema
 from engine.core.json_files import read_json, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
@@ -92,9 +92,7 @@ def input_schema(version: Version, names: Sequence[str], images: Collection[str]
     The columns ``images`` have the type binary, also if the dataset holds paths, since a request must not
     name files of the server.
     """
-    part = version.folder / version.manifest["parts"][0]["path"]
-    with part.open("rb") if isinstance(part, Path) else part.open() as handle:
-        schema = pq.read_schema(handle)
+    schema = read_part_schema(version.folder / version.manifest["parts"][0]["path"])
     return pa.schema([pa.field(n, pa.binary()) if n in images else schema.field(n) for n in names])
 
 

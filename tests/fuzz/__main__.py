@@ -3,7 +3,8 @@
     python -m tests.fuzz [--minutes 10] [--only recipe,sql] [--keep]
 
 With ``--keep``, inputs that reach new code are merged into the corpus beside this file. A finding ends its
-target; the others go on, and the exit code is 1. Repeat it with: python -m tests.fuzz.one NAME FILE.
+target; the others go on, and the exit code is 1. It is 2 where atheris is
+missing. Repeat a finding with: python -m tests.fuzz.one NAME FILE.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.fuzz.targets import SECONDS, TARGETS
@@ -50,12 +52,19 @@ def fuzz(name: str, seconds: int) -> bool:
     text = (found / "log").read_text(errors="replace")
     runs = re.search(r"number_of_executed_units:\s*(\d+)", text)
     covered = re.findall(r"cov: (\d+)", text)
-    state = "no finding" if code == 0 else f"FOUND, see {found}/log"
     print(
-        f"{name:9} {runs[1] if runs else '?':>9} inputs, {covered[-1] if covered else '?':>5} edges: {state}",
+        f"{name:9} {runs[1] if runs else '?':>9} inputs, {covered[-1] if covered else '?':>5} edges: "
+        f"{outcome(code, text)}, see {found}/log",
         flush=True,
     )
     return code == 0
+
+
+def outcome(code: int, log: str) -> str:
+    """Return what a target's exit code and log say. One that read no input has found nothing."""
+    if code == 0:
+        return "no finding"
+    return "FOUND" if "INFO: Seed:" in log else "DID NOT START"
 
 
 def keep(name: str) -> None:
@@ -83,6 +92,10 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="merge new inputs into the corpus")
     given = parser.parse_args()
     names = given.only.split(",") if given.only else list(TARGETS)
+    if unknown := [name for name in names if name not in TARGETS]:
+        parser.error(f"--only: there is no target {unknown[0]!r}; there are: {', '.join(TARGETS)}")
+    if find_spec("atheris") is None:
+        parser.error("atheris is not installed, so nothing can be fuzzed. Run make fuzz, which installs it.")
     clean = [fuzz(name, int(60 * given.minutes)) for name in names]
     for name in names if given.keep else ():
         keep(name)

@@ -37,6 +37,7 @@ from engine.recipe.recipe import Recipe
 from engine.recipe.yaml_text import parse_yaml
 from engine.storage.manifest import parse_manifest
 from operators.base import OperatorError
+from tests.fuzz.text_targets import cards, delta_log, descriptions, events
 
 OURS = (ConnectorError, RowsieveError, OperatorError)
 SECONDS = 5.0
@@ -383,6 +384,10 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         states,
         trees,
         records,
+        delta_log,
+        events,
+        cards,
+        descriptions,
     )
 }
 

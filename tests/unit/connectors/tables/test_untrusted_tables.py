@@ -299,3 +299,63 @@ def test_an_export_writes_nothing_behind_a_link(
     with pytest.raises(ConnectorError, match=rf"{inner} is a link that leads out of the table"):
         export("a2")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def exported(made: tables.MadeTable, name: str) -> None:
+    """Export two rows to an Iceberg table."""
+    rows = pa.table({"a": [1, 2]})
+    pending = open_export("iceberg", made.path, "append", made.options["catalog"]).start_export(
+        rows.schema, VersionTag(name, name)
+    )
+    pending.commit([pending.write(rows, 0)])
+
+
+@pytest.mark.parametrize("inner", ["data", "metadata"])
+def test_an_iceberg_export_writes_nothing_behind_a_link(inner: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    made = tables.new("iceberg", tmp_path)
+    exported(made, "a1")
+    folder = tmp_path / "lake" / "shop" / "rows"
+    (folder / inner).rename(tmp_path / "elsewhere")
+    (folder / inner).symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConnectorError, match=rf"{inner} is a link that leads out of the table"):
+        exported(made, "a2")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_iceberg_export_writes_no_table_behind_a_link(tmp_path: Path) -> None:
+    """The folder that a new table would get is a link to another one."""
+    pytest.importorskip("pyiceberg")
+    made = tables.new("iceberg", tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "lake" / "shop").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConnectorError, match=r"output\.export\.catalog.*not below the warehouse"):
+        exported(made, "a1")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"location": "file://{folder}/elsewhere"}, "not below the warehouse"),
+        ({"properties": {"write.metadata.path": "file://{folder}/elsewhere"}}, r"write\.metadata\.path"),
+        ({"properties": {"s3.endpoint": "http://127.0.0.1:1"}}, r"output\.export: the metadata of the table"),
+        ({"properties": {"s3.profile-name": "operator"}}, r"output\.export: the metadata of the table"),
+    ],
+    ids=["location", "metadata", "endpoint", "profile"],
+)
+def test_forged_metadata_send_an_iceberg_export_nowhere(
+    change: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    """Whoever may write to a table's metadata says where its next files lie, and who gets credentials."""
+    pytest.importorskip("pyiceberg")
+    made = tables.new("iceberg", tmp_path)
+    exported(made, "a1")
+    found = Path(tables.catalog_of(made).load_table(made.path).metadata_location.removeprefix("file://"))
+    forged = json.dumps(change).replace("{folder}", str(tmp_path))
+    found.write_text(json.dumps(json.loads(found.read_text()) | json.loads(forged)))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConnectorError, match=text):
+        exported(made, "a2")
+    assert sorted(tmp_path.rglob("*")) == before

@@ -140,6 +140,29 @@ def test_a_forged_part_is_named(part: str, forgery: Callable[[Path], None], forg
     assert "emove" in shown
 
 
+@pytest.mark.parametrize(
+    "forgery", [pipe, text(""), text("[]"), torn_parquet], ids=["pipe", "empty", "list", "pages"]
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "{out}", "--to", "parquet:{out}-exported", "--executor", "local"],
+        ["retrain", "--dataset", "{out}", "--executor", "local", "--set", "epochs=1"],
+    ],
+    ids=["export", "retrain"],
+)
+def test_a_forged_part_is_neither_exported_nor_learnt(
+    words: list[str], forgery: Callable[[Path], None], forged: Path
+) -> None:
+    """Only the footer of the first part was read, as it was: by `export`, and by `retrain --register`."""
+    for path in (forged / "out").glob("versions/*/data/part-00000.parquet"):
+        forgery(path)
+    code, shown = call(forged, *words)
+    assert code == 2, shown
+    assert "part-00000.parquet" in shown
+    assert "emove" in shown
+
+
 def test_a_pipe_among_quarantined_rows_is_named(forged: Path) -> None:
     """`explain` opened it, and waited for ever."""
     for part in (forged / "out").glob("store/*/part-00000.parquet"):
