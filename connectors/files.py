@@ -212,6 +212,7 @@ def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None 
     fitting = [file for file in found.files if any_ending or extension(file.name, kind.extensions)]
     if not fitting:
         raise nothing_fits(spec.path, found.names, kind.name)
+    spec.policy.check_size(sum(file.size or 0 for file in fitting))  # web servers may not say
     return tuple(fitting)
 
 

@@ -41,12 +41,19 @@ def check_links(folder: str, *, below: str = "", deep: bool = True, hidden: bool
 
 def check_inside(folder: str, path: str) -> None:
     """Raise ConnectorError where a local path, with its links followed, does not lie in ``folder``."""
+    check_plain(path)
     base, target = os.path.realpath(folder), os.path.realpath(path)
     if os.path.commonpath([base, target]) != base:
         raise ConnectorError(
             f"{path} is a symbolic link to {target}, which lies outside of {folder}. Copy the file into the "
             f"folder, or name its own place in source.path."
         )
+
+
+def check_plain(path: str) -> None:
+    """Raise ConnectorError for a path with the character NUL, which no file has."""
+    if "\0" in path:
+        raise ConnectorError(f"{path!r} is no path: it holds the character NUL. Correct what names it.")
 
 
 def check_regular(folder: str, path: str) -> None:

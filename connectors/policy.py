@@ -28,6 +28,7 @@ PROFILES_VARIABLE = "ROWSIEVE_PROFILES"
 STRICT_VARIABLE = "ROWSIEVE_STRICT"
 DEPTH_VARIABLE = "ROWSIEVE_MAX_JSON_DEPTH"
 SECONDS_VARIABLE = "ROWSIEVE_MAX_SECONDS"
+BYTES_VARIABLE = "ROWSIEVE_MAX_BYTES"
 
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"})
 SCHEMES = OBJECT_STORES | {
@@ -46,6 +47,8 @@ SCHEMES = OBJECT_STORES | {
 """URI schemes that are opened by default."""
 STRICT_SCHEMES = OBJECT_STORES | {"file", "hdfs", "viewfs", "sqlite", "duckdb"}
 """URI schemes that are opened with ``ROWSIEVE_STRICT``: those of files and object stores."""
+STRICT_BYTES = 10**13
+"""Bytes of a source's files that are opened with ``ROWSIEVE_STRICT``, unless the operator says how many."""
 JSON_DEPTH, MAX_JSON_DEPTH = 100, 1000
 """Levels of lists and objects in JSON: by default, and at most. Arrow parses them by recursion."""
 FILES_IN_URIS = ("kerb_ticket", "tls_ca_file_path")
@@ -91,6 +94,7 @@ class SourcePolicy:
     outside_links : whether symbolic links in a source's folder may lead out of it.
     json_depth : levels of lists and objects that a row of JSON may have.
     seconds : time that a run may take, which is also the limit of a database's statement; None: no limit.
+    max_bytes : bytes of a source's files as they are stored; None: no limit.
     """
 
     schemes: frozenset[str] = SCHEMES
@@ -101,6 +105,7 @@ class SourcePolicy:
     outside_links: bool = False
     json_depth: int = JSON_DEPTH
     seconds: int | None = None
+    max_bytes: int | None = None
 
     @classmethod
     def from_environment(cls) -> SourcePolicy:
@@ -116,6 +121,7 @@ class SourcePolicy:
             profiles=_listed(found, PROFILES_VARIABLE),
             json_depth=min(_number(found, DEPTH_VARIABLE) or JSON_DEPTH, MAX_JSON_DEPTH),
             seconds=_number(found, SECONDS_VARIABLE),
+            max_bytes=_number(found, BYTES_VARIABLE) or (STRICT_BYTES if strict else None),
         )
 
     def check_uri(self, uri: str, key: str = "source.path", known: Collection[str] = ()) -> None:
@@ -143,6 +149,14 @@ class SourcePolicy:
         endpoints = _endpoints(uri)
         if endpoints and not _has_own_credentials(uri):
             self.check_ambient(endpoints, key)
+
+    def check_size(self, n_bytes: int) -> None:
+        """Raise ConnectorError for a source whose files have more bytes, before any of them is opened."""
+        if self.max_bytes is not None and n_bytes > self.max_bytes:
+            raise ConnectorError(
+                f"source.path: the source has {n_bytes:,} bytes, and {self.max_bytes:,} are allowed on this "
+                f"installation. Name less of it; its operator can raise {BYTES_VARIABLE}."
+            )
 
     def check_ambient(self, hosts: Collection[str], key: str = "source.path") -> None:
         """Raise ConnectorError, which names ``key``, unless ambient credentials may go to the hosts.

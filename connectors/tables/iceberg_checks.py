@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from connectors.base import ConnectorError
 from connectors.files import reading, resolve
-from connectors.links import check_links, check_regular
+from connectors.links import check_links, check_plain, check_regular
 from connectors.policy import SourcePolicy, current_policy, hosts_named, names_a_host
 from connectors.tables.common import check_database, library
 
@@ -238,7 +238,11 @@ def _folder_of_table(where: str) -> str:
 
 
 def _bare(location: str) -> str:
-    """Return a location without ``file://`` and a final slash; links of a local path are followed."""
+    """Return a location without ``file://`` and a final slash; links of a local path are followed.
+
+    Raises ConnectorError for what is no path.
+    """
+    check_plain(location)
     bare = location.removeprefix("file://").removeprefix("file:").rstrip("/")
     return (
         bare

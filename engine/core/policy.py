@@ -31,7 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from connectors.foundation.messages import nearest
-from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_SCHEMES
+from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_BYTES, STRICT_SCHEMES
 from engine.core.errors import InputError
 
 FILE = "ROWSIEVE_POLICY"
@@ -52,7 +52,7 @@ VARIABLES = {
 }
 """Key of the policy -> environment variable with the same value; lists are separated by commas."""
 NUMBERS = tuple(key for key in VARIABLES if key.startswith("max_"))
-STRICT = {"max_rows": 10**9, "max_bytes": 10**13, "max_seconds": 7 * 24 * 3600}
+STRICT = {"max_rows": 10**9, "max_bytes": STRICT_BYTES, "max_seconds": 7 * 24 * 3600}
 """Limits of ``strict`` for the keys that the operator does not set."""
 MAX_BYTES = 2**20
 
@@ -76,7 +76,7 @@ class Policy:
     max_rows: int | None = None
     """Rows of a source."""
     max_bytes: int | None = None
-    """Bytes of a source's files."""
+    """Bytes of a source's files as they are stored: compressed, where they are."""
     max_json_depth: int = JSON_DEPTH
     """Levels of lists and objects in a row of JSON."""
     max_seconds: int | None = None

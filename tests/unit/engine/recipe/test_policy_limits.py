@@ -44,6 +44,22 @@ def test_a_source_that_is_too_large_is_refused(
     make_plan(recipe)
 
 
+@pytest.mark.parametrize("place", ["", "x.csv.gz", "*.gz"])
+def test_a_source_that_is_too_large_is_not_read(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed texts were unpacked, to count their rows, before anybody had looked at their size."""
+    (tmp_path / "x.csv.gz").write_bytes(b"no gzip, as an error of the reader would say")
+    (tmp_path / "y.csv.gz").write_bytes(b"no gzip")
+    monkeypatch.setenv("ROWSIEVE_MAX_BYTES", "10")
+    with pytest.raises(ConnectorError, match=r"source\.path: the source has \d+ bytes, and 10 are allowed"):
+        open_source(str(tmp_path / place)).list()
+    monkeypatch.delenv("ROWSIEVE_MAX_BYTES")
+    assert SourcePolicy.from_environment().max_bytes is None
+    monkeypatch.setenv("ROWSIEVE_STRICT", "1")
+    assert SourcePolicy.from_environment().max_bytes == STRICT["max_bytes"]
+
+
 def test_a_run_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10**6, 30))
     monkeypatch.setattr("engine.runs.runner.time.perf_counter", lambda: float(next(clock)))
