@@ -31,7 +31,12 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "split": "operators.splits.adaptor:Split",
     }
 )
-BY_ENGINE: Mapping[str, str] = MappingProxyType({"parts": "operators.parts.adaptor:RowParts"})
+BY_ENGINE: Mapping[str, str] = MappingProxyType(
+    {
+        "parts": "operators.parts.adaptor:RowParts",
+        "network_inputs": "operators.embed.network_inputs:NetworkInputs",
+    }
+)
 """Operators that the engine adds by itself; no recipe names them."""
 _log = logging.getLogger("rowsieve")
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from engine.core.errors import InputError
 from engine.plan.chain import CONTRACT
 from engine.recipe.estimators import is_estimator, missing_library
+from engine.recipe.pretrained import is_pretrained, missing_pretrained
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, Operator, OperatorError
 from operators.factories import check_allowed
@@ -25,6 +26,9 @@ def check_trained_model(recipe: Recipe) -> None:
     model = recipe.train.params.get("model") if recipe.train is not None else None
     if isinstance(model, str) and is_estimator(model):
         if text := missing_library(model):
+            raise InputError(text)
+    elif isinstance(model, str) and is_pretrained(model):
+        if text := missing_pretrained(model):
             raise InputError(text)
     elif isinstance(model, str) and ":" in model:
         try:

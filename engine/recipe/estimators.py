@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from connectors.foundation.messages import nearest
 from engine.recipe.training_plugins import find_plugin
 from operators.attribute_docs import DescribedModel
+from operators.models.spec import PRETRAINED
 
 LIBRARIES = ("sklearn", "xgboost", "lightgbm")
 """Prefixes of estimators, ``LIBRARY:CLASS``, which are names of packages too."""
@@ -233,7 +234,7 @@ def plugin_of(model: str) -> EstimatorPlugin | None:
     A plugin cannot take the name of a built-in library.
     """
     library, colon, _ = model.partition(":")
-    if not colon or library in LIBRARIES:
+    if not colon or library in LIBRARIES or model.startswith(PRETRAINED):
         return None
     return find_plugin(ENTRY_POINTS, library, EstimatorPlugin)
 

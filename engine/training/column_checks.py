@@ -34,3 +34,14 @@ def check_numeric(version: Version, target: str) -> None:
             f"train.target: {target!r} is a feature of version {version.name}, so that a model would read "
             f"what it is to predict. Set source.exclude: [{target}] in the recipe and run it again."
         )
+
+
+def check_inputs(version: Version, column: str) -> None:
+    """Raise InputError unless a version has a column of this name, and it is not the label."""
+    key = "train.params.model_params.column"
+    check_column(version, column, key)
+    if column == version.manifest["source"]["label"]:
+        raise InputError(
+            f"{key}: {column!r} is the label of version {version.name}, which the model is to predict. Name "
+            f"the column with the texts or images."
+        )

@@ -31,7 +31,7 @@ from engine.training.objectives import TargetScale
 from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.lpboost import solve_model_weights
-from operators.models import ModelSpec, build
+from operators.models import ModelSpec, build, count_weights
 from operators.probe.scoring import logits
 
 DESCRIPTION = "ensemble.json"
@@ -235,8 +235,8 @@ def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
     if is_estimator(spec.model):
         return module_of(state[f"model.{KEY}"], spec)
     held = sum(value.numel() for value in state.values())
-    if spec.n_weights > held:
-        raise ValueError(f"{spec.n_weights} weights are described, and the file holds {held}")
+    if (described := count_weights(spec)) > held:
+        raise ValueError(f"{described} weights are described, and the file holds {held}")
     model = build(spec, seed=0)
     model.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
     return model.eval()

@@ -33,12 +33,17 @@ from operators.base import (
     copy_state,
 )
 from operators.columns import vectors_to_numpy
+from operators.embed.network_inputs import NAME, NetworkInputs, NetworkInputsParams
 from operators.ingest.adaptor import STATE
 from operators.registry import operator_class
 
 Reweighting: TypeAlias = Callable[[GroupedRows, tuple[int, ...]], GroupedRows]
 CACHE_BYTES = 512 * 2**20
 """Features that one worker keeps in memory between epochs; the rest is read again."""
+
+
+MADE_HERE = ("ingest", NAME)
+"""Operators whose columns and state no run store has."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,9 @@ class FeatureMaker:
 
     reader: VersionReader
     state: Path
-    """Holds ingest's ``classes.json``, and the state of ``encode`` where it makes the features."""
+    """Holds ingest's ``classes.json``, and the state of what makes the features."""
+    inputs: NetworkInputsParams | None = None
+    """Makes the inputs of a pretrained network, in place of the run's features."""
 
     @cached_property
     def operators(self) -> list[Operator[Any]]:
@@ -62,10 +69,13 @@ class FeatureMaker:
             if entry["name"] == "ingest":
                 # The run has checked the rows: those that it quarantined have the split `dropped`.
                 params["on_error"] = "quarantine"
+                params["features"] = params.get("features") if self.inputs is None else None
             kind = operator_class(entry["name"]).variant(params)
             operator = kind(kind.Params.recorded(params))
             if any(field.name in (FEATURES, LABEL) for field in operator.adds):
                 found.append(operator)
+        if self.inputs is not None:
+            found = [NetworkInputs(self.inputs), *(o for o in found if o.name == "ingest")]
         return sorted(found, key=lambda operator: operator.name == "ingest")
 
     def fit(self, executor: Executor) -> None:
@@ -76,7 +86,7 @@ class FeatureMaker:
         """
         self.state.mkdir(parents=True, exist_ok=True)
         for operator in self.operators:
-            stored = None if operator.name == "ingest" else self.reader.stored_state(operator.name)
+            stored = self.reader.stored_state(operator.name) if operator.name not in MADE_HERE else None
             if stored is None:
                 operator.fit(Context(replace(self.reader, fitting=True), self.state), executor)
             else:
@@ -122,7 +132,7 @@ class FeatureMaker:
         return table, vectors_to_numpy(table.column(FEATURES))
 
     def _stored(self, operator: Operator[Any], shard: int) -> pa.Table | None:
-        path = None if operator.name == "ingest" else self.reader.stored(shard, operator.name)
+        path = self.reader.stored(shard, operator.name) if operator.name not in MADE_HERE else None
         return None if path is None else read_columns(path)
 
     def _made(self, operator: Operator[Any], table: pa.Table, shard: int) -> pa.Table:

@@ -52,6 +52,8 @@ def fit_arrays(
             )
         target = _numbers(np.asarray(y))
         y = np.zeros(target.shape, np.int64)
+    if not params.is_estimator:
+        _check_finite(np.asarray(X))
     data = dataset_of_arrays(
         X, y, groups=groups, weight=weight, split=split, target=target, noise=params.noise
     )
@@ -59,6 +61,17 @@ def fit_arrays(
     fitted = fit(data, params.for_rows(n_rows), seed=seed, callbacks=callbacks)
     about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}
     return mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})
+
+
+def _check_finite(X: npt.NDArray[Any]) -> None:
+    """Raise OperatorError, which names the first faulty value, for features that a network cannot read."""
+    if X.ndim != 2 or X.dtype.kind != "f" or np.isfinite(X).all():
+        return
+    row, column = (int(place) for place in np.argwhere(~np.isfinite(X))[0])
+    raise OperatorError(
+        f"X: row {row}, column {column} is {X[row, column]}. Fill in such values or leave such rows out; "
+        f"trees such as sklearn:HistGradientBoostingClassifier read missing values."
+    )
 
 
 def _numbers(values: npt.NDArray[Any]) -> Float64:

@@ -18,6 +18,7 @@ from engine.storage.object_run_store import private_copy
 from engine.storage.state_sync import snapshot, upload
 from engine.training.callbacks import installed_callbacks
 from engine.training.features import FeatureMaker, Reweighting, dataset_of_version
+from engine.training.pretrained import content_of, inputs_of
 from engine.training.progress import PROGRESS, ProgressFile
 from engine.training.rows import Dataset
 from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
@@ -59,7 +60,7 @@ class TrainingJob:
     @property
     def maker(self) -> FeatureMaker:
         """Maker of the version's features and labels."""
-        return FeatureMaker(self.version.reader(), self.folder / FEATURES)
+        return FeatureMaker(self.version.reader(), self.folder / FEATURES, inputs_of(self.params))
 
     def dataset(self, reweigh: Reweighting | None = None) -> Dataset:
         """Return the version's splits as the training reads them; the maker must be fitted.
@@ -74,8 +75,9 @@ def training_fingerprint(version: Version, params: TrainParams, seed: int) -> st
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
     unset = [key for key, usual in LATER_KEYS.items() if values.get(key) == usual]
     values = {key: value for key, value in values.items() if key not in unset}
-    blocks = [BLOCKS] if params.standardize and not params.is_estimator and _has_vectors(version) else []
-    return digest([version.manifest["content"], values, seed, *blocks, *fingerprint_parts(version, params)])
+    blocks = [BLOCKS] if params.scales_features and not params.is_estimator and _has_vectors(version) else []
+    parts = [*blocks, *fingerprint_parts(version, params), *content_of(params)]
+    return digest([version.manifest["content"], values, seed, *parts])
 
 
 def _has_vectors(version: Version) -> bool:

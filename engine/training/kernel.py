@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from connectors.storage import ObjectPath
 from engine.core.digests import digest
+from engine.recipe.pretrained import folder_of
 from engine.recipe.trainers import LINEAR, TrainParams
 from engine.training.callbacks import Callback, PhaseEnd
 from engine.training.checkpoint import Checkpoints, ModelStore
@@ -22,12 +23,14 @@ from engine.training.learner import model_state
 from engine.training.least_squares import MAX_FEATURES, solve
 from engine.training.methods import method_of
 from engine.training.objectives import ClassLosses, RowLosses, TargetScale, number_losses, objective_of
+from engine.training.pretrained import pretrained_spec
 from engine.training.rows import Counts, Dataset
 from engine.training.session import Estimator, Session, count_rows
 from operators.arrays import Float64, Int64
 from operators.base import OperatorError
 from operators.communicator import Communicator, SingleProcess, Slots
 from operators.models import ModelSpec, Standardize, build
+from operators.models.pretrained import PretrainedNetwork
 from operators.probe.census import take_census
 from operators.probe.kernel import repeatable, train
 from operators.probe.settings import Settings
@@ -75,10 +78,11 @@ def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:
     return ModelSpec(
         model="logistic" if params.model == LINEAR else params.model,  # either is one linear layer
         hidden=params.hidden,
-        standardize=params.standardize,
-        blocks=data.widths if params.standardize and max(data.widths, default=1) > 1 else (),
+        standardize=params.scales_features,
+        blocks=data.widths if params.scales_features and max(data.widths, default=1) > 1 else (),
         n_features=data.n_features,
         n_classes=1 if is_regression else data.n_classes,
+        pretrained=pretrained_spec(params),
     )
 
 
@@ -180,8 +184,11 @@ def _new_learner(
 ) -> Estimator:
     if params.is_estimator:
         return EstimatorLearner(params, seed, spec, row_losses)
-    model = build(spec, seed).to(device)
-    if params.standardize:
+    model = build(spec, seed)
+    if spec.pretrained is not None:
+        cast(PretrainedNetwork, model.get_submodule("model")).load_weights(folder_of(params.model))
+    model = model.to(device)
+    if params.scales_features:
         labelled = spec.model_copy(
             update={"n_classes": data.n_classes}
         )  # a regression's rows have classes too
@@ -210,7 +217,7 @@ def _solve(session: Session, spec: ModelSpec) -> int:
 def _solve_least_squares(session: Session, row_losses: RowLosses, scale: TargetScale) -> int:
     """Solve a linear ERM of the squared loss to its optimum; returns the number of models, 1."""
     model, shards = session.learner.model, session.weighed_rows()[0]
-    scaler = cast(Standardize, model.get_submodule("standardize")) if session.params.standardize else None
+    scaler = cast(Standardize, model.get_submodule("standardize")) if session.params.scales_features else None
     found = solve(shards, scaler, scale, session.slots, session.params.weight_decay)
     head = cast(nn.Linear, model.get_submodule("head"))
     with torch.no_grad():

@@ -39,6 +39,7 @@ from engine.training.model_package import (
     signature,
 )
 from engine.training.plots import PLOTS, STRENGTH
+from engine.training.pretrained import inputs_of
 from engine.training.reference import Reference
 from engine.training.serving import ServedModel, write_served_model
 from engine.training.split_scores import score
@@ -301,7 +302,7 @@ def _log_model(
     import mlflow.pyfunc
 
     with tempfile.TemporaryDirectory() as scratch:
-        maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
+        maker = FeatureMaker(result.version.reader(), result.folder / FEATURES, inputs_of(params))
         data = Path(scratch) / DATA
         write_served_model(result.model, result.version, maker, data, params.target)
         save_estimator(result.model, data)

@@ -33,6 +33,7 @@ from operators.base import (
     copy_state,
 )
 from operators.columns import vectors_to_numpy
+from operators.embed.network_inputs import NAME
 from operators.embed.params import IMAGE_MODELS, EmbedParams
 from operators.ingest.adaptor import STATE
 from operators.ingest.kernel import Reason, assemble_features, explain_value
@@ -68,13 +69,14 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path, targe
         for operator in maker.operators
         if operator.name != "ingest"
     ]
-    if any(operator.name == "encode" for operator in maker.operators):
+    if encoders and encoders[0]["name"] in ("encode", NAME):
         (folder / ENCODING).mkdir()
         copy_state(maker.state, folder / ENCODING, leave_out=(STATE, "categories-*", "tally.json"))
+    inputs = maker.inputs
     record = {
         "version": version.name,
         "classes": state["classes"] if target is None else [],
-        "features": _feature_columns(version, folder / ENCODING),
+        "features": _feature_columns(version, folder / ENCODING) if inputs is None else [inputs.column],
         "widths": state["widths"],
         "encoder": encoders[0] if encoders else None,
         "texts": version.manifest["source"].get("texts"),
@@ -98,6 +100,8 @@ def input_schema(version: Version, names: Sequence[str], images: Collection[str]
 
 def image_columns(maker: FeatureMaker) -> frozenset[str]:
     """Return the columns from which the chain makes features by an encoder of images."""
+    if maker.inputs is not None:
+        return frozenset({maker.inputs.column} if maker.inputs.takes == "image" else ())
     params = [operator.params for operator in maker.operators]
     return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
 
@@ -329,7 +333,7 @@ def _optional_columns(params: Mapping[str, Any], encoding: Path) -> tuple[frozen
 def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
     """Return whether a pretrained network makes features from texts or images."""
     if encoder["name"] != "encode":
-        return bool(encoder["name"] == "embed")
+        return encoder["name"] in ("embed", NAME)
     from operators.encode.column_use import Kind
     from operators.encoded_features import provenance
 

@@ -18,7 +18,7 @@ from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
 from engine.training.callbacks import EpochEnd
-from engine.training.column_checks import check_numeric
+from engine.training.column_checks import check_inputs, check_numeric
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_model
 from engine.training.evaluation import Evaluation, Scores
@@ -117,6 +117,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
     version = open_version(spec.dataset)
     if spec.params.target is not None:
         check_numeric(version, spec.params.target)
+    if spec.params.is_pretrained:
+        check_inputs(version, str(spec.params.model_params["column"]))
     check_real_folders(version.output)
     name = training_fingerprint(version, spec.params, spec.seed)[:12]
     place = output_of(spec.folder or version.output / "models" / name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,9 @@ from operators.columns import vectors_with_gaps
 from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
 from operators.factories import check_allowed
 from operators.report import ReportSection
+
+if TYPE_CHECKING:
+    from operators.embed.kernel import Encoder
 
 
 class Embed(Operator[EmbedParams]):
@@ -85,8 +88,6 @@ class Embed(Operator[EmbedParams]):
     def open(self, context: Context) -> Apply:
         """Load the encoder once. Raises OperatorError where its package is missing."""
         # Imported here because planning imports this module and must not load torch.
-        from operators.embed.images import refusal
-        from operators.embed.kernel import embed_rows
         from operators.models import prepare_device
 
         params = self.params
@@ -95,24 +96,30 @@ class Embed(Operator[EmbedParams]):
         encoder = find_factory(params.model)(params, device)
 
         def apply(table: pa.Table) -> pa.Table:
-            column, folder = table.column(params.column), _folder(context.shards, table)
-            values = column_values(column, params.column, encoder.takes, folder)
-            refused = {
-                row: reason
-                for row, value in enumerate(values)
-                if folder and isinstance(value, Path) and (reason := refusal(folder, value))
-            }
-            opened = [None if row in refused else value for row, value in enumerate(values)]
-            vectors, reasons = embed_rows(encoder, opened, batch_size=params.batch_size)
-            reasons |= refused
-            missing = np.zeros(len(values), bool)
-            missing[list(reasons)] = True
-            faults = pa.array(
-                [_fault(params.column, values, reasons, row) for row in range(len(values))], REASON
-            )
-            return pa.table({FEATURES: vectors_with_gaps(vectors, missing), FEATURE_FAULT: faults})
+            return embedding_of(table, context, encoder, params.column, params.batch_size)
 
         return apply
+
+
+def embedding_of(table: pa.Table, context: Context, encoder: Encoder, name: str, batch_size: int) -> pa.Table:
+    """Return ``x`` and ``x_fault`` of a table's rows, whose column ``name`` an encoder takes."""
+    from operators.embed.images import refusal
+    from operators.embed.kernel import embed_rows
+
+    column, folder = table.column(name), _folder(context.shards, table)
+    values = column_values(column, name, encoder.takes, folder)
+    refused = {
+        row: reason
+        for row, value in enumerate(values)
+        if folder and isinstance(value, Path) and (reason := refusal(folder, value))
+    }
+    opened = [None if row in refused else value for row, value in enumerate(values)]
+    vectors, reasons = embed_rows(encoder, opened, batch_size=batch_size)
+    reasons |= refused
+    missing = np.zeros(len(values), bool)
+    missing[list(reasons)] = True
+    faults = pa.array([_fault(name, values, reasons, row) for row in range(len(values))], REASON)
+    return pa.table({FEATURES: vectors_with_gaps(vectors, missing), FEATURE_FAULT: faults})
 
 
 def check_factory(model: str) -> None:

@@ -11,14 +11,24 @@ from operators.lazy import lazy
 from operators.models.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from operators.models.building import Standardize, build, device_for, prepare_device
+    from operators.models.building import Standardize, build, count_weights, device_for, prepare_device
     from operators.models.storage import load, save
 
-__all__ = ["ModelSpec", "Standardize", "build", "device_for", "load", "prepare_device", "save"]
+__all__ = [
+    "ModelSpec",
+    "Standardize",
+    "build",
+    "count_weights",
+    "device_for",
+    "load",
+    "prepare_device",
+    "save",
+]
 
 _DEFINED_IN = {
     "Standardize": "building",
     "build": "building",
+    "count_weights": "building",
     "device_for": "building",
     "prepare_device": "building",
     "load": "storage",

@@ -73,7 +73,8 @@ def build(spec: ModelSpec, seed: int) -> nn.Module:
     """Build the model with initial weights that depend on ``seed`` alone.
 
     The result is a ``Sequential``: ``standardize`` if asked for, then ``head`` for ``logistic``,
-    ``hidden1, relu1, ..., head`` for ``mlp``, ``model`` for a factory's module. It maps (n, n_features)
+    ``hidden1, relu1, ..., head`` for ``mlp``, ``model`` for a factory's module or a pretrained network, whose
+    pretrained weights are not loaded here. It maps (n, n_features)
     to (n, n_classes) logits, also for two classes. torch's global random state is left as it was.
 
     Raises
@@ -97,16 +98,32 @@ def _check_size(spec: ModelSpec) -> None:
     """Raise OperatorError for a model that nobody could read to predict, before its memory is asked for."""
     given = os.environ.get(VARIABLE, "").strip()
     most = int(given[:20]) if given.isascii() and given.isdigit() else MAX_BYTES
-    size = WEIGHT_BYTES * spec.n_weights
+    n_weights = count_weights(spec)
+    size = WEIGHT_BYTES * n_weights
     if size > most:
         raise OperatorError(
-            f"model {spec.model!r} for {spec.n_features:,} features has {spec.n_weights:,} weights, {size:,} "
+            f"model {spec.model!r} for {spec.n_features:,} features has {n_weights:,} weights, {size:,} "
             f"bytes, and {most:,} are allowed for a model on this installation. Give it fewer features, or "
             f"`hidden` smaller numbers; its operator can raise {VARIABLE}."
         )
 
 
+def count_weights(spec: ModelSpec) -> int:
+    """Return the number of a model's weights, before its memory is taken; 0 for a factory's."""
+    if spec.pretrained is None:
+        return spec.n_weights
+    from operators.models import pretrained
+
+    return pretrained.count_weights(spec.pretrained, spec.n_classes)
+
+
 def _layers(spec: ModelSpec) -> OrderedDict[str, nn.Module]:
+    if spec.pretrained is not None:
+        from operators.models.pretrained import PretrainedNetwork
+
+        network = PretrainedNetwork(spec.pretrained, spec.n_classes)
+        _check_output(spec, network)
+        return OrderedDict(model=network)
     if ":" in spec.model:
         return OrderedDict(model=_from_factory(spec))
     widths = (spec.n_features, *(spec.hidden if spec.model == "mlp" else ()))

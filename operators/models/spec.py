@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from connectors.foundation.messages import nearest
 
 BUILT_IN = ("logistic", "mlp")
+PRETRAINED = "hf:"
+"""Begins the name of a pretrained network in Hugging Face's format; the rest is its folder."""
 
 
 def check_model_name(name: str) -> str:
@@ -27,15 +37,36 @@ ModelName = Annotated[str, AfterValidator(check_model_name)]
 Widths = tuple[Annotated[int, Field(ge=1)], ...]
 
 
+class PretrainedSpec(BaseModel):
+    """A pretrained network of texts or images, of which the last layers are trained."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    takes: Literal["text", "image"]
+    """What the network reads: texts as token ids, images as pixels."""
+    config: dict[str, Any]
+    """The network's own configuration, checked by :mod:`operators.models.pretrained`."""
+    layers: int | Literal["all"]
+    """Number of the last layers that are trained; ``all``: every parameter."""
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    """Of images: mean of each colour, from 0 to 1, that the network was trained with."""
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    """Of images: its standard deviation."""
+
+
+def _check_spec_name(name: str) -> str:
+    return name if name.startswith(PRETRAINED) else check_model_name(name)
+
+
 class ModelSpec(BaseModel):
     """A classifier from ``n_features`` numbers to ``n_classes`` logits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: ModelName = "logistic"
+    model: Annotated[str, AfterValidator(_check_spec_name)] = "logistic"
     """``logistic`` (one linear layer), ``mlp`` (ReLU layers of ``hidden`` widths), or the import path
     ``package.module:factory`` of a function that is called as ``factory(n_features, n_classes)`` and returns
-    a ``torch.nn.Module`` from (n, n_features) rows to (n, n_classes) logits."""
+    a ``torch.nn.Module`` from (n, n_features) rows to (n, n_classes) logits; or ``hf:FOLDER``."""
     hidden: Widths = (50, 50)
     """Widths of the hidden layers; only ``mlp`` reads it."""
     standardize: bool = True
@@ -46,6 +77,22 @@ class ModelSpec(BaseModel):
     n_features: int = Field(ge=1)
     n_classes: int = Field(ge=1)
     """Number of outputs; 1 for a regression."""
+    pretrained: PretrainedSpec | None = None
+    """Of ``hf:``: the network; the folder is not read to build it."""
+
+    @model_serializer(mode="wrap")
+    def _without_gaps(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``pretrained`` where there is none, so that models of other names keep their bytes."""
+        found: dict[str, Any] = handler(self)
+        if self.pretrained is None:
+            found.pop("pretrained", None)
+        return found
+
+    @model_validator(mode="after")
+    def _pretrained_is_described(self) -> ModelSpec:
+        if self.model.startswith(PRETRAINED) != (self.pretrained is not None):
+            raise ValueError(f"model {self.model!r} and pretrained do not belong together")
+        return self
 
     @model_validator(mode="after")
     def _blocks_are_all_features(self) -> ModelSpec:
@@ -55,7 +102,7 @@ class ModelSpec(BaseModel):
 
     @property
     def n_weights(self) -> int:
-        """Number of weights and biases of a built-in model; 0 for a factory's, which is not known here."""
+        """Number of weights and biases of a built-in model; 0 for any other, which is not known here."""
         if self.model not in BUILT_IN:
             return 0
         widths = (self.n_features, *(self.hidden if self.model == "mlp" else ()), self.n_classes)

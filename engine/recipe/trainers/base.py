@@ -15,6 +15,7 @@ from engine.recipe.estimators import (
     known_estimators,
 )
 from engine.recipe.objectives import CROSS_ENTROPY, Task, parse_objective
+from engine.recipe.pretrained import check_pretrained, check_pretrained_name, is_pretrained
 from operators.base import OperatorParams, Resources
 from operators.models.spec import Widths, check_model_name
 
@@ -58,6 +59,8 @@ class RefusedModelError(ValueError):
 
 def check_trained_model(name: str) -> str:
     """Return the name of a model that can be trained; raise ValueError for any other."""
+    if is_pretrained(name):
+        return check_pretrained_name(name)
     if not is_estimator(name):
         return name if name == LINEAR else check_model_name(name)
     if name not in known_estimators(name):
@@ -121,14 +124,17 @@ class TrainParams(OperatorParams):
     target."""
     model: TrainedModel = "logistic"
     """``logistic`` (``linear`` for a regression), ``mlp``, ``package.module:factory``, called as
-    ``factory(n_features, n_outputs)`` with an output for each class or one, or an estimator:
+    ``factory(n_features, n_outputs)`` with an output for each class or one, ``hf:FOLDER``, a pretrained
+    network of texts or images whose last layers are trained (the extra ``embed``), or an estimator:
     ``sklearn:HistGradientBoostingClassifier``, ``sklearn:RandomForestClassifier``,
     ``sklearn:ExtraTreesClassifier``, ``sklearn:LogisticRegression``, ``xgboost:XGBClassifier``,
     ``lightgbm:LGBMClassifier``, or for a regression ``sklearn:HistGradientBoostingRegressor``,
     ``sklearn:RandomForestRegressor``, ``sklearn:ExtraTreesRegressor``, ``xgboost:XGBRegressor``,
     ``lightgbm:LGBMRegressor``. XGBoost's and LightGBM's need the extras ``xgboost`` and ``lightgbm``."""
     model_params: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``."""
+    """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``; of ``hf:`` the
+    ``column`` with texts or images, the number of ``layers`` that are trained (1, or ``all``), ``max_tokens``
+    (128) and ``image_size``."""
     max_rows: int = Field(default=2_000_000, ge=1)
     """Maximum number of train rows of an estimator: one worker holds all of them, at about 16 bytes a row and
     feature."""
@@ -238,6 +244,16 @@ class TrainParams(OperatorParams):
         """Return whether the model is an estimator that is fitted to weighted rows, not by gradients."""
         return is_estimator(self.model)
 
+    @property
+    def is_pretrained(self) -> bool:
+        """Return whether the model is a pretrained network, which reads texts or images, not features."""
+        return is_pretrained(self.model)
+
+    @property
+    def scales_features(self) -> bool:
+        """Return whether features are centred and scaled; token ids and pixels are not."""
+        return self.standardize and not self.is_pretrained
+
     @model_validator(mode="before")
     @classmethod
     def _default_model_of_numbers(cls, values: Any) -> Any:
@@ -275,10 +291,18 @@ class TrainParams(OperatorParams):
 
     @model_validator(mode="after")
     def _model_can_be_trained(self) -> Self:
+        if self.is_pretrained:
+            check_pretrained(self.model, self.model_params)
+            if unread := sorted({"hidden", "standardize"} & self.model_fields_set):
+                raise ValueError(
+                    f"{unread[0]} is not read by {self.model}, which has layers and inputs of its own"
+                )
+            return self
         if not self.is_estimator:
             if self.model_params:
                 raise ValueError(
-                    f"model_params is read by estimators ({', '.join(ESTIMATORS)}); model is {self.model!r}"
+                    f"model_params is read by estimators ({', '.join(ESTIMATORS)}) and by hf:; model is "
+                    f"{self.model!r}"
                 )
             return self
         if self.refuses_estimators:

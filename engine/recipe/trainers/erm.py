@@ -52,6 +52,15 @@ class ErmParams(MeanLossParams):
         return self
 
     @model_validator(mode="after")
+    def _strength_needs_features(self) -> Self:
+        if self.max_mean_loss is not None and self.is_pretrained:
+            raise ValueError(
+                f"max_mean_loss chooses by linear models on features, and {self.model} has texts or images. "
+                f"Remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _strength_needs_weights(self) -> Self:
         if self.max_mean_loss is not None and not self.weights:
             raise ValueError("max_mean_loss chooses the strength of weights; weights is false. Remove one.")

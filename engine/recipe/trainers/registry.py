@@ -52,7 +52,12 @@ TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
 )
 
 
-MODEL_COLUMNS = ("logistic, mlp", "package:factory (torch)", *(f"{library}:..." for library in LIBRARIES))
+MODEL_COLUMNS = (
+    "logistic, mlp",
+    "package:factory (torch)",
+    "hf:FOLDER",
+    *(f"{library}:..." for library in LIBRARIES),
+)
 
 
 def model_table(*, markdown: bool = False) -> str:
@@ -63,7 +68,7 @@ def model_table(*, markdown: bool = False) -> str:
     by_cells: dict[tuple[str, ...], list[str]] = {}
     for name, kind in TRAINERS.items():
         estimators = "no" if kind.refuses_estimators else "yes"
-        cells = ("yes", kind.accepts_factories, *[estimators for _ in LIBRARIES])
+        cells = ("yes", kind.accepts_factories, "yes", *[estimators for _ in LIBRARIES])
         by_cells.setdefault(cells, []).append(f"`{name}`" if markdown else name)
     rows = [("`trainer`" if markdown else "trainer", *MODEL_COLUMNS)]
     rows += [(", ".join(names), *cells) for cells, names in by_cells.items()]

@@ -72,8 +72,15 @@ KNOWN_OPERATORS = {
     "dbscan": ("a public estimator", {"engine.api.estimators"}),
     "dckm": ("a public estimator", {"engine.api.estimators"}),
     "embed": (
-        "`init` proposes it for texts and images; serving reads images as it does",
-        {"engine.plan.first_recipe", "engine.plan.source_columns", "engine.training.serving"},
+        "`init` proposes it for texts and images; serving reads images as it does; a training makes "
+        "the inputs of pretrained networks",
+        {
+            "engine.plan.first_recipe",
+            "engine.plan.source_columns",
+            "engine.training.features",
+            "engine.training.pretrained",
+            "engine.training.serving",
+        },
     ),
     "encode": (
         "`init` and `validate` tell the kind of a column as it does; a served model reads rows as it does",

@@ -99,7 +99,8 @@ def names_of(node: ast.stmt) -> list[str]:
     """Return the names that a statement defines; none for what pydantic or Typer register."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         how = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
-        return [] if any(word in how for word in ("validator", ".callback", ".command")) else [node.name]
+        registered = ("validator", "serializer", ".callback", ".command")
+        return [] if any(word in how for word in registered) else [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
 

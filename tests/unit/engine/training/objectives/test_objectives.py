@@ -239,6 +239,7 @@ def test_arrays_that_do_not_fit_together_are_refused() -> None:
         ({"X": X[:40]}, r"X has 40 rows, and y 50"),
         ({"X": X[:, 0]}, r"X has the shape \(50,\)"),
         ({"y": y[:, None]}, r"y has the shape \(50, 1\)"),
+        ({"X": np.where(np.arange(150).reshape(50, 3) == 7, np.nan, X)}, "X: row 2, column 1 is nan"),
         ({"y": y + 0.5}, "y: row 0 has no class index .*0.5"),
         ({"y": y - 1}, "y: row 0 has no class index .*-1"),
         ({"weight": np.ones(49)}, "weight has 49 rows, and y 50"),

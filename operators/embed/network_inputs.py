@@ -1,0 +1,163 @@
+"""``network_inputs``: texts as token ids, images as pixels, for a pretrained network that is trained itself.
+
+The engine makes these features in a training of ``hf:`` (:mod:`operators.models.pretrained`) and when its
+model answers; no recipe names the operator.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import Field
+
+from operators.arrays import Float32
+from operators.base import (
+    FEATURE_FAULT,
+    FEATURES,
+    REASON,
+    VECTOR,
+    Apply,
+    Context,
+    Cost,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+)
+from operators.embed.adaptor import embedding_of
+from operators.models.pretrained import NO_TOKEN
+
+NAME = "network_inputs"
+TOKENIZER = "tokenizer.json"
+
+
+class NetworkInputsParams(OperatorParams):
+    """Parameters of ``network_inputs``, which a training fills in."""
+
+    column: str
+    """Source column with texts or images."""
+    takes: Literal["text", "image"]
+    """Kind of the network's inputs."""
+    max_tokens: int = Field(default=128, ge=3, le=8192)
+    """Token ids of a text; longer ones are cut."""
+    image_size: int = Field(default=224, ge=8, le=1024)
+    """Height and width of an image in pixels."""
+    vocabulary: int = Field(default=0, ge=0)
+    """Token ids that the network knows."""
+    folder: str = Field(default="", exclude=True)
+    """Folder with ``tokenizer.json``, which ``fit`` alone reads; no record of the operator names it."""
+    batch_size: int = Field(default=256, ge=1)
+    """Rows that are prepared together."""
+
+
+class NetworkInputs(Operator[NetworkInputsParams]):
+    """Adds ``x``, the inputs of a network for a text or an image, and ``x_fault`` where there are none."""
+
+    name = NAME
+    version = 1
+    cost = Cost(20_000, 20_000)
+    Params = NetworkInputsParams
+    fits_on_all_rows = True
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Return no column: the operator reads the source."""
+        return ()
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Return the column with texts or images."""
+        return (self.params.column,)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Return the added columns: the inputs, null if the row cannot be used, and the reason for that."""
+        return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
+
+    @property
+    def can_predict(self) -> bool:
+        """Return True: nothing is learnt from rows."""
+        return True
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Copy the tokenizer into the state. Raises OperatorError, with the file, if it does not fit."""
+        if self.params.takes == "text":
+            source = Path(self.params.folder) / TOKENIZER
+            _Tokens(source, self.params)
+            shutil.copyfile(source, context.state / TOKENIZER)
+        return {}
+
+    def open(self, context: Context) -> Apply:
+        """Read the tokenizer once."""
+        params = self.params
+        encoder = _Tokens(context.state / TOKENIZER, params) if params.takes == "text" else _Pixels(params)
+
+        def apply(table: pa.Table) -> pa.Table:
+            return embedding_of(table, context, encoder, params.column, params.batch_size)
+
+        return apply
+
+
+class _Tokens:
+    """Texts as ids (max_tokens,), ``NO_TOKEN`` behind the last; an ``operators.embed.kernel.Encoder``."""
+
+    takes: Literal["text"] = "text"
+
+    def __init__(self, path: Path, params: NetworkInputsParams) -> None:
+        from tokenizers import Tokenizer
+
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exceptions
+            raise OperatorError(
+                f"{path}: no tokenizer can be read: {error}. The folder of `hf:` needs tokenizer.json, as "
+                f"save_pretrained of a fast tokenizer writes it."
+            ) from None
+        if self._tokenizer.get_vocab_size() > params.vocabulary:
+            raise OperatorError(
+                f"{path}: the tokenizer has {self._tokenizer.get_vocab_size():,} entries, and the network "
+                f"{params.vocabulary:,}. Use the tokenizer that belongs to the network."
+            )
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(params.max_tokens)
+        self._max_tokens = params.max_tokens
+        self._marks = self._tokenizer.num_special_tokens_to_add(False)
+
+    def prepare(self, value: str) -> NDArray[np.float32]:
+        """Return the token ids. Raises ValueError for a text without a word."""
+        if not isinstance(value, str):
+            raise ValueError(f"is {type(value).__name__}, not text")
+        ids = self._tokenizer.encode(value).ids
+        if len(ids) <= self._marks:
+            raise ValueError("is a text without a word")
+        padded = np.full(self._max_tokens, NO_TOKEN, np.float32)
+        padded[: len(ids)] = ids
+        return padded
+
+    def encode(self, batch: NDArray[np.float32]) -> Float32:
+        """Return the ids as they are."""
+        return batch
+
+
+class _Pixels:
+    """Images as pixels from 0 to 255 (3 * size * size,); an ``operators.embed.kernel.Encoder``."""
+
+    takes: Literal["image"] = "image"
+
+    def __init__(self, params: NetworkInputsParams) -> None:
+        self._size = params.image_size
+
+    def prepare(self, value: bytes | Path) -> NDArray[np.uint8]:
+        """Return the pixels. Raises ValueError for what cannot be decoded."""
+        from operators.embed.images import open_image
+
+        return open_image(value, self._size)
+
+    def encode(self, batch: NDArray[np.uint8]) -> Float32:
+        """Return the pixels as rows of numbers."""
+        return batch.reshape(len(batch), -1).astype(np.float32)
