@@ -20,6 +20,7 @@ from engine.training.ensemble import Ensemble
 from engine.training.evaluation import by_class
 from engine.training.features import FeatureMaker
 from engine.training.job import TrainingJob
+from engine.training.objectives import losses_of, objective_of
 from engine.training.row_samples import read_samples, sample_file, write_sample
 from operators.base import FEATURES, Executor
 from operators.hashing import END, row_hashes
@@ -78,15 +79,14 @@ def importance_of(
     split = next((name for name in ("validation", "test") if rows_by_split.get(name)), None)
     if split is None:
         return None
-    key = digest([FORMAT, model.model_weights.tolist(), split, job.seed])
+    by_loss = [job.params.objective] if job.params.task == "regression" else []
+    key = digest([FORMAT, model.model_weights.tolist(), split, job.seed, *by_loss])
     known = read_importance(job.folder)
     if known is not None and known.get("key") == key:
         return known
     blocks = source_blocks(job.maker)
     record: dict[str, Any] = {"key": key, "split": split}
-    if job.params.task == "regression":
-        record["reason"] = "it is measured by accuracy, and a regression has none"
-    elif len(blocks) < 2:
+    if len(blocks) < 2:
         record["reason"] = f"all features come from one column, {next(iter(blocks), 'x')}"
     else:
         record |= _measured(job, model, split, rows_by_split[split], blocks, executor)
@@ -161,12 +161,15 @@ def _score(work: _Draw, shards: list[int]) -> dict[str, Any]:
     sample = read_samples([sample_file(work.job.folder / SAMPLE, shard) for shard in shards])
     order = drawn_rows(sample.ids, work.most, work.job.seed, PURPOSE)
     model = Ensemble.load(work.job.folder)
+    target = sample.target
+    objective = objective_of(work.job.params.objective)
     with threadpool_limits(limits=max(1, int(work.job.params.resources.cpus))):
         found = permutation_importance(
-            model.predict,
+            model.predict if target is None else model.predict_numbers,
             sample.X[order],
-            sample.y[order],
+            sample.y[order] if target is None else target[order],
             work.blocks,
+            loss=None if target is None else partial(losses_of, objective),
             groups=sample.groups[order],
             random_state=work.job.seed % 2**32,
         )

@@ -233,7 +233,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
     rows = table_rows(found)
     return {
         "sentences": summary_sentences(found),
-        "columns": table_columns(),
+        "columns": table_columns(found),
         "rows": rows,
         "hidden": len(found["columns"]) - len(rows),
         "explanation": explanation(found, f"the model, on {found['split']} rows,"),

@@ -6,13 +6,14 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from connectors.storage import write_whole
 from engine.training.rows import GroupedRows
-from operators.arrays import Int64
+from operators.arrays import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class RowSample:
     """(n,) row ids."""
     groups: Int64
     """(n,) published groups; -1 - class for rows in no group."""
+    target: Float64 | None = None
+    """(n,) numbers that a regression predicts."""
 
 
 def sample_file(folder: Path, shard: int) -> Path:
@@ -37,7 +40,10 @@ def sample_file(folder: Path, shard: int) -> Path:
 def write_sample(file: Path, rows: GroupedRows, groups: Int64, *, root: Path) -> None:
     """Write sampled rows. No link beneath ``root``, a folder above the file, is followed."""
     with io.BytesIO() as content:
-        np.savez(content, X=rows.X, y=rows.y, ids=rows.row_id, groups=groups)
+        columns: dict[str, Any] = {"X": rows.X, "y": rows.y, "ids": rows.row_id, "groups": groups}
+        if rows.target is not None:
+            columns["target"] = rows.target
+        np.savez(content, **columns)
         write_whole(file, content.getvalue(), durable=False, root=root)
 
 
@@ -47,6 +53,4 @@ def read_samples(files: Sequence[Path]) -> RowSample:
     for file in files:
         with np.load(file, allow_pickle=False) as stored:
             parts.append(dict(stored))
-    return RowSample(
-        *(np.concatenate([part[name] for part in parts]) for name in ("X", "y", "ids", "groups"))
-    )
+    return RowSample(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})

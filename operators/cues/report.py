@@ -102,7 +102,7 @@ def _importance(record: Mapping[str, Any]) -> list[Any]:
     )
     return [
         ReportFigure(draw_importance(record, word), description, "Importance by source column"),
-        ReportTable(table_columns(word), importance_rows(record)),
+        ReportTable(table_columns(record, word), importance_rows(record)),
         explanation(record, "a class-balanced linear model, on rows that it has not seen,", word) + more,
     ]
 

@@ -1,4 +1,4 @@
-"""Grouped permutation importance: the loss of a fitted classifier when a column's values are shuffled.
+"""Grouped permutation importance: what a fitted model loses when a column's values are shuffled.
 
 Features that come from one source column, such as the categories of a one-hot encoding and the indicator of
 its missing values, are shuffled together. Shuffled one by one they would form rows that no table holds, and
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ MAX_PREDICTIONS = 2_000_000
 """Predicted rows above which the sample is made smaller than ``MAX_ROWS``."""
 
 Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]
+Loss = Callable[[Float64, npt.NDArray[Any]], Float64]
 Scores = dict[str, float]
 
 
@@ -45,7 +46,7 @@ class PermutationImportance:
     names : names of the blocks, length B.
     baseline : score by name on the rows as they are.
     importances : score by name to the losses, shape (B, R): the baseline less the score with the block
-        shuffled. A negative loss is a gain.
+        shuffled; of a mean loss what is added to it. A negative value is a gain.
     errors : score by name to the standard error of the mean loss as other rows would be drawn, shape (B,).
     rows : scored rows.
     """
@@ -75,7 +76,11 @@ class PermutationImportance:
         return np.asarray(z * np.sqrt(self.errors[score] ** 2 + self.std(score) ** 2 / n_repeats))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able values: ``columns`` by falling mean loss of balanced accuracy, then by name."""
+        """Return JSON-able values: ``columns`` by what they matter to the mean, then by name.
+
+        The mean is balanced accuracy, or of a regression the mean loss.
+        """
+        main = "loss" if "loss" in self.importances else "balanced_accuracy"
         figures = {
             score: np.column_stack([self.mean(score), self.std(score), self.margin(score)]).tolist()
             for score in self.importances
@@ -87,7 +92,7 @@ class PermutationImportance:
             }
             for b, name in enumerate(self.names)
         ]
-        entries.sort(key=lambda entry: (-entry["balanced_accuracy"]["mean"], entry["column"]))
+        entries.sort(key=lambda entry: (-entry[main]["mean"], entry["column"]))
         repeats = next(iter(self.importances.values())).shape[1]
         return {"rows": self.rows, "repeats": repeats, "baseline": self.baseline, "columns": entries}
 
@@ -98,22 +103,25 @@ def permutation_importance(
     y: npt.NDArray[Any],
     blocks: Mapping[str, Sequence[int]],
     *,
+    loss: Loss | None = None,
     groups: npt.NDArray[Any] | None = None,
     sample_weight: npt.NDArray[np.floating[Any]] | None = None,
     n_repeats: int = REPEATS,
     random_state: int = 0,
     min_rows: int = MIN_ROWS,
 ) -> PermutationImportance:
-    """Measure how much a classifier loses without each block of columns.
+    """Measure how much a classifier, or a model of numbers, loses without each block of columns.
 
     Parameters
     ----------
-    predict : from rows (n, d) in the order of ``X`` to predicted labels (n,).
+    predict : from rows (n, d) in the order of ``X`` to predicted labels, or numbers (n,).
     X : held-out rows (n, d). They are not changed.
-    y : labels (n,), the values that ``predict`` returns.
+    y : labels (n,), the values that ``predict`` returns, or the numbers that it predicts.
     blocks : name -> positions of the columns that are shuffled together.
-    groups : (n,) group of each row; default: its class. The worst group is looked for anew after each
-        shuffle; groups of fewer than ``min_rows`` rows are pooled (:mod:`operators.metrics.group_scores`).
+    loss : from predictions and numbers (n,) to losses (n,), of a regression; default: a classification.
+    groups : (n,) group of each row; default: its class, or of a regression one group. The worst group is
+        looked for anew after each shuffle; groups of fewer than ``min_rows`` rows are pooled
+        (:mod:`operators.metrics.group_scores`).
     sample_weight : (n,) how much each row counts, as a row of a sample that stands for several; default 1.
     n_repeats : shuffles of each block. All blocks have the same ones.
     random_state : seed of the shuffles.
@@ -137,9 +145,13 @@ def permutation_importance(
         raise ValueError("permutation_importance: there are no rows to score.")
     if outside := [p for positions in blocks.values() for p in positions if not 0 <= p < d]:
         raise ValueError(f"permutation_importance: there is no column {outside[0]}; rows have {d}.")
-    scorer = _Scorer(np.asarray(y), groups, sample_weight, min_rows)
-    right = scorer.right(predict(X))
-    baseline = scorer.scores(right)
+    scorer: _Scorer = (
+        _ClassScorer(np.asarray(y), groups, sample_weight, min_rows)
+        if loss is None
+        else _LossScorer(np.asarray(y), loss, groups, sample_weight, min_rows)
+    )
+    values = scorer.values(predict(X))
+    baseline = scorer.scores(values)
     orders = _orders(n, n_repeats, random_state)
     losses = {name: np.zeros((len(blocks), n_repeats)) for name in baseline}
     errors = {name: np.zeros(len(blocks)) for name in baseline}
@@ -148,13 +160,14 @@ def permutation_importance(
         columns = list(positions)
         if not len(columns) or (X[:, columns] == X[0, columns]).all():
             continue
-        still_right = [scorer.right(predict(rows)) for rows in _shuffles(X, shuffled, columns, orders)]
-        for r, right_now in enumerate(still_right):
-            for name, value in scorer.scores(right_now).items():
+        without = [scorer.values(predict(rows)) for rows in _shuffles(X, shuffled, columns, orders)]
+        for r, values_now in enumerate(without):
+            for name, value in scorer.scores(values_now).items():
                 losses[name][b, r] = baseline[name] - value
-        for name, value in scorer.errors(right, still_right).items():
+        for name, value in scorer.errors(values, without).items():
             errors[name][b] = value
-    return PermutationImportance(tuple(blocks), baseline, losses, errors, n)
+    stated = {name: scorer.sign * value for name, value in baseline.items()}
+    return PermutationImportance(tuple(blocks), stated, losses, errors, n)
 
 
 def _shuffles(
@@ -205,8 +218,34 @@ def _orders(n: int, n_repeats: int, random_state: int) -> list[npt.NDArray[np.in
     return found
 
 
-class _Scorer:
+class _Scorer(Protocol):
     """Scores predictions on fixed rows."""
+
+    sign: int
+    """-1 where a score is better the smaller it is, else 1."""
+
+    def values(self, predicted: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the value of each prediction (n,), the larger the better."""
+        ...
+
+    def scores(self, values: npt.NDArray[Any]) -> Scores:
+        """Return the scores of predictions of these values, the larger the better."""
+        ...
+
+    def errors(self, values: npt.NDArray[Any], shuffled: Sequence[npt.NDArray[Any]]) -> Scores:
+        """Return the standard error of each score's mean loss over some shuffles.
+
+        The loss of a row is the mean of its losses over the shuffles, so that rows are compared with
+        themselves. The error for the worst group is the largest error of those groups that were the worst
+        without or with a shuffle.
+        """
+        ...
+
+
+class _ClassScorer:
+    """Of a classifier. The value of a prediction is whether it is right."""
+
+    sign = 1
 
     def __init__(
         self,
@@ -216,50 +255,100 @@ class _Scorer:
         min_rows: int,
     ) -> None:
         self._y = y
-        self._weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, np.float64)
         classes, class_place = np.unique(y, return_inverse=True)
-        self._by_class = _Cells(class_place, self._weight, len(classes))
-        names, place = np.unique(class_place if groups is None else groups, return_inverse=True)
+        keys = class_place if groups is None else groups
+        self._groups = _Groups(keys, sample_weight, min_rows)
+        self._by_class = _Cells(class_place, self._groups.weight, len(classes))
+
+    def values(self, predicted: npt.NDArray[Any]) -> Mask:
+        """Implement the method of :class:`_Scorer`."""
+        return np.asarray(np.asarray(predicted) == self._y)
+
+    def scores(self, values: npt.NDArray[Any]) -> Scores:
+        """Implement the method of :class:`_Scorer`."""
+        return {
+            "accuracy": self._groups.mean(values),
+            "balanced_accuracy": float(np.nanmean(self._by_class.means(values))),
+            "worst_group_accuracy": self._groups.worst(values),
+        }
+
+    def errors(self, values: npt.NDArray[Any], shuffled: Sequence[npt.NDArray[Any]]) -> Scores:
+        """Implement the method of :class:`_Scorer`."""
+        by_class = self._by_class.errors(values - np.mean(shuffled, axis=0))
+        n_classes = int(np.isfinite(by_class).sum())
+        mean, worst = self._groups.errors(values, shuffled)
+        return {
+            "accuracy": mean,
+            "balanced_accuracy": float(np.sqrt(np.nansum(by_class**2)) / n_classes),
+            "worst_group_accuracy": worst,
+        }
+
+
+class _LossScorer:
+    """Of a regression. The value of a prediction is its negative loss."""
+
+    sign = -1
+
+    def __init__(
+        self,
+        y: npt.NDArray[Any],
+        loss: Loss,
+        groups: npt.NDArray[Any] | None,
+        sample_weight: npt.NDArray[np.floating[Any]] | None,
+        min_rows: int,
+    ) -> None:
+        self._y, self._loss = y, loss
+        keys = np.zeros(len(y), np.int64) if groups is None else groups
+        self._groups = _Groups(keys, sample_weight, min_rows)
+
+    def values(self, predicted: npt.NDArray[Any]) -> Float64:
+        """Implement the method of :class:`_Scorer`."""
+        return -self._loss(np.asarray(predicted, np.float64), self._y)
+
+    def scores(self, values: npt.NDArray[Any]) -> Scores:
+        """Implement the method of :class:`_Scorer`."""
+        return {"loss": self._groups.mean(values), "worst_group_loss": self._groups.worst(values)}
+
+    def errors(self, values: npt.NDArray[Any], shuffled: Sequence[npt.NDArray[Any]]) -> Scores:
+        """Implement the method of :class:`_Scorer`."""
+        mean, worst = self._groups.errors(values, shuffled)
+        return {"loss": mean, "worst_group_loss": worst}
+
+
+class _Groups:
+    """Weighted means of values over all rows and in the worst group; small groups are pooled."""
+
+    def __init__(
+        self,
+        keys: npt.NDArray[Any],
+        sample_weight: npt.NDArray[np.floating[Any]] | None,
+        min_rows: int,
+    ) -> None:
+        self.weight = np.ones(len(keys)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        names, place = np.unique(keys, return_inverse=True)
         sizes = dict(enumerate(np.bincount(place).tolist()))
         compared = compare_groups(sizes, sizes, min_rows=min_rows)
         entry = np.full(len(names), len(compared))
         for index, one in enumerate(compared):
             entry[list(one.members)] = index
-        self._by_group = _Cells(entry[place], self._weight, len(compared))
+        self._cells = _Cells(entry[place], self.weight, len(compared))
 
-    def right(self, predicted: npt.NDArray[Any]) -> Mask:
-        """Return which rows are predicted right, shape (n,)."""
-        return np.asarray(np.asarray(predicted) == self._y)
+    def mean(self, values: npt.NDArray[Any]) -> float:
+        """Return the mean over all rows."""
+        return float(self.weight @ values / self.weight.sum())
 
-    def scores(self, right: Mask) -> Scores:
-        """Return the scores of predictions, given which are right."""
-        by_class, by_group = self._by_class.means(right), self._by_group.means(right)
-        return {
-            "accuracy": float(self._weight @ right / self._weight.sum()),
-            "balanced_accuracy": float(np.nanmean(by_class)),
-            "worst_group_accuracy": float(np.nanmin(by_group)),
-        }
+    def worst(self, values: npt.NDArray[Any]) -> float:
+        """Return the least mean of a group."""
+        return float(np.nanmin(self._cells.means(values)))
 
-    def errors(self, right: Mask, shuffled: Sequence[Mask]) -> Scores:
-        """Return the standard error of each score's mean loss over some shuffles.
-
-        The loss of a row is the mean of its losses over the shuffles, so that rows are compared with
-        themselves. The error for the worst group is the largest error of those groups that were the worst
-        without or with a shuffle.
-        """
-        loss = right - np.mean(shuffled, axis=0)
-        by_class = self._by_class.errors(loss)
-        by_group = self._by_group.errors(loss)
-        worst = {int(np.nanargmin(self._by_group.means(one))) for one in (right, *shuffled)}
-        n_classes = int(np.isfinite(by_class).sum())
-        centred = loss - self._weight @ loss / self._weight.sum()
-        return {
-            "accuracy": float(
-                np.sqrt((self._weight * centred) @ (self._weight * centred)) / self._weight.sum()
-            ),
-            "balanced_accuracy": float(np.sqrt(np.nansum(by_class**2)) / n_classes),
-            "worst_group_accuracy": float(max(by_group[g] for g in worst)),
-        }
+    def errors(self, values: npt.NDArray[Any], shuffled: Sequence[npt.NDArray[Any]]) -> tuple[float, float]:
+        """Return the standard errors of the mean loss and of the worst group's, see :class:`_Scorer`."""
+        loss = values - np.mean(shuffled, axis=0)
+        by_group = self._cells.errors(loss)
+        worst = {int(np.nanargmin(self._cells.means(one))) for one in (values, *shuffled)}
+        centred = loss - self.weight @ loss / self.weight.sum()
+        mean = float(np.sqrt((self.weight * centred) @ (self.weight * centred)) / self.weight.sum())
+        return mean, float(max(by_group[g] for g in worst))
 
 
 class _Cells:

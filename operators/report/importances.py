@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from operators.report.text import count, number
@@ -14,33 +15,83 @@ from operators.report.text import count, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMNS = ("column", "balanced accuracy", "accuracy", "worst {word}")
 SHOWN = 20
 """Columns that a table or a picture shows."""
 NAMED = 5
 """Columns that a sentence names."""
 MIN_CHANGE = 0.005
 """Least loss that a sentence names."""
-MEAN, WORST = "balanced_accuracy", "worst_group_accuracy"
 MAX_CHARACTERS = 200
 """Characters of a column in the name of a metric; MLflow allows 250 in all."""
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """How the importances of a kind of model are shown. Figures are parts of 1, or of the unshuffled loss."""
+
+    mean: str
+    worst: str
+    scores: tuple[str, ...]
+    """Names of the scores in the order of the table."""
+    heads: tuple[str, ...]
+    noun: str
+    """Name of the mean score in a sentence."""
+    lost: str
+    gained: str
+    falls: str
+    axis: str
+
+
+CLASSES = _Kind(
+    mean="balanced_accuracy",
+    worst="worst_group_accuracy",
+    scores=("balanced_accuracy", "accuracy", "worst_group_accuracy"),
+    heads=("column", "balanced accuracy", "accuracy", "worst {word}"),
+    noun="balanced accuracy",
+    lost=" points lost",
+    gained=" points gained",
+    falls="falls",
+    axis="points of accuracy lost when the column is shuffled",
+)
+NUMBERS = _Kind(
+    mean="loss",
+    worst="worst_group_loss",
+    scores=("loss", "worst_group_loss"),
+    heads=("column", "mean loss", "loss of the worst {word}"),
+    noun="the mean loss",
+    lost=" % more",
+    gained=" % less",
+    falls="rises",
+    axis="% of the unshuffled loss that is added when the column is shuffled",
+)
+
+
+def _kind(record: Mapping[str, Any]) -> _Kind:
+    return NUMBERS if NUMBERS.mean in record["baseline"] else CLASSES
+
+
+def _unit(record: Mapping[str, Any], score: str) -> float:
+    """Return what figures of a score are shown in parts of: 1 for accuracies, else the unshuffled loss."""
+    return float(record["baseline"][score]) or 1.0 if _kind(record) is NUMBERS else 1.0
+
+
 def clear_columns(record: Mapping[str, Any], score: str, sign: int = 1) -> list[tuple[str, float]]:
     """Return the columns whose shuffling clearly lowers (``sign`` 1) or raises (-1) a score, most first."""
+    unit = _unit(record, score)
     found = [(entry["column"], entry[score]) for entry in record["columns"]]
     clear = [
-        (name, sign * value["mean"])
+        (name, sign * value["mean"] / unit)
         for name, value in found
-        if sign * value["mean"] >= max(MIN_CHANGE, value["margin"])
+        if sign * value["mean"] >= max(MIN_CHANGE * unit, value["margin"])
     ]
     return sorted(clear, key=lambda pair: (-pair[1], pair[0]))
 
 
 def contrary_columns(record: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Return the columns on which the mean rests and without which the worst group gains, with the gain."""
-    helpful = {name for name, _ in clear_columns(record, MEAN)}
-    return [pair for pair in clear_columns(record, WORST, -1) if pair[0] in helpful]
+    kind = _kind(record)
+    helpful = {name for name, _ in clear_columns(record, kind.mean)}
+    return [pair for pair in clear_columns(record, kind.worst, -1) if pair[0] in helpful]
 
 
 def summary_sentences(record: Mapping[str, Any], word: str = "group") -> list[str]:
@@ -51,49 +102,63 @@ def summary_sentences(record: Mapping[str, Any], word: str = "group") -> list[st
     record : the importances.
     word : what the worst is looked for among, "group" or "class".
     """
-    mean, worst = clear_columns(record, MEAN), clear_columns(record, WORST)
+    kind = _kind(record)
+    mean, worst = clear_columns(record, kind.mean), clear_columns(record, kind.worst)
     contrary = contrary_columns(record)
+    noun = kind.noun[0].upper() + kind.noun[1:]
     texts = [
-        f"Balanced accuracy rests most on {_named(mean, 'lost')}."
+        f"{noun} rests most on {_named(mean, kind.lost)}."
         if mean
-        else "Balanced accuracy clearly rests on no single column."
+        else f"{noun} clearly rests on no single column."
     ]
     if worst:
-        texts.append(f"The worst {word} rests most on {_named(worst, 'lost')}.")
+        texts.append(f"The worst {word} rests most on {_named(worst, kind.lost)}.")
     elif not contrary:
         texts.append(f"For the worst {word} no single column clearly matters.")
     if contrary:
         what = "This column may be a shortcut" if len(contrary) == 1 else "These columns may be shortcuts"
         texts.append(
-            f"The worst {word} gains where the values of {_named(contrary, 'gained')} are shuffled, "
-            f"while balanced accuracy falls. {what}."
+            f"The worst {word} gains where the values of {_named(contrary, kind.gained)} are shuffled, "
+            f"while {kind.noun} {kind.falls}. {what}."
         )
     return texts
 
 
 def explanation(record: Mapping[str, Any], whose: str, word: str = "group") -> str:
     """Say what the figures are. ``whose``: the model and its rows, such as "the model on validation rows"."""
-    base = {score: f"{number(100 * value, 1)} %" for score, value in record["baseline"].items()}
+    base = record["baseline"]
+    if _kind(record) is NUMBERS:
+        unit = "in parts of the unshuffled loss"
+        stated = f"mean loss {base['loss']:.4g}, of the worst {word} {base['worst_group_loss']:.4g}"
+    else:
+        shown = {score: f"{number(100 * value, 1)} %" for score, value in base.items()}
+        unit = "in points of accuracy"
+        stated = (
+            f"balanced accuracy {shown['balanced_accuracy']}, accuracy {shown['accuracy']}, "
+            f"worst {word} {shown['worst_group_accuracy']}"
+        )
     return (
         f"Permutation importance: what {whose} loses when the values of a column are shuffled among "
-        f"{count(record['rows'], 'row')}, in points of accuracy: the mean of {record['repeats']} shuffles, "
+        f"{count(record['rows'], 'row')}, {unit}: the mean of {record['repeats']} shuffles, "
         "with an interval that holds for all columns at once with 95 % confidence, given the number of "
-        "shuffles and rows. All features of a column are shuffled together. Unshuffled: balanced "
-        f"accuracy {base[MEAN]}, accuracy {base['accuracy']}, worst {word} {base[WORST]}. Below 0 the score "
-        "is better without the column. Columns that tell the same stand in for each other, so that each of "
-        "them seems to matter less."
+        f"shuffles and rows. All features of a column are shuffled together. Unshuffled: {stated}. Below 0 "
+        "the score is better without the column. Columns that tell the same stand in for each other, so that "
+        "each of them seems to matter less."
     )
 
 
-def table_columns(word: str = "group") -> tuple[str, ...]:
+def table_columns(record: Mapping[str, Any], word: str = "group") -> tuple[str, ...]:
     """Return the heads of the table."""
-    return tuple(name.format(word=word) for name in COLUMNS)
+    return tuple(name.format(word=word) for name in _kind(record).heads)
 
 
 def table_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of the table under :func:`table_columns`; at most ``SHOWN``, the largest first."""
-    scores = (MEAN, "accuracy", WORST)
-    return [(entry["column"], *(_points(entry[s]) for s in scores)) for entry in shown_columns(record)]
+    units = {score: _unit(record, score) for score in _kind(record).scores}
+    return [
+        (entry["column"], *(_points(entry[score], unit) for score, unit in units.items()))
+        for entry in shown_columns(record)
+    ]
 
 
 def shown_columns(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -101,7 +166,9 @@ def shown_columns(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     entries = record["columns"]
     if len(entries) <= SHOWN:
         return list(entries)
-    size = sorted((-max(abs(e[MEAN]["mean"]), abs(e[WORST]["mean"])), i) for i, e in enumerate(entries))
+    kind = _kind(record)
+    units = {score: _unit(record, score) for score in (kind.mean, kind.worst)}
+    size = sorted((-max(abs(e[s]["mean"]) / u for s, u in units.items()), i) for i, e in enumerate(entries))
     return [entries[i] for i in sorted(i for _, i in size[:SHOWN])]
 
 
@@ -122,7 +189,7 @@ def importance_metrics(record: Mapping[str, Any] | None) -> dict[str, float]:
     return {
         f"importance.{score}.{keys[entry['column']]}": float(entry[score]["mean"])
         for entry in shown_columns(record)
-        for score in (MEAN, WORST)
+        for score in (_kind(record).mean, _kind(record).worst)
     }
 
 
@@ -142,23 +209,24 @@ def _metric_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
-    """Draw the losses of balanced accuracy and of the worst group as bars, one pair for each column."""
+    """Draw what the mean and the worst group lose as bars, one pair for each column."""
     from matplotlib.figure import Figure
 
     from operators.report.figures import COLOURS, disable_math
 
-    entries = shown_columns(record)[::-1]
+    entries, kind = shown_columns(record)[::-1], _kind(record)
     figure = Figure(figsize=(7.2, 0.9 + 0.32 * len(entries)), layout="constrained")
     axes = figure.add_subplot()
     for score, label, color, shift in (
-        (MEAN, "balanced accuracy", COLOURS[0], 0.19),
-        (WORST, f"worst {word}", COLOURS[1], -0.19),
+        (kind.mean, kind.heads[1], COLOURS[0], 0.19),
+        (kind.worst, kind.heads[-1].format(word=word), COLOURS[1], -0.19),
     ):
+        part = 100 / _unit(record, score)
         axes.barh(
             [place + shift for place in range(len(entries))],
-            [100 * entry[score]["mean"] for entry in entries],
+            [part * entry[score]["mean"] for entry in entries],
             0.36,
-            xerr=[100 * entry[score]["margin"] for entry in entries],
+            xerr=[part * entry[score]["margin"] for entry in entries],
             color=color,
             label=label,
             error_kw={"lw": 1, "ecolor": "#555555"},
@@ -167,21 +235,21 @@ def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
     axes.set_yticks(range(len(entries)), [_cut(entry["column"]) for entry in entries], fontsize=8)
     for text in axes.get_yticklabels():
         disable_math(text)
-    axes.set_xlabel("points of accuracy lost when the column is shuffled", fontsize=8)
+    axes.set_xlabel(kind.axis, fontsize=8)
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _points(value: Mapping[str, float]) -> str:
-    mean = round(100 * value["mean"], 1) or 0.0  # no "-0.0"
-    return f"{mean:.1f} ± {100 * value['margin']:.1f} %"
+def _points(value: Mapping[str, float], unit: float) -> str:
+    mean = round(100 * value["mean"] / unit, 1) or 0.0  # no "-0.0"
+    return f"{mean:.1f} ± {100 * value['margin'] / unit:.1f} %"
 
 
 def _named(columns: Sequence[tuple[str, float]], what: str) -> str:
-    """Return the first columns, each with the points that are lost or gained without it."""
-    unit = [f" points {what}"] + [""] * NAMED
+    """Return the first columns, each with what is lost or gained without it."""
+    unit = [what] + [""] * NAMED
     named = zip(columns[:NAMED], unit, strict=False)
     return ", ".join(f"{_cut(name)} ({100 * value:.1f}{more})" for (name, value), more in named)
 

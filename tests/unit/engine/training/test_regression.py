@@ -27,6 +27,8 @@ from engine.recipe.recipe import Recipe
 from engine.training import TrainResult, TrainSpec, parse_params, train
 from engine.training.champion import rows_for
 from engine.training.job import TrainingJob
+from engine.training.page import write_page
+from engine.training.plots import PLOTS, draw_importance, draw_losses
 from engine.training.regression_scores import LossSums, RegressionEvaluation
 from engine.training.selection import select
 from engine.training.serving import ServedModel, write_served_model
@@ -104,6 +106,28 @@ def test_scores_are_those_of_scikit_learn_by_group(output: Path) -> None:
         assert score.low < score.loss < score.high
     assert found.metrics()["worst_group_loss"] == pytest.approx(table.worst_group_loss)
     assert "accuracy" not in json.dumps(result.record)
+
+
+def test_importance_is_what_is_added_to_the_losses(output: Path) -> None:
+    """Prices rest on the area; the figures without shuffling are those of the evaluation."""
+    spec = TrainSpec(output, parse_params({"trainer": "erm_plain", **NUMBERS}), importance=True)
+    result = train(spec, LocalExecutor())
+    found = result.importance
+    assert found is not None
+    scores = scored(result, "validation")
+    assert found["baseline"]["loss"] == pytest.approx(scores.loss)
+    assert found["baseline"]["worst_group_loss"] == pytest.approx(scores.metrics()["worst_group_loss"])
+    area, rooms = found["columns"]
+    assert (area["column"], rooms["column"]) == ("area", "rooms")
+    # Shuffled numbers are off by sqrt(2) deviations of the column, times what one of it adds to the price.
+    spread = rows_of(output, "validation")["area"].std()
+    assert area["loss"]["mean"] == pytest.approx(2 * (2700 * spread) ** 2, rel=0.2)
+    for split, scored_rows in result.regressions.items():
+        draw_losses(scored_rows, result.folder / PLOTS / split)
+    draw_importance(found, result.folder / PLOTS)
+    page = write_page(result).read_text("utf-8")
+    assert "The mean loss rests most on area (" in page
+    assert "loss of the worst group</th>" in page
 
 
 def test_group_dro_lowers_the_loss_of_the_worst_group(output: Path) -> None:

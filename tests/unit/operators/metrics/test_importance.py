@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.inspection import permutation_importance as sklearn_importance
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from operators.metrics.importance import (
     drawn_rows,
@@ -43,6 +43,41 @@ def test_single_columns_are_those_of_scikit_learn(problem: Any, score: str, weig
     np.testing.assert_allclose(found.importances[score], expected.importances, atol=1e-12)
     np.testing.assert_allclose(found.mean(score), expected.importances_mean, atol=1e-12)
     np.testing.assert_allclose(found.std(score), expected.importances_std, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_of_a_regression_are_those_of_scikit_learn(problem: Any, weighted: bool) -> None:
+    _, X, _, weight = problem
+    y = 3.0 * X[:, 0] - X[:, 1] + np.random.default_rng(1).normal(size=len(X))
+    model = LinearRegression().fit(X, y)
+    kwargs: dict[str, Any] = {"sample_weight": weight} if weighted else {}
+    expected = sklearn_importance(
+        model, X, y, scoring="neg_mean_squared_error", n_repeats=4, random_state=3, **kwargs
+    )
+    groups = (X[:, 0] > 0).astype(int)
+    found = permutation_importance(
+        model.predict,
+        X,
+        y,
+        {str(j): [j] for j in range(5)},
+        loss=squared,
+        groups=groups,
+        n_repeats=4,
+        random_state=3,
+        **kwargs,
+    )
+    np.testing.assert_allclose(found.importances["loss"], expected.importances, rtol=1e-6, atol=1e-9)
+    own = weight if weighted else np.ones(len(X))
+    error = squared(model.predict(X), y)
+    by_group = [float(np.average(error[groups == g], weights=own[groups == g])) for g in (0, 1)]
+    assert found.baseline["loss"] == pytest.approx(float(np.average(error, weights=own)))
+    assert found.baseline["worst_group_loss"] == pytest.approx(max(by_group))
+    assert [entry["column"] for entry in found.to_dict()["columns"]][:2] == ["0", "1"]
+    assert (found.margin("loss") >= 0).all()
+
+
+def squared(predicted: Any, y: Any) -> Any:
+    return (predicted - y) ** 2
 
 
 def test_the_columns_of_a_block_are_shuffled_together() -> None:

@@ -40,6 +40,29 @@ def test_what_the_worst_group_needs_and_what_harms_it() -> None:
     ]
 
 
+def test_losses_are_told_in_parts_of_the_unshuffled_loss() -> None:
+    def added(column: str, loss: float, worst: float) -> dict[str, Any]:
+        entry = {"loss": loss, "worst_group_loss": worst}
+        return {"column": column, **{s: {"mean": m, "std": 0.1, "margin": 1.0} for s, m in entry.items()}}
+
+    base = {"loss": 200.0, "worst_group_loss": 400.0}
+    columns = [added("area", 100.0, 40.0), added("badge", 50.0, -80.0), added("note", 0.5, 0.5)]
+    found = {"rows": 1000, "repeats": 5, "baseline": base, "columns": columns}
+    assert summary_sentences(found) == [
+        "The mean loss rests most on area (50.0 % more), badge (25.0).",
+        "The worst group rests most on area (10.0 % more).",
+        "The worst group gains where the values of badge (20.0 % less) are shuffled, while the mean loss "
+        "rises. This column may be a shortcut.",
+    ]
+    assert table_columns(found) == ("column", "mean loss", "loss of the worst group")
+    assert table_rows(found)[1] == ("badge", "25.0 ± 0.5 %", "-20.0 ± 0.2 %")
+    assert "Unshuffled: mean loss 200, of the worst group 400." in explanation(found, "the model")
+    assert importance_metrics(found)["importance.worst_group_loss.badge"] == -80.0
+    exact = {**found, "baseline": {"loss": 0.0, "worst_group_loss": 0.0}}
+    assert table_rows(exact)[2] == ("note", "50.0 ± 100.0 %", "50.0 ± 100.0 %")
+    assert draw(found).axes[0].get_legend_handles_labels()[1] == ["mean loss", "loss of the worst group"]
+
+
 def test_what_chance_explains_is_not_told() -> None:
     found = record(entry("a", 0.02, 0.2, margin=0.3), entry("b", 0.0, -0.2, margin=0.3))
     assert summary_sentences(found, "class") == [
@@ -50,7 +73,7 @@ def test_what_chance_explains_is_not_told() -> None:
 
 def test_the_table_has_margins_and_no_negative_zero() -> None:
     found = record(entry("badge", 0.2, -0.4), entry("age", -0.0001, 0.0))
-    assert table_columns("class") == ("column", "balanced accuracy", "accuracy", "worst class")
+    assert table_columns(found, "class") == ("column", "balanced accuracy", "accuracy", "worst class")
     assert table_rows(found) == [
         ("badge", "20.0 ± 1.0 %", "20.0 ± 1.0 %", "-40.0 ± 1.0 %"),
         ("age", "0.0 ± 1.0 %", "0.0 ± 1.0 %", "0.0 ± 1.0 %"),
