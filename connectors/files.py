@@ -23,8 +23,8 @@ from connectors.foundation.messages import closest
 from connectors.links import check_links
 from connectors.locations import (
     OBJECT_STORES,
+    Glob,
     extension,
-    glob_pattern,
     is_fsspec,
     is_quoted,
     relative,
@@ -241,8 +241,8 @@ def list_files(
         found = sorted(_below(start, root, policy, deep=only is None), key=lambda file: file.name)
         if not pattern:
             return FoundFiles(tuple(found), named=False)
-        rule = glob_pattern(path, pattern)
-        matched = tuple(file for file in found if rule.fullmatch(relative(file.name, folder)))
+        rule = Glob(pattern)
+        matched = tuple(file for file in found if rule.matches(relative(file.name, folder)))
     if not matched:
         raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
     return FoundFiles(matched, named=True)

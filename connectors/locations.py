@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from collections.abc import Collection
@@ -80,16 +81,46 @@ def relative(name: str, folder: str) -> str:
     return unquote(rest) if is_quoted(folder) else rest
 
 
-def glob_pattern(path: str, pattern: str) -> re.Pattern[str]:
-    """Compile a glob: ``*`` and ``?`` match within one folder, ``**`` matches any number of folders.
+class Glob:
+    """A glob: ``*`` and ``?`` match within one folder, ``**`` matches any number of folders.
 
-    Raises ConnectorError where ``**`` is only a part of a name.
+    A recipe may give any pattern and a source any name, so the time of a match grows with the product of
+    their lengths and no faster: folders are matched one after the other, each by the pattern of
+    :func:`fnmatch.translate`, which never goes back behind a star.
     """
-    from fsspec.utils import glob_translate  # slow to import
 
-    try:
-        return re.compile(glob_translate(pattern))
-    except ValueError as error:
-        raise ConnectorError(
-            f"{path}: {error}. Write '**' between two slashes, as in data/**/*.csv."
-        ) from error
+    def __init__(self, pattern: str) -> None:
+        """Compile the pattern. Raises ConnectorError where ``**`` is only a part of a name."""
+        parts = pattern.split("/")
+        if any("**" in part and part != "**" for part in parts):
+            raise ConnectorError(
+                f"{pattern}: '**' stands for whole folders. Write it between two slashes, as in "
+                f"data/**/*.csv."
+            )
+        self._parts = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
+
+    def matches(self, name: str) -> bool:
+        """Return whether the glob matches a name, whose folders are separated by slashes."""
+        places = self._skipped({0})
+        for folder in name.split("/"):
+            stay = {place for place in places if self._is_open(place)}
+            on = {place + 1 for place in places if self._fits(place, folder)}
+            places = self._skipped(stay | on)
+        return len(self._parts) in places
+
+    def _is_open(self, place: int) -> bool:
+        return place < len(self._parts) and self._parts[place] is None
+
+    def _fits(self, place: int, folder: str) -> bool:
+        if place >= len(self._parts):
+            return False
+        part = self._parts[place]
+        return part is None or (folder != "" and part.fullmatch(folder) is not None)
+
+    def _skipped(self, places: set[int]) -> set[int]:
+        """Add the places that follow when ``**`` matches no folder; at the end it matches at least one."""
+        last, found = len(self._parts) - 1, set(places)
+        for place in range(min(places, default=last), last):
+            if place in found and self._is_open(place):
+                found.add(place + 1)
+        return found
