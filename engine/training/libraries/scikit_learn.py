@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from importlib import import_module
 from typing import Any
 
@@ -84,6 +86,7 @@ class ScikitLearn:
         import skops.io
 
         try:
+            _check_archive(data)
             found = set(skops.io.get_untrusted_types(data=data))
         except Exception as error:  # whatever a damaged archive makes skops raise
             text = one_line(error)
@@ -100,6 +103,17 @@ class ScikitLearn:
             text = one_line(error)
             raise damaged(f"{type(error).__name__}: {text}") from None
         return fitted
+
+
+def _check_archive(data: bytes) -> None:
+    """Raise ValueError, or what ``zipfile`` raises, for an archive that unpacks to more than its own bytes.
+
+    skops compresses nothing, and reads whole members before it checks anything.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        stated = sum(member.file_size for member in archive.infolist())
+    if stated > len(data):
+        raise ValueError(f"its archive states {stated:,} bytes in {len(data):,}")
 
 
 def make(params: TrainParams, seed: int) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,24 @@ def test_a_stored_estimator_of_another_type_is_not_loaded() -> None:
     for other in ({"a": np.zeros(2)}, StandardScaler().fit(np.eye(2))):
         with pytest.raises(OperatorError, match="damaged or forged"):
             ScikitLearn().load(skops.io.dumps(other), 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["compressed", "overlapping"])
+def test_a_forged_archive_of_scikit_learn_is_not_unpacked(kind: str) -> None:
+    """Three megabytes unpacked to three gigabytes before anything else was looked at."""
+    buffer = io.BytesIO()
+    method = zipfile.ZIP_DEFLATED if kind == "compressed" else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("schema.json", b" " * 2**20)
+        if kind == "overlapping":
+            first = archive.infolist()[0]
+            for number in range(100):
+                twin = zipfile.ZipInfo(f"{number}.npy")
+                twin.file_size, twin.compress_size = first.file_size, first.compress_size
+                twin.header_offset, twin.CRC = first.header_offset, first.CRC
+                archive.filelist.append(twin)
+    with pytest.raises(OperatorError, match="damaged or forged: ValueError: its archive states .* bytes"):
+        ScikitLearn().load(buffer.getvalue(), 2, 2)
 
 
 @pytest.mark.parametrize("kind", [RandomForestClassifier, HistGradientBoostingClassifier])
