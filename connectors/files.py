@@ -317,6 +317,8 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
         return ConnectorError(f"{text}. Correct source.path.")
     infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     names = sorted(info.base_name for info in infos)
+    if name in names:
+        return ConnectorError(f"{path} is a pipe or a device, not a file. Correct source.path.")
     close = closest(name, names)
     if close is not None:
         return ConnectorError(

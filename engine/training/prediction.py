@@ -134,6 +134,8 @@ def _prepare_output(target: Place, output: str, request: str) -> set[str]:
 
     Returns the names of the parts that it holds already. Raises InputError if it holds anything else.
     """
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{output} is a file: name a new folder.")
     names = {path.name for path in target.iterdir()} if target.exists() else set()
     mark = target / REQUEST
     if not names:

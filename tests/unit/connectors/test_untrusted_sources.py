@@ -489,6 +489,14 @@ def test_a_forged_number_of_rows_in_an_arrow_file(rows: int, kind: Any, tmp_path
     assert "is no whole Arrow file" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_pipe_is_no_source(name: str, tmp_path: Path) -> None:
+    """The error said that there is no x.csv in the folder, but an x.csv."""
+    os.mkfifo(tmp_path / name)
+    refused(f"{name} is a pipe or a device", path=str(tmp_path / name))
+    refused("/dev/zero is a pipe or a device", path="/dev/zero", format="csv")
+
+
 @pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
 def test_a_pipe_is_no_database(scheme: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.db")

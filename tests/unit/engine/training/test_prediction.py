@@ -78,6 +78,12 @@ def test_a_folder_is_predicted_shard_by_shard(output: Path, tmp_path: Path) -> N
     )
     assert again.exit_code == 2
     assert "is not empty" in again.output
+    (tmp_path / "file").write_text("x")
+    again = command(
+        "models:/small@challenger", str(tmp_path / "in"), str(tmp_path / "file"), "--tracking", str(output)
+    )
+    assert again.exit_code == 2
+    assert "file is a file: name a new folder" in again.output
 
 
 @pytest.fixture(scope="module")
