@@ -249,7 +249,7 @@ def test_a_forged_archive_of_scikit_learn_is_not_unpacked(kind: str) -> None:
                 twin.file_size, twin.compress_size = first.file_size, first.compress_size
                 twin.header_offset, twin.CRC = first.header_offset, first.CRC
                 archive.filelist.append(twin)
-    with pytest.raises(OperatorError, match="damaged or forged: ValueError: its archive states .* bytes"):
+    with pytest.raises(OperatorError, match=r"damaged or forged: ValueError: its archive states .* bytes"):
         ScikitLearn().load(buffer.getvalue(), 2, 2)
 
 

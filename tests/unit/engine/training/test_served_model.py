@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -212,6 +213,94 @@ def test_a_request_over_http(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+class Payload:
+    """Runs when it is unpickled."""
+
+    def __init__(self, trace: str) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (self.trace,)
+
+
+def hostile_requests(good: dict[str, Any], folder: Path) -> dict[str, tuple[bytes, str]]:
+    """Return the bodies of hostile requests with their types, by name."""
+    names = list(good)
+
+    def rows(**changed: Any) -> tuple[bytes, str]:
+        values = [[*(good | changed).values()], [*good.values()]]
+        text = json.dumps({"dataframe_split": {"columns": names, "data": values}})
+        return text.encode(), "application/json"
+
+    os.mkfifo(folder / "pipe")  # opening it would wait for ever
+    deep = '[["deep"]]'
+    found = {
+        "path": rows(city=str(folder / "pipe"), age=str(folder / "pipe")),
+        "infinite": rows(score=float("inf"), age=float("nan")),
+        "huge numbers": rows(age=10**400, score=-(10**400)),
+        "huge text": rows(city="a " * 2_000_000),
+        "wrong types": rows(age={"a": 1}, score=[1], city=3, member="x"),
+        "controls": rows(age="\x1b]0;x\x07\nforged"),
+        "page": rows(age="<script>alert(1)</script>"),
+        "deep": (
+            rows(city=[["deep"]])[0].replace(deep.encode(), b"[" * 900 + b"]" * 900),
+            "application/json",
+        ),
+        "too deep": (b"[" * 100_000 + b"]" * 100_000, "application/json"),
+        "columns": (
+            json.dumps(
+                {"dataframe_records": [good | {f"more {number}": 1 for number in range(20_000)}]}
+            ).encode(),
+            "application/json",
+        ),
+        "no JSON": (b"\xff\xfe", "application/json"),
+    }
+    pickled = pickle.dumps(Payload(str(folder / "trace")))
+    for kind in (
+        "application/json",
+        "application/octet-stream",
+        "application/vnd.apache.parquet",
+        "text/csv",
+    ):
+        found[f"pickle as {kind}"] = (pickled, kind)
+    return found
+
+
+def is_same(answer: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Return whether two answers are one, up to the rounding of products of matrices of other shapes."""
+    labels = [key for key in wanted if not key.startswith("probability")]
+    close = all(abs(answer[key] - wanted[key]) < 1e-6 for key in wanted.keys() - set(labels))
+    return close and all(answer[key] == wanted[key] for key in labels)
+
+
+def test_hostile_requests_end_neither_the_service_nor_other_rows(model: Path, tmp_path: Path) -> None:
+    """MLflow's own application answers: an error of the request, or a reason for the row."""
+    from mlflow.pyfunc import scoring_server
+    from starlette.testclient import TestClient
+
+    client = TestClient(
+        scoring_server.init(mlflow.pyfunc.load_model(str(model))), raise_server_exceptions=False
+    )
+    good = rows_as_json()[0]
+    names, wanted = list(good), None
+    for name, (body, kind) in {"good": (b"", ""), **hostile_requests(good, tmp_path)}.items():
+        began = time.process_time()
+        if body:
+            answer = client.post("/invocations", content=body, headers={"Content-Type": kind})
+            assert answer.status_code in (200, 400, 415, 500), name
+            assert time.process_time() - began < 10, name
+            assert "\x1b" not in answer.text, name
+            if answer.status_code == 200 and len(found := answer.json()["predictions"]) == 2:
+                assert is_same(found[1], wanted), (name, found[1], wanted)
+        request = {"dataframe_split": {"columns": names, "data": [[*good.values()]]}}
+        (after,) = client.post("/invocations", json=request).json()["predictions"]
+        wanted = wanted or after
+        assert is_same(after, wanted), (name, after, wanted)
+    assert wanted is not None
+    assert wanted["reason"] is None
+    assert not (tmp_path / "trace").exists()
+
+
 def test_the_model_runs_where_rowsieve_is_not_installed(model: Path, tmp_path: Path) -> None:
     """In a new virtual environment with the model's requirements alone, loaded and served."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)
