@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +29,26 @@ from operators.base import (
     OperatorError,
     OperatorParams,
 )
+from operators.bounded_json import read_json
 from operators.embed.adaptor import embedding_of
 from operators.models.pretrained import NO_TOKEN
 
 NAME = "network_inputs"
 TOKENIZER = "tokenizer.json"
+STEPS = {
+    "normalizer": (
+        *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"),
+        *("Strip", "StripAccents"),
+    ),
+    "pre_tokenizer": (
+        *("BertPreTokenizer", "ByteLevel", "Digits", "Metaspace", "Punctuation"),
+        *("Whitespace", "WhitespaceSplit"),
+    ),
+    "post_processor": ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing"),
+}
+"""Part of a tokenizer -> the steps that it may consist of, whose time and memory grow with the text alone."""
+MAX_STEPS, MAX_WORD = 16, 1000
+"""Most steps of a part, and most characters of a word that WordPiece divides, in quadratic time."""
 
 
 class NetworkInputsParams(OperatorParams):
@@ -103,6 +118,32 @@ class NetworkInputs(Operator[NetworkInputsParams]):
         return apply
 
 
+def check_tokenizer(found: Any) -> None:
+    """Raise ValueError for a tokenizer whose steps could make a short text endless, or never end.
+
+    A folder or a stored model may be a stranger's: 34 replacements of ``a`` by ``aa``, in a file of two
+    kilobytes, make 16 GB of a letter, and a regular expression may go back without end.
+    """
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    for part, known in STEPS.items():
+        waiting, n_steps = [found.get(part)], 0
+        while waiting:
+            step = waiting.pop()
+            if step is None:
+                continue
+            kind = step.get("type") if isinstance(step, dict) else None
+            n_steps += 1
+            if kind == "Sequence" and n_steps <= MAX_STEPS:
+                waiting += next((value for value in step.values() if isinstance(value, list)), [])
+            elif kind not in known or n_steps > MAX_STEPS:
+                raise ValueError(f"{part}: {str(kind)[:40]!r} is none of {', '.join(known)}")
+    model = found.get("model")
+    longest = model.get("max_input_chars_per_word") if isinstance(model, dict) else None
+    if longest is not None and not (isinstance(longest, int) and 0 < longest <= MAX_WORD):
+        raise ValueError(f"model.max_input_chars_per_word is {str(longest)[:40]}, not 1 to {MAX_WORD}")
+
+
 class _Tokens:
     """Texts as ids (max_tokens,), ``NO_TOKEN`` behind the last; an ``operators.embed.kernel.Encoder``."""
 
@@ -112,6 +153,7 @@ class _Tokens:
         from tokenizers import Tokenizer
 
         try:
+            check_tokenizer(read_json(path))
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exceptions
             raise OperatorError(

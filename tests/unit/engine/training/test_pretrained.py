@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,8 @@ from engine.training.job import training_fingerprint
 from engine.training.kernel import fit
 from engine.training.rows import dataset_of_arrays
 from engine.training.version import open_version
-from operators.base import OperatorError
+from operators.base import Context, OperatorError
+from operators.embed.network_inputs import NetworkInputs, NetworkInputsParams
 from operators.models.pretrained import NO_TOKEN, TYPES, PretrainedNetwork, read_pretrained
 from tests.unit.communicators import train_together
 from tests.unit.engine.training.publishing import publish
@@ -363,3 +365,37 @@ def test_a_folder_that_is_not_there_is_named() -> None:
     params = parse_params({"model": "hf:nowhere/at-all", "model_params": {"column": "a"}})
     with pytest.raises(OperatorError, match="there is no folder nowhere/at-all"):
         fit_arrays(np.zeros((4, 2)), [0, 1, 0, 1], params)
+
+
+class Unread:
+    """The reader of an operator that reads no row while it is fitted."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+FORGED_TOKENIZERS: dict[str, dict[str, Any]] = {
+    "grows": {"normalizer": {"type": "Sequence", "normalizers": [DOUBLED] * 34}},
+    "many steps": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKD"}] * 100_000}},
+    "pattern": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}},
+    "no step": {"pre_tokenizer": ["Whitespace"]},
+    "long words": {"model": {"type": "WordPiece", "vocab": {}, "max_input_chars_per_word": 10**9}},
+}
+
+
+@pytest.mark.parametrize("forgery", [*FORGED_TOKENIZERS, "pipe", "deep"])
+def test_a_forged_tokenizer_is_refused(forgery: str, bert: Path, tmp_path: Path) -> None:
+    """Two kilobytes made 16 GB of one letter; a pipe was waited for."""
+    path = tmp_path / "tokenizer.json"
+    if forgery == "pipe":
+        os.mkfifo(path)
+    elif forgery == "deep":
+        path.write_text("[" * 100_000 + "]" * 100_000)
+    else:
+        known = json.loads((bert / "tokenizer.json").read_text())
+        path.write_text(json.dumps(known | FORGED_TOKENIZERS[forgery]))
+    params = NetworkInputsParams(column="t", takes="text", vocabulary=100, folder=str(tmp_path))
+    with pytest.raises(OperatorError, match=r"tokenizer\.json: no tokenizer can be read"):
+        NetworkInputs(params).fit(Context(Unread(), tmp_path / "state"), LocalExecutor())
+    assert not (tmp_path / "state").exists()
