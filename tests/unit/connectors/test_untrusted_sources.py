@@ -508,9 +508,9 @@ def test_a_pipe_is_no_database(scheme: str, tmp_path: Path) -> None:
     "text", ["?" * 100_000, "?password" * 20_000, "a" * 200_000, "://a:" * 50_000, "a://" * 50_000 + "@"]
 )
 def test_redaction_takes_linear_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     redact_uris(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_a_secret_behind_a_second_question_mark_is_redacted() -> None:
