@@ -115,7 +115,8 @@ def cards(data: bytes) -> None:
         body = body.replace(words, "", 1)
     page = MarkdownIt().enable("table").render(body)
     assert not MADE_BY_LINKS.search(page), page
-    assert not re.search(r"https?://|www\.\w|\w@\w", body), body
+    prose = re.sub(r"`[^`\n]*`", "", body)  # within code nothing becomes a link
+    assert not re.search(r"https?://|www\.\w|\w@\w", prose), prose
 
 
 def descriptions(data: bytes) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import os
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -91,6 +93,33 @@ def model(output: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model's folder as MLflow keeps it."""
     (found,) = (path.parent for path in (output / "mlartifacts").rglob("MLmodel"))
     return found
+
+
+class Payload:
+    """Runs when it is unpickled."""
+
+    def __init__(self, trace: str) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (self.trace,)
+
+
+def test_a_prediction_runs_no_code_of_the_model(model: Path, tmp_path: Path) -> None:
+    """MLflow's own loader would import what the folder names, puts on the path, and has pickled."""
+    write_shards(tmp_path / "in", spurious_table(30, seed=5), 1)
+    forged, trace = shutil.copytree(model, tmp_path / "forged"), tmp_path / "trace"
+    runs = f"import os\nos.mkdir({str(trace)!r})\n"
+    for name in ("evil.py", "engine/__init__.py", "operators/__init__.py", "sitecustomize.py"):
+        (forged / "code" / name).write_text(runs)
+    (forged / "python_model.pkl").write_bytes(pickle.dumps(Payload(str(trace))))
+    described = (forged / "MLmodel").read_text()
+    changed = described.replace("engine.training.serving", "evil")
+    assert changed != described
+    (forged / "MLmodel").write_text(changed)
+    found = predict(str(forged), SourceRequest(str(tmp_path / "in")), str(tmp_path / "out"), LocalExecutor())
+    assert (found.rows, found.failed) == (30, 0)
+    assert not trace.exists()
 
 
 def test_a_folder_and_a_csv_give_the_same_predictions(model: Path, tmp_path: Path) -> None:
