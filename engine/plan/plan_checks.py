@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from engine.core.errors import InputError
+from engine.core.policy import current_policy
 from engine.plan.chain import CONTRACT
 from engine.recipe.estimators import is_estimator, missing_library
-from engine.recipe.pretrained import is_pretrained, missing_pretrained
+from engine.recipe.pretrained import is_packaged, is_pretrained, missing_pretrained
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, Operator, OperatorError
 from operators.factories import check_allowed
+from operators.models.spec import PRETRAINED
 from operators.yaml_text import inline_yaml
 
 
@@ -28,6 +30,8 @@ def check_trained_model(recipe: Recipe) -> None:
         if text := missing_library(model):
             raise InputError(text)
     elif isinstance(model, str) and is_pretrained(model):
+        if not is_packaged(model):
+            current_policy().check_path("train.params.model", model.removeprefix(PRETRAINED))
         if text := missing_pretrained(model):
             raise InputError(text)
     elif isinstance(model, str) and ":" in model:

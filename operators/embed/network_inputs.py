@@ -103,14 +103,14 @@ class NetworkInputs(Operator[NetworkInputsParams]):
         """Copy the tokenizer into the state. Raises OperatorError, with the file, if it does not fit."""
         if self.params.takes == "text":
             source = Path(self.params.folder) / TOKENIZER
-            _Tokens(source, self.params)
+            TokenIds(source, self.params)
             shutil.copyfile(source, context.state / TOKENIZER)
         return {}
 
     def open(self, context: Context) -> Apply:
         """Read the tokenizer once."""
         params = self.params
-        encoder = _Tokens(context.state / TOKENIZER, params) if params.takes == "text" else _Pixels(params)
+        encoder = TokenIds(context.state / TOKENIZER, params) if params.takes == "text" else Pixels(params)
 
         def apply(table: pa.Table) -> pa.Table:
             return embedding_of(table, context, encoder, params.column, params.batch_size)
@@ -144,7 +144,7 @@ def check_tokenizer(found: Any) -> None:
         raise ValueError(f"model.max_input_chars_per_word is {str(longest)[:40]}, not 1 to {MAX_WORD}")
 
 
-class _Tokens:
+class TokenIds:
     """Texts as ids (max_tokens,), ``NO_TOKEN`` behind the last; an ``operators.embed.kernel.Encoder``."""
 
     takes: Literal["text"] = "text"
@@ -186,7 +186,7 @@ class _Tokens:
         return batch
 
 
-class _Pixels:
+class Pixels:
     """Images as pixels from 0 to 255 (3 * size * size,); an ``operators.embed.kernel.Encoder``."""
 
     takes: Literal["image"] = "image"

@@ -21,6 +21,9 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
+from engine.plan.plan_checks import check_trained_model
+from engine.recipe.pretrained import folder_of
+from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import TRAINERS, parse_params
 from engine.training import TrainSpec, train
 from engine.training.ensemble import Ensemble
@@ -30,7 +33,8 @@ from engine.training.kernel import fit
 from engine.training.rows import dataset_of_arrays
 from engine.training.version import open_version
 from operators.base import Context, OperatorError
-from operators.embed.network_inputs import NetworkInputs, NetworkInputsParams
+from operators.embed.minilm import SentenceEncoder
+from operators.embed.network_inputs import TOKENIZER, NetworkInputs, NetworkInputsParams, TokenIds
 from operators.models.pretrained import NO_TOKEN, TYPES, PretrainedNetwork, read_pretrained
 from tests.unit.communicators import train_together
 from tests.unit.engine.training.publishing import publish
@@ -136,6 +140,23 @@ def test_every_architecture_trains_its_last_layer_alone(kind: str, tmp_path: Pat
     prefix = next(n for n, m in before.encoder.named_modules() if m is blocks) + f".{len(blocks) - 1}."
     assert changed
     assert all(name.startswith(prefix) for name in changed)
+
+
+def test_the_packaged_network_gives_the_vectors_of_the_encoder() -> None:
+    folder = folder_of("hf:minilm")
+    network = PretrainedNetwork(read_pretrained(folder, 1), 2)
+    network.load_weights(folder)
+    asked = NetworkInputsParams(column="c", takes="text", vocabulary=30522, max_tokens=32, folder=str(folder))
+    encoder = SentenceEncoder(32, torch.device("cpu"))
+    short_and_long = ["a good film", "a bad one with a long tail of words that no other has"]
+    x = torch.from_numpy(np.stack([TokenIds(folder / TOKENIZER, asked).prepare(t) for t in short_and_long]))
+    taken: list[torch.Tensor] = []
+    network.head.register_forward_hook(lambda _, inputs, __: taken.append(inputs[0]))
+    with torch.no_grad():
+        network.eval()(x)
+    expected = [encoder.encode(encoder.prepare(text)[None])[0] for text in short_and_long]
+    found = torch.nn.functional.normalize(taken[0]).numpy()
+    np.testing.assert_allclose(found, np.stack(expected), atol=1e-6)
 
 
 @pytest.mark.parametrize("layers", [0, 2, "all"])
@@ -359,6 +380,18 @@ def test_files_that_are_missing_or_do_not_belong_are_named(bert: Path, tmp_path:
 def test_parameters_are_checked(values: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         parse_params(values)
+
+
+def test_a_folder_is_read_where_the_policy_allows_local_files(
+    bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_section = {"params": {"model": f"hf:{bert}", "model_params": {"column": "a"}}}
+    sections = {"source": {"path": "s3://b/x", "label": "y"}, "output": {"path": "s3://b/out"}}
+    recipe = Recipe.parse({"name": "n", **sections, "train": train_section})
+    check_trained_model(recipe)
+    monkeypatch.setenv("ROWSIEVE_SCHEMES", "s3")
+    with pytest.raises(InputError, match=r"train\.params\.model: the scheme 'file' is not allowed"):
+        check_trained_model(recipe)
 
 
 def test_a_folder_that_is_not_there_is_named() -> None:
