@@ -227,9 +227,10 @@ def _configuration(config: Mapping[str, Any]) -> Any:
 def _is_plain(key: str, value: Any) -> bool:
     """Return whether a value is a number, a text or a short list of numbers, of a size that can be built."""
     if isinstance(value, list):
-        return len(value) <= MAX_DEPTH and all(
-            not isinstance(one, list | dict) and _is_plain(key, one) for one in value
-        )
+        few = len(value) <= MAX_DEPTH
+        if key == "depths":  # layers of each stage
+            few = few and all(isinstance(one, int) for one in value) and sum(value) <= MAX_DEPTH
+        return few and all(not isinstance(one, list | dict) and _is_plain(key, one) for one in value)
     if isinstance(value, int) and not isinstance(value, bool):
         most = MAX_DEPTH if "layers" in key or key == "depths" else MAX_WIDTH
         return abs(value) <= most

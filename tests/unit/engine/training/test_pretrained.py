@@ -334,6 +334,11 @@ def test_a_configuration_that_cannot_be_used_is_named(
     refuse(match, lambda record: record.update({key: value}), folder)
 
 
+def test_stages_have_no_more_layers_than_a_network_may_have(tmp_path: Path) -> None:
+    folder = save_network("convnext", tmp_path / "net")
+    refuse("depths", lambda record: record.update(depths=[500, 500, 1, 1]), folder)
+
+
 def test_code_of_a_folder_is_not_run(bert: Path, tmp_path: Path) -> None:
     """Neither code that ``auto_map`` names nor kernels that the attention names are looked for."""
     folder = shutil.copytree(bert, tmp_path / "net")
