@@ -599,11 +599,18 @@ class Operator(ABC, Generic[P]):
         """Load the state and return the function that maps a shard's table to its new columns, row by row."""
 
 
-def copy_state(source: Path, target: Path, leave_out: Sequence[str] = ()) -> None:
+def copy_state(source: Path, target: Path, leave_out: Sequence[str] = (), *, link: bool = False) -> None:
     """Copy a state folder, except names that match a pattern in ``leave_out`` (such as ``labels-*``).
 
     A state may lie in a shared output, and its copy in one again: no link is followed, as it could lead to a
     file that only this user may read. Raises OperatorError, which names it, for a link or a pipe.
+
+    Parameters
+    ----------
+    source, target : the folders.
+    leave_out : patterns of names.
+    link : let both folders share the files (hard links) where the disk can, so that the cost does not grow
+        with their size. Only for an operator that never writes into a file of its state again.
     """
     if source.is_symlink():
         raise OperatorError(f"{source} is a link. Remove it, and run the recipe again.")
@@ -614,18 +621,36 @@ def copy_state(source: Path, target: Path, leave_out: Sequence[str] = ()) -> Non
         copy.mkdir(parents=True, exist_ok=True)
         for name in [*folders, *files]:
             if name not in left_out:
-                _copy_entry(handle, here / name, copy / name)
+                _copy_entry(handle, here / name, copy / name, link)
         folders[:] = [name for name in folders if name not in left_out]
 
 
-def _copy_entry(parent: int, source: Path, target: Path) -> None:
-    """Copy the entry ``source`` of the open folder ``parent`` unless it is a folder itself."""
+def _copy_entry(parent: int, source: Path, target: Path, link: bool) -> None:
+    """Copy or link the entry ``source`` of the open folder ``parent`` unless it is a folder itself."""
     mode = os.stat(source.name, dir_fd=parent, follow_symlinks=False).st_mode
     if stat.S_ISDIR(mode):
         return
     if stat.S_ISREG(mode):
+        if link and _linked(parent, source.name, target):
+            return
         handle = os.open(source.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
         with open(handle, "rb") as opened, target.open("wb") as copy:
             shutil.copyfileobj(opened, copy, COPY_BYTES)
         return
     raise OperatorError(f"{source} is a link or no regular file. Remove it, and run the recipe again.")
+
+
+def _linked(parent: int, name: str, target: Path) -> bool:
+    """Make ``target`` a hard link to a file of the open folder ``parent``; return whether that was possible.
+
+    It is not across disks, on some file systems, and for a file of another user. What is no regular file any
+    more, as somebody has replaced it meanwhile, is removed again.
+    """
+    try:
+        os.link(name, target, src_dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    if stat.S_ISREG(target.lstat().st_mode):
+        return True
+    target.unlink()
+    return False

@@ -27,6 +27,7 @@ from engine.storage.stores import store_of
 from engine.training.version import open_version
 from operators.arrays import NOISE, Float64
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
+from operators.counts import count
 from operators.ingest.label_checks import check_labels
 from operators.ingest.labels import class_indices
 from operators.leaks import Leak
@@ -152,7 +153,7 @@ class Curated(PublishedVersion):
         clusters = groups[groups["group"] != NOISE]
         outliers = summary["outliers"]
         text = (
-            f"{self.num_rows:,} rows, {len(clusters)} groups, {outliers:,} outliers "
+            f"{count(self.num_rows, 'row')}, {count(len(clusters), 'group')}, {count(outliers, 'outlier')} "
             f"({outliers / max(self.num_rows, 1):.1%})."
         )
         if self.leaks:

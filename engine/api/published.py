@@ -16,6 +16,7 @@ from engine.core.errors import InputError
 from engine.runs.descriptions import required_descriptions
 from engine.training.version import Version, open_version
 from operators.base import SPLIT
+from operators.counts import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,7 +194,7 @@ class PublishedVersion:
             yield part.filter(pc.equal(part.column(name).cast(pa.string()), split)).select(wanted)
 
     def __repr__(self) -> str:
-        return f"PublishedVersion({self.version!r}, {self.num_rows:,} rows, {str(self.path)!r})"
+        return f"PublishedVersion({self.version!r}, {count(self.num_rows, 'row')}, {str(self.path)!r})"
 
 
 def open(path: str | Path | Place, version: str | None = None) -> PublishedVersion:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from operators.counts import count
+
 if TYPE_CHECKING:
     from engine.plan.source_columns import SourceColumn
     from operators.ingest.label_checks import LabelCounts
@@ -28,14 +30,15 @@ def column_lines(columns: Sequence[SourceColumn], note: str = "") -> Iterator[st
     yield from aligned(rows)
     used = sum(column.use.used for column in columns)
     note_text = f" Told from {note}; the run decides from all." if note else ""
-    yield f"{used} of {len(columns)} columns are used as features.{note_text}"
+    what = "is a feature" if used == 1 else "are features"
+    yield f"Of {count(len(columns), 'column')} {used} {what}.{note_text}"
 
 
 def label_lines(label: LabelCounts) -> Iterator[str]:
     """Yield a heading and a line for each class: its rows and their share."""
     rows = sum(label.counts.values())
     where = "" if label.is_exact else " of the sample"
-    yield f"label {label.name}: {len(label.counts):,} classes in {rows:,} rows{where}"
+    yield f"label {label.name}: {count(len(label.counts), 'class')} in {count(rows, 'row')}{where}"
     shown = [
         (f"  {_shown(value)}", f"{n:>11,}", f"{n / max(rows, 1):>6.1%}")
         for value, n in label.sorted[:MAX_CLASSES]
@@ -44,7 +47,7 @@ def label_lines(label: LabelCounts) -> Iterator[str]:
     if len(label.counts) > MAX_CLASSES:
         yield f"  and {len(label.counts) - MAX_CLASSES:,} more"
     if label.missing:
-        yield f"  {label.missing:,} rows{where} have no label"
+        yield f"  {count(label.missing, 'row')}{where} without a label"
 
 
 def one_line(text: str) -> str:

@@ -54,7 +54,8 @@ def _show(found: dict[str, Any]) -> None:
 
 def _show_group(entry: dict[str, Any]) -> None:
     from engine.report.described_groups import term_lines
-    from operators.report.text import count, percent
+    from operators.counts import count
+    from operators.report.text import percent
 
     name = "noise" if entry["group"] < 0 else f"group {entry['group']}"
     accuracy = "" if entry["accuracy"] is None else f", accuracy {percent(entry['accuracy'])}"

@@ -12,6 +12,7 @@ from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError
 from engine.core.pandas_import import keep_pandas_out
+from operators.counts import count
 
 if TYPE_CHECKING:
     from engine.plan.first_recipe import Draft
@@ -82,8 +83,9 @@ def _show_findings(found: Draft, out: Path | None) -> None:
     """Print on standard error what was found in the rows."""
     used = sum(column.use.used for column in found.preview.columns)
     echo(
-        f"{out or 'recipe'}: {found.plan.n_rows:,} rows, {used} of {len(found.preview.columns)} columns "
-        f"are used as features; a run takes {found.estimate.text}.",
+        f"{out or 'recipe'}: {count(found.plan.n_rows, 'row')}, "
+        f"{count(len(found.preview.columns), 'column')}, {used} of them used as features; "
+        f"a run takes {found.estimate.text}.",
         err=True,
     )
     for leak in found.leaks:
@@ -117,7 +119,7 @@ def _list_candidates(path: str, format: str, shards: int) -> None:
             ", ..." if len(values) > 4 else ""
         )
         missing = candidate.counts.missing
-        shown += f"; {missing:,} rows have none" if missing else ""
-        rows.append((f"  {candidate.name}", f"{len(values)} values", shown))
+        shown += f"; none in {count(missing, 'row')}" if missing else ""
+        rows.append((f"  {candidate.name}", count(len(values), "value"), shown))
     for line in aligned(rows):
         echo(line, err=True)

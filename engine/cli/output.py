@@ -15,6 +15,7 @@ from rich.tree import Tree
 from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.redaction import redact
 from engine.core.terminal import json_text, when
+from operators.counts import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,8 @@ def show_plan(plan: Plan) -> None:
     size = sum(shard.n_bytes for shard in plan.listing.shards)
     console.print(
         bold(plan.recipe.name)
-        + f": {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in {len(plan.shards)} shards -> version "
+        + f": {count(plan.n_rows, 'row')}, {size / 2**20:,.1f} MiB in "
+        + f"{count(len(plan.shards), 'shard')} -> version "
         + bold(plan.version)
     )
     shards = plain_table("shard", "rows", "row_id", "file", "range")
@@ -204,7 +206,7 @@ def show_quarantine(rows: pa.Table) -> None:
 
 def show_lineage(found: dict[str, Any]) -> None:
     """Print a version with its MLflow runs, models and source files as a tree."""
-    shown = f"{found['folder']} ({found['rows']:,} rows)"
+    shown = f"{found['folder']} ({count(found['rows'], 'row')})"
     tree = Tree(Text("version ") + bold(found["version"]) + f" {shown}")
     if found["withdrawn"] is not None:
         tree.add(bold("withdrawn") + f": {found['withdrawn']}")
@@ -235,9 +237,10 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         return
     shown = Text.assemble((result.version, "bold green"), f" {_work_text(result)}, {result.seconds:.1f} s")
     console.print(shown, soft_wrap=True)
-    groups_word = "groups (oracle: the truth, not inferred)" if summary["oracle"] else "groups"
+    oracle = " (oracle: the truth, not inferred)" if summary["oracle"] else ""
     console.print(
-        f"  {summary['rows']:,} rows, {summary['groups']} {groups_word}, {summary['outliers']:,} outliers"
+        f"  {count(summary['rows'], 'row')}, {count(summary['groups'], 'group')}{oracle}, "
+        f"{count(summary['outliers'], 'outlier')}"
         + (f", {summary['quarantined']:,} quarantined" if summary["quarantined"] else "")
     )
     for export in result.exports:
@@ -288,11 +291,11 @@ def _work_text(result: RunResult) -> str:
     """Return how much of the work was computed and how much was reused."""
     computed = sum(operator.computed for operator in result.operators)
     reused = sum(operator.reused for operator in result.operators)
-    text = f"{computed} operator shards computed, {reused} reused"
+    text = f"{count(computed, 'operator shard')} computed, {reused:,} reused"
     if computed == 0 and result.reused:
         text = "already published: every shard reused, nothing computed"
     if result.parts_taken_over:
-        text += f", {result.parts_taken_over} of {len(result.manifest['parts'])} parts as they were"
+        text += f", {result.parts_taken_over} of {count(len(result.manifest['parts']), 'part')} as they were"
     return text
 
 
@@ -304,7 +307,7 @@ def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
             files.setdefault(name, []).append(path)
     return [
         f"{paths[0]}: the column {name!r} is not read"
-        + (f" (nor from {len(paths) - 1} more files)" if len(paths) > 1 else "")
+        + (f" (nor from {count(len(paths) - 1, 'more file')})" if len(paths) > 1 else "")
         + ": no shard has it in its first rows. Raise source.options.head_bytes, or name the wanted columns "
         "in source.columns."
         for name, paths in sorted(files.items())

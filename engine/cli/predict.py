@@ -11,6 +11,7 @@ import yaml
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
+from operators.counts import count
 
 if TYPE_CHECKING:
     from engine.training.prediction import PredictionResult
@@ -83,9 +84,9 @@ def _show(found: PredictionResult, source: str, output: str, *, as_json: bool) -
         show_json(asdict(found))
         return
     console.print(
-        f"{found.rows:,} rows predicted into {output}, {len(found.parts)} files"
+        f"{count(found.rows, 'row')} predicted into {output}, {count(len(found.parts), 'file')}"
         + (f", {found.kept} of them by an earlier call; " if found.kept else "; ")
-        + f"{found.failed:,} rows have no prediction"
+        + f"{count(found.failed, 'row')} without a prediction"
         + (": see the column reason." if found.failed else "."),
         soft_wrap=True,
     )

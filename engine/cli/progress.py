@@ -26,6 +26,7 @@ from connectors.foundation.messages import nearest
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 from engine.core.events import Event, Listener
+from operators.counts import count
 
 FIT_LINE_SECONDS = 30.0
 FORMATS = ("auto", "rich", "plain", "json")
@@ -80,16 +81,12 @@ def fit_place(event: Event) -> str:
 def describe(event: Event) -> str:
     """Return the line of a finished or reused operator; an empty text for other events."""
     if event.kind == "reused":
-        return f"{event.operator:<10} reused   {event.shards} of {_shards(event.total_shards)}"
+        return f"{event.operator:<10} reused   {event.shards} of {count(event.total_shards, 'shard')}"
     if event.kind == "finish":
-        shards = f", {_shards(event.shards)}" if event.shards else ""
-        rows = f"{event.rows:,} rows{shards}, {_rates(event)}, " if event.rows else ""
+        shards = f", {count(event.shards, 'shard')}" if event.shards else ""
+        rows = f"{count(event.rows, 'row')}{shards}, {_rates(event)}, " if event.rows else ""
         return f"{event.operator:<10} done     {rows}{event.seconds:.1f} s"
     return ""
-
-
-def _shards(number: int) -> str:
-    return f"{number} shard{'' if number == 1 else 's'}"
 
 
 def _rates(event: Event) -> str:

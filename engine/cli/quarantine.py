@@ -10,6 +10,7 @@ import typer
 from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
+from operators.counts import count
 
 if TYPE_CHECKING:
     from engine.recipe.recipe import Recipe
@@ -40,7 +41,7 @@ def run_quarantine(
         if as_json:
             show_json({"rows": table.num_rows, "file": str(to)})
             return
-        echo(f"{table.num_rows} rows written to {to}.")
+        echo(f"{count(table.num_rows, 'row')} written to {to}.")
     elif action == "replay":
         found = replay(recipe, verbose=verbose)
         if as_json:

@@ -15,6 +15,7 @@ from rich.table import Table
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
+from operators.counts import count
 
 if TYPE_CHECKING:
     from engine.core.events import Listener
@@ -83,7 +84,7 @@ def show_retrained(found: RetrainResult) -> None:
     verb = "found again" if result.reused else "trained"
     console.print(
         bold(result.model.about["trainer"]) + f" on {result.version.name}: {verb}, "
-        f"{result.record['train_rows']:,} rows, {len(result.model.models)} base models",
+        f"{count(result.record['train_rows'], 'row')}, {count(len(result.model.models), 'base model')}",
         soft_wrap=True,
     )
     _show_selection(found)

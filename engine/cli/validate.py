@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.pandas_import import keep_pandas_out
+from operators.counts import count
 
 
 def validate(
@@ -27,8 +28,8 @@ def validate(
                 {"recipe": str(recipe), "rows": plan.n_rows, "shards": len(plan.shards), **found.to_json()}
             )
             return
-        shards = f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}"
-        echo(f"{recipe}: valid. {plan.n_rows:,} rows in {shards}.\n")
+        shards = count(len(plan.shards), "shard")
+        echo(f"{recipe}: valid. {count(plan.n_rows, 'row')} in {shards}.\n")
         for line in [*column_lines(found.columns, found.note), "", *label_lines(found.label)]:
             echo(line)
         for _, text in found.warnings():

@@ -11,6 +11,7 @@ from rich.text import Text
 from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
+from operators.counts import count
 
 if TYPE_CHECKING:
     from engine.runs.history import PruneResult
@@ -99,7 +100,7 @@ def diff(
                 found["rows_written"] = write_row_changes(pairs, found, rows, tolerance=tolerance)
         show_json(found) if as_json else _show_diff(found)
         if rows is not None and not as_json:
-            console.print(f"{found['rows_written']:,} rows in {rows}", soft_wrap=True)
+            console.print(f"{count(found['rows_written'], 'row')} in {rows}", soft_wrap=True)
 
 
 def _show_versions(entries: list[dict[str, Any]]) -> None:
@@ -124,7 +125,8 @@ def _show_pruned(done: PruneResult, *, dry_run: bool) -> None:
     verb = "would remove" if dry_run else "removed"
     names = f": {', '.join(done.versions)}" if done.versions else ""
     console.print(
-        f"{verb} {len(done.versions)} versions and {len(done.fingerprints)} folders of the run store{names}",
+        f"{verb} {count(len(done.versions), 'version')} and {count(len(done.fingerprints), 'folder')} of the "
+        f"run store{names}",
         soft_wrap=True,
     )
     for name, why in done.kept_for.items():
@@ -165,7 +167,7 @@ def _matched_text(matched: dict[str, Any]) -> str:
     else:
         columns = matched["content_columns"]
         text = f"rows matched by their place in unchanged files: {matched['by_position']:,}; by content "
-        text += f"({len(columns)} source columns of both versions): {matched['by_content']:,}"
+        text += f"({count(len(columns), 'source column')} of both versions): {matched['by_content']:,}"
     for name, what in (("without_key", "have no key"), ("repeated", "repeat an earlier row's")):
         then, now = matched[name]
         if (then or now) and (matched["key"] or name == "repeated"):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine.core.errors import InputError
+from operators.counts import count
 
 PACKAGES = ("engine", "operators", "connectors")
 RECIPE = "recipe.yaml"
@@ -79,7 +80,7 @@ def collect(
     if working_dir is not None:
         shipped = dict(_folder(working_dir, excludes))
         files |= shipped
-        descriptions.append(f"{len(shipped)} files of {working_dir}")
+        descriptions.append(f"{count(len(shipped), 'file')} of {working_dir}")
     if isinstance(code, Path):
         files |= _wheel(code)
         descriptions.append(code.name)

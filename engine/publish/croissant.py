@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from engine.plan.chain import contract_columns
 from operators.base import SPLIT
+from operators.counts import count
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 PARQUET = "application/x-parquet"
@@ -118,8 +119,8 @@ def describe_version(
         "conformsTo": CONFORMS_TO,
         "name": manifest["recipe"],
         "description": (
-            f"{manifest['rows']:,} rows of {manifest['source']['path']} with an inferred group, an outlier "
-            "mark, a sample weight and a split for each row, by Rowsieve without group labels."
+            f"{count(manifest['rows'], 'row')} of {manifest['source']['path']} with an inferred group, an "
+            "outlier mark, a sample weight and a split for each row, by Rowsieve without group labels."
         ),
         "version": manifest["version"],
         **({"datePublished": published} if published else {}),

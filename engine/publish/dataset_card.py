@@ -13,6 +13,7 @@ import yaml
 from engine.core.errors import InputError
 from engine.plan.chain import contract_columns
 from operators.base import GROUP, SPLIT, WEIGHT
+from operators.counts import count
 
 MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
 """Characters that Markdown reads as marks, or by which it recognises links."""
@@ -99,10 +100,10 @@ def _introduction(manifest: Mapping[str, Any]) -> str:
     split, weight, group = (_code(names[name]["name"]) for name in (SPLIT, WEIGHT, GROUP))
     return (
         f"# {_text(manifest['recipe'])}\n\n"
-        f"Version `{manifest['version']}`: {manifest['rows']:,} rows of {_code(source['path'])}, label "
-        f"{_code(source['label'])}. Rowsieve inferred a group, an outlier mark, a sample weight and a split "
-        f"for every row, without group labels. {summary['quarantined']:,} further rows could not be read and "
-        "are in quarantine.\n\n"
+        f"Version `{manifest['version']}`: {count(manifest['rows'], 'row')} of {_code(source['path'])}, "
+        f"label {_code(source['label'])}. Rowsieve inferred a group, an outlier mark, a sample weight and a "
+        f"split for every row, without group labels. {summary['quarantined']:,} further rows could not be "
+        "read and are in quarantine.\n\n"
         f"Train on the rows whose {split} is `train`, with {weight} as sample weight. Rows that are "
         f"`dropped` have the weight 0. {group} is inferred from the data; it is not "
         "an attribute of a person.\n"

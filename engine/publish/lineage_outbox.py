@@ -31,6 +31,7 @@ from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact_all
 from engine.publish.lineage_facets import PRODUCER
+from operators.counts import count
 
 _log = logging.getLogger("rowsieve")
 FILE = "openlineage.yml"
@@ -289,8 +290,8 @@ def sync_events(output: Place) -> str:
         return ""
     if not is_configured():
         return (
-            f"{len(places)} events wait for OpenLineage: set OPENLINEAGE_URL, or OPENLINEAGE_CONFIG, and "
-            f"install 'rowsieve[openlineage]'."
+            f"{count(len(places), 'event')} for OpenLineage to be sent: set OPENLINEAGE_URL, or "
+            "OPENLINEAGE_CONFIG, and install 'rowsieve[openlineage]'."
         )
     try:
         client = open_client()
@@ -304,4 +305,4 @@ def sync_events(output: Place) -> str:
             f"OpenLineage's endpoint does not take events: {reason}. They still "
             f"wait in {lineage_folder(output)}; check OPENLINEAGE_URL."
         ) from None
-    return f"{taken} of {len(places)} events delivered to OpenLineage."
+    return f"{taken:,} of {count(len(places), 'event')} delivered to OpenLineage."

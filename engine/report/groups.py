@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from engine.report.survey import Survey
 from operators.arrays import NOISE
+from operators.counts import count
 from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from operators.report import RowStatistics
-from operators.report.text import count, percent
+from operators.report.text import percent
 
 MAX_NAMED = 5
 """Classes that one sentence names."""

@@ -18,8 +18,9 @@ from engine.report.groups import GroupRow
 from engine.report.pictures import sprite
 from engine.report.survey import SMALL, Survey, gather
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
+from operators.counts import count
 from operators.report import ExampleRows
-from operators.report.text import count, number, percent, short
+from operators.report.text import number, percent, short
 from operators.values import python_value
 
 MAX_GROUPS = 24

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from operators.report.text import count, interval, number, percent, short
+from operators.counts import count
+from operators.report.text import interval, number, percent, short
 
 
 def template(name: str) -> Template:

@@ -19,6 +19,7 @@ from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.storage.manifest import NAME, check_published, is_published
 from engine.storage.version_records import VersionRecord, read_version_record
+from operators.counts import count
 
 FOLDER = "removed"
 _Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$", max_length=200)]
@@ -73,8 +74,8 @@ def removed_text(output: Place, found: Removal) -> str:
     """Return the sentence that tells of a removed version."""
     day = datetime.fromtimestamp(found.at, UTC).date().isoformat()
     return (
-        f"The version {found.version} of {found.rows:,} rows was removed from {output} on {day} (rowsieve "
-        f"versions {output} remove or prune)."
+        f"The version {found.version} of {count(found.rows, 'row')} was removed from {output} on {day} "
+        f"(rowsieve versions {output} remove or prune)."
     )
 
 

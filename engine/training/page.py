@@ -17,8 +17,9 @@ from engine.training.reference import Reference
 from engine.training.regression_scores import LossScore, LossTable, RegressionEvaluation
 from engine.training.training_run import TrainResult
 from engine.training.version import Version
+from operators.counts import count
 from operators.metrics.group_scores import few_rows_text
-from operators.report.text import count, interval, percent
+from operators.report.text import interval, percent
 
 if TYPE_CHECKING:
     from engine.training.registry import PromotionDecision, RegisteredModel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.training.evaluation import Evaluation, GroupTable
 from engine.training.regression_scores import LossTable, RegressionEvaluation
-from operators.report.text import count
+from operators.counts import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from operators.counts import count
 from operators.report import Content, Notice, ReportSection
-from operators.report.text import count, number
+from operators.report.text import number
 
 
 def balance_section(name: str, metrics: Mapping[str, float]) -> ReportSection | None:

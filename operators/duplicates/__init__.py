@@ -1,1 +1,1 @@
-"""Near duplicates of texts by MinHash, or of vectors by FAISS: within the source and against older rows."""
+"""Near duplicates of texts by MinHash, of vectors by trees: within the source and against older rows."""

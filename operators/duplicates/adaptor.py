@@ -48,12 +48,12 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
     """Adds ``duplicate_of``, the oldest near duplicate among older rows, and the similarity (0 without one).
 
     A row whose texts are empty, or that ``ingest`` rejects, is no duplicate and has none. Memory: a worker
-    holds one shard, or 48 bytes for each new row of a slice of a band and a bounded number of signatures or
-    vectors.
+    holds one shard; for texts 48 bytes for each new row of a slice of a band and a bounded number of
+    signatures, for vectors 300 bytes for each row of a tree that it builds, of at most 2^22 rows.
     """
 
     name = NAME
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = DuplicatesParams
     uses = ("ingest",)
     fits_on_all_rows = True
@@ -122,7 +122,7 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         """Compare the rows of new shards with all rows. Raises CannotPredictError where rows are gone."""
         if delta.rows_removed:
             raise CannotPredictError("rows are gone, so that the row ids of the state are others now")
-        copy_state(delta.state, context.state)
+        copy_state(delta.state, context.state, link=True)  # its files are written once
         return self._find(context, executor, delta.new_shards, delta.metrics)
 
     def open(self, context: Context) -> Apply:
@@ -173,13 +173,17 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
 
     def _search_vectors(self, context: Context, executor: Executor, shards: Sequence[int]) -> float:
         """Store the vectors of some shards and compare them; return how many there are."""
-        from operators.duplicates.vectors import search_vectors, store_vectors
+        from operators.duplicates import vectors
 
         reader, state, resources = context.shards, context.state, self.params.resources
-        compared = sum(executor.map(partial(store_vectors, reader, state), shards, resources=resources))
-        search = partial(search_vectors, reader, state, self.params.distance, int(resources.cpus))
-        for _ in executor.map(search, shards, resources=resources):
-            pass
+        compared = sum(
+            executor.map(partial(vectors.store_vectors, reader, state), shards, resources=resources)
+        )
+        vectors.check_widths(reader, state)
+        runs = vectors.trees_to_build(state)
+        search = partial(vectors.search_vectors, reader, state, self.params.distance)
+        sum(executor.map(partial(vectors.build_run, state), runs, resources=resources))
+        sum(executor.map(search, shards, resources=resources))
         return float(compared)
 
     def _search_texts(self, context: Context, executor: Executor, shards: Sequence[int]) -> float:

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from operators.arrays import Ids
 from operators.base import ROW_ID, SPLIT, ReportContext
+from operators.counts import count
 from operators.duplicates.params import DuplicatesParams, too_many
 from operators.hashing import row_hashes
 from operators.report import Cell, Content, ReportSection, ReportTable
-from operators.report.text import count, percent
+from operators.report.text import percent
 
 SAMPLE = 1000
 """Duplicates that are drawn to be shown, and looked up in their splits."""

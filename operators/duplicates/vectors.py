@@ -1,41 +1,54 @@
-"""Near duplicates among vectors: FAISS compares a row with all older ones until it finds the oldest near one.
+"""Near duplicates among vectors: the stored vectors of all shards, and trees of boxes over groups of shards.
 
 One folder for each shard holds the row ids of its vectors, ascending (``ids.npy``), and the vectors
-(``rows.npy``). One task searches for the older rows of one shard, in blocks from the oldest row on, and
-stores the pairs that it finds. The result is that of comparing all pairs, however many rows are near each
-other.
+(``rows.npy``). A tree (:mod:`operators.duplicates.box_tree`) covers a run of shards. Trees of like size are
+made one as shards come (the logarithmic method of Bentley and Saxe 1980): there are few of them, and an
+increment builds few anew. One task searches all trees for the older rows of one new shard, and stores the
+pairs that it finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from operators.arrays import Float32, Float64, Ids
+from operators.arrays import Float32, Ids
 from operators.base import FEATURES, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
+from operators.duplicates.box_tree import SAMPLE, BoxTree, OldestNear, build_tree, choose_axes, project
 from operators.duplicates.pairs import write_pairs
-from operators.neighbours.faiss_index import load_faiss, threads
 from operators.neighbours.geometry import Geometry
-from operators.neighbours.kernel import QUERIES, Reach, RowIndex
 
 ROUNDING = 1e-6
 """Cosines of float32 vectors are this uncertain: equal vectors are near at any distance."""
-FEWEST, MOST = 256, 8192
-"""Older rows that are compared at once: few at first, as rows with many near ones find one among these."""
+LARGEST = 2**22
+"""Most rows of trees that are made one: a worker holds 300 bytes for each row of a tree that it builds."""
+
+
+class Run(NamedTuple):
+    """A run of shards that one tree covers: first row of the first and of the last one, and their rows."""
+
+    first: int
+    last: int
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """Name of the folder of the tree."""
+        return f"tree-{self.first:015d}-{self.last:015d}-{self.rows}"
+
+    @classmethod
+    def of(cls, folder: Path) -> Run:
+        """Return the run that a folder is named by."""
+        return cls(*(int(part) for part in folder.name.split("-")[1:]))
 
 
 def store_vectors(reader: ShardReader, state: Path, shard: int) -> int:
-    """Store the vectors of a shard's valid rows; return how many there are.
-
-    Raises OperatorError if FAISS is missing.
-    """
-    try:
-        load_faiss()
-    except ImportError as error:
-        raise OperatorError(str(error).replace("operators.neighbours", "operators.duplicates")) from None
+    """Store the vectors of a shard's valid rows; return how many there are."""
     info = next(info for info in reader.shards if info.index == shard)
     table = reader.read(shard, [FEATURES])
     if table.num_rows:
@@ -46,68 +59,113 @@ def store_vectors(reader: ShardReader, state: Path, shard: int) -> int:
     return int(table.num_rows)
 
 
-def search_vectors(reader: ShardReader, state: Path, distance: float, cpus: int, shard: int) -> int:
+def check_widths(reader: ShardReader, state: Path) -> None:
+    """Raise OperatorError, which names the file, if vectors have different lengths."""
+    paths = {info.first_row: info.path for info in reader.shards}
+    first: tuple[int, int] | None = None
+    for folder in sorted(state.glob("vectors-*")):
+        width = int(np.load(folder / "rows.npy", mmap_mode="r").shape[1])
+        row = int(folder.name.removeprefix("vectors-"))
+        first = first or (width, row)
+        if width != first[0]:
+            raise OperatorError(
+                f"{paths[row]}: its features are vectors of {width} entries, those of {paths[first[1]]} "
+                f"have {first[0]}. They come from different runs; run the operator that adds them again."
+            )
+
+
+def choose_runs(known: Sequence[Run], new: Sequence[Run]) -> list[Run]:
+    """Return the runs that trees are to cover, in the order of their rows, each at least twice the next one.
+
+    A run is made one with the next unless it is twice as large or both together have more than ``LARGEST``
+    rows. So each row is in a new tree only as often as the rows double.
+
+    >>> [run.rows for run in choose_runs([Run(0, 0, 400)], [Run(400, 400, 100), Run(500, 500, 60)])]
+    [400, 160]
+    """
+    runs = list(known)
+    for run in new:
+        runs.append(run)
+        while len(runs) > 1 and runs[-2].rows < 2 * runs[-1].rows <= 2 * (LARGEST - runs[-2].rows):
+            later = runs.pop()
+            runs[-1] = Run(runs[-1].first, later.last, runs[-1].rows + later.rows)
+    return runs
+
+
+def trees_to_build(state: Path) -> list[Run]:
+    """Return the runs of shards whose trees are missing; trees that these replace are removed."""
+    known = sorted(map(Run.of, state.glob("tree-*")))
+    covered = max((run.last for run in known), default=-1)
+    rows = {
+        int(folder.name.removeprefix("vectors-")): len(np.load(folder / "ids.npy", mmap_mode="r"))
+        for folder in sorted(state.glob("vectors-*"))
+    }
+    new = [Run(first, first, n) for first, n in rows.items() if first > covered]
+    chosen = choose_runs(known, new)
+    for run in set(known) - set(chosen):
+        shutil.rmtree(state / run.name)
+    return [run for run in chosen if run not in known]
+
+
+def build_run(state: Path, run: Run) -> int:
+    """Build the tree of a run of shards; return its rows."""
+    rows = _StoredRows(state, run)
+    ids = rows.ids()
+    drawn = np.unique(np.linspace(0, len(ids) - 1, SAMPLE).astype(np.int64))
+    X = rows(ids[drawn])
+    axes = choose_axes(Geometry.of(X, "cosine").exact(X))
+    at = np.empty((len(ids), len(axes) - 1), np.float32)
+    start = 0
+    for part in rows.parts:
+        at[start : start + len(part)] = project(part, axes)
+        start += len(part)
+    build_tree(state / run.name, axes, at, ids)
+    return len(ids)
+
+
+def search_vectors(reader: ShardReader, state: Path, distance: float, shard: int) -> int:
     """Find the oldest near row of each row of a shard among older ones; return how many have one.
 
-    They are stored as ``pairs-<first row>.npy``. Raises OperatorError if vectors have different lengths.
+    They are stored as ``pairs-<first row>.npy``.
     """
     info = next(info for info in reader.shards if info.index == shard)
     own = _folder(state, info.first_row)
     if not own.exists():
         return 0
     ids, X = np.load(own / "ids.npy"), np.load(own / "rows.npy", mmap_mode="r")
-    older = [folder for folder in sorted(state.glob("vectors-*")) if folder.name <= own.name]
-    with threads(cpus):
-        return write_pairs(
-            state / f"pairs-{info.first_row:015d}.npy", *_oldest(ids, X, older, distance, info.path)
-        )
+    found = OldestNear(X, ids, max(distance, ROUNDING), _StoredRows(state))
+    for run in sorted(map(Run.of, state.glob("tree-*"))):
+        if run.first <= ids[-1]:
+            found.search(BoxTree.load(state / run.name))
+    near = np.flatnonzero(found.of < ids)
+    similar = (1.0 - found.distances[near]).astype(np.float32)
+    return write_pairs(state / f"pairs-{info.first_row:015d}.npy", ids[near], found.of[near], similar)
 
 
 def _folder(state: Path, first_row: int) -> Path:
     return state / f"vectors-{first_row:015d}"
 
 
-def _oldest(ids: Ids, X: Float32, older: list[Path], distance: float, path: str) -> tuple[Ids, Ids, Float32]:
-    """Return row ids of rows that have an older near one, those of the oldest, and their similarity."""
-    of, apart = np.full(len(ids), -1, np.int64), np.zeros(len(ids))
-    waiting = np.arange(len(ids))
-    for other_ids, Y in _blocks(older):
-        waiting = waiting[(of[waiting] < 0) & (ids[waiting] > other_ids[0])]
-        if not len(waiting):
-            break
-        if Y.shape[1] != X.shape[1]:
-            raise OperatorError(
-                f"{path}: its features are vectors of {X.shape[1]} entries, those of the row {other_ids[0]} "
-                f"have {Y.shape[1]}. They come from different runs; run the operator that adds them again."
-            )
-        index = RowIndex.build(Y, "flat", Geometry.of(Y, "cosine"))
-        for start in range(0, len(waiting), QUERIES):
-            some = waiting[start : start + QUERIES]
-            rows, others, distances = _first_near(index, X[some], ids[some], other_ids, distance)
-            of[some[rows]], apart[some[rows]] = other_ids[others], distances
-    found = np.flatnonzero(of >= 0)
-    return ids[found], of[found], (1.0 - apart[found]).astype(np.float32)
+class _StoredRows:
+    """The stored vectors of a run of shards, or of all, mapped into memory."""
 
+    def __init__(self, state: Path, run: Run | None = None) -> None:
+        folders = sorted(state.glob("vectors-*"))
+        if run:
+            folders = [f for f in folders if run.first <= int(f.name.removeprefix("vectors-")) <= run.last]
+        self._first = np.array([int(folder.name.removeprefix("vectors-")) for folder in folders])
+        self._ids: list[Ids] = [np.load(folder / "ids.npy", mmap_mode="r") for folder in folders]
+        self.parts: list[Float32] = [np.load(f / "rows.npy", mmap_mode="r") for f in folders]
 
-def _first_near(
-    index: RowIndex, X: Float32, ids: Ids, other_ids: Ids, distance: float
-) -> tuple[Ids, Ids, Float64]:
-    """Return positions of rows with an older near one in the index, of the first of these, and distances."""
-    graph = index.search(X, Reach(eps=max(distance, ROUNDING)))
-    rows, others = graph.sources(), graph.indices
-    is_older = np.flatnonzero(other_ids[others] < ids[rows])
-    found, first = np.unique(rows[is_older], return_index=True)  # of a row, others ascend
-    chosen = is_older[first]
-    return found, others[chosen], graph.distances[chosen].astype(np.float64)
+    def ids(self) -> Ids:
+        """Return all row ids, ascending."""
+        return np.concatenate(self._ids)
 
-
-def _blocks(folders: list[Path]) -> Iterator[tuple[Ids, Float32]]:
-    """Yield blocks of row ids and vectors, the oldest first."""
-    size = FEWEST
-    for folder in folders:
-        ids = np.load(folder / "ids.npy", mmap_mode="r")
-        X = np.load(folder / "rows.npy", mmap_mode="r")
-        start = 0
-        while start < len(ids):
-            yield ids[start : start + size], X[start : start + size]
-            start, size = start + size, min(2 * size, MOST)
+    def __call__(self, ids: Ids) -> Float32:
+        """Return the vectors (m, p) of rows with some ids (m,)."""
+        found = np.empty((len(ids), self.parts[0].shape[1]), np.float32)
+        numbers = np.searchsorted(self._first, ids, side="right") - 1
+        for number in np.unique(numbers):
+            mine = np.flatnonzero(numbers == number)
+            found[mine] = self.parts[number][np.searchsorted(self._ids[number], ids[mine])]
+        return found

@@ -9,9 +9,10 @@ import numpy as np
 
 from operators.base import ReportContext
 from operators.bounded_json import read_json
+from operators.counts import count
 from operators.eos.state import RECORD
 from operators.report import Content, Finding, ReportFigure, ReportSection
-from operators.report.text import count, number
+from operators.report.text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

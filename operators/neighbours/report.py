@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from operators.base import ROW_ID, ReportContext
+from operators.counts import count
 from operators.neighbours.graph import DuplicateCounter, DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.report import Cell, Content, ReportSection, ReportTable
-from operators.report.text import count, percent
+from operators.report.text import percent
 
 LARGEST = 5
 """Number of duplicate sets that are listed."""

@@ -11,6 +11,7 @@ import numpy as np
 from operators.arrays import Float64
 from operators.base import IS_OUTLIER, LOSS, MARKED_BY, ROW_ID, ReportContext, ShardReader
 from operators.bounded_json import read_json
+from operators.counts import count
 from operators.outliers.votes import ALL, ANY, BETWEEN
 from operators.report import (
     Cell,
@@ -22,7 +23,7 @@ from operators.report import (
     RowStatistics,
 )
 from operators.report.statistics import first_rows
-from operators.report.text import count, interval, percent
+from operators.report.text import interval, percent
 
 SHOWN = 24
 NOT_COVERED = (

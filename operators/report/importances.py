@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from operators.report.text import count, number
+from operators.counts import count
+from operators.report.text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from operators.counts import count
+
 NBSP = "\u00a0"
 DASH = "–"
 
@@ -39,12 +41,6 @@ def interval(ends: tuple[float, float]) -> str:
     if math.isnan(ends[0]):
         return DASH
     return f"{100 * ends[0]:.1f} – {100 * ends[1]:.1f}{NBSP}%"
-
-
-def count(rows: int, what: str) -> str:
-    """Format a count with its noun, such as ``1 row`` or ``1,797 rows``."""
-    plural = what if rows == 1 else ("classes" if what == "class" else what + "s")
-    return f"{rows:,} {plural}"
 
 
 def short(value: object, length: int = 80) -> str:

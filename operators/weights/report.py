@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from operators.counts import count
 from operators.report import Finding, ReportSection
-from operators.report.text import count, number, percent
+from operators.report.text import number, percent
 from operators.weights.totals import rests_on_few_rows
 
 

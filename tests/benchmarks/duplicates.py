@@ -2,12 +2,12 @@
 
 OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates [--large] [--write-readme]
 OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --operator 1000000 FOLDER
-OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --increment texts|vectors 1000000 10000 FOLDER
+OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --increment texts|KIND 1000000 10000 FOLDER
 OMP_NUM_THREADS=1 python -m tests.benchmarks.duplicates --recall
 
-The second command runs the operator's fit over shards of 100,000 texts in a folder, in one process, and the
-third adds new rows to old ones. The last compares what is found with all pairs, on rows that do not suit the
-method.
+The second command runs the operator's fit over shards of 100,000 texts in a folder, in one process. The
+third adds new rows to old ones: texts, or vectors of a kind of ``VECTOR_KINDS``. The last compares what is
+found with all pairs, on rows that do not suit the method.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from operators.duplicates.adaptor import DuplicatesOperator
 from operators.duplicates.minhash import N_HASHES, plain_text, shingles
 from operators.duplicates.pairs import StoredPairs
 from operators.duplicates.params import DuplicatesParams
-from operators.duplicates.vectors import store_vectors
+from operators.duplicates.vectors import build_run, store_vectors, trees_to_build
 from operators.memory import release_memory
 from tests.benchmarks.harness import Row, figure, machine, measure, ratio, table, write_section
 from tests.benchmarks.scale import memory, reset_peak
@@ -207,22 +207,46 @@ def write_plain_texts(folder: Path, n: int) -> TextShards:
     return TextShards(folder, tuple(shards))
 
 
-def write_vectors(folder: Path, sizes: Sequence[int], width: int) -> VectorShards:
-    """Write shards of vectors around 1,000 centres; every fifth of a later shard is near one of the first."""
-    folder.mkdir(parents=True, exist_ok=True)
+def around_centres(rng: np.random.Generator, n: int, width: int) -> Any:
+    """Vectors around 1,000 centres."""
     centres = np.random.default_rng(0).normal(size=(1_000, width))
-    shards, start, first = [], 0, np.empty((0, width), np.float32)
-    for index, rows in enumerate(sizes):
-        rng = np.random.default_rng([1, index])
-        X = (centres[rng.integers(0, 1_000, rows)] + 0.5 * rng.normal(size=(rows, width))).astype(np.float32)
-        if index:
-            near = X[4::5]
-            near[:] = first[rng.integers(0, len(first), len(near))] + 0.01 * rng.normal(size=near.shape)
-        else:
-            first = X
-        np.save(folder / f"{index:05d}.npy", X)
-        shards.append(ShardInfo(index, f"{index:05d}.npy", start, rows, 0))
-        start += rows
+    return centres[rng.integers(0, 1_000, n)] + 0.5 * rng.normal(size=(n, width))
+
+
+def on_a_plane(rng: np.random.Generator, n: int, width: int) -> Any:
+    """Vectors near a space of 10 dimensions, as those of networks are nearly."""
+    plane = np.random.default_rng(0).normal(size=(10, width))
+    return rng.normal(size=(n, 10)) @ plane + 0.1 * rng.normal(size=(n, width))
+
+
+def evenly(rng: np.random.Generator, n: int, width: int) -> Any:
+    """Vectors in all directions alike."""
+    return rng.normal(size=(n, width))
+
+
+def in_a_cone(rng: np.random.Generator, n: int, width: int) -> Any:
+    """Vectors of which any two have the cosine .9, and which are spread alike beyond that."""
+    return 3.0 * np.random.default_rng(0).normal(size=width) + rng.normal(size=(n, width))
+
+
+VECTOR_KINDS: dict[str, tuple[Callable[[np.random.Generator, int, int], Any], int]] = {
+    "centres-64": (around_centres, 64),
+    "plane-384": (on_a_plane, 384),
+    "even-32": (evenly, 32),
+    "even-384": (evenly, 384),
+    "cone-384": (in_a_cone, 384),
+}
+
+
+def write_vectors(kind: str, folder: Path, n: int) -> VectorShards:
+    """Write n vectors of a kind in shards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw, width = VECTOR_KINDS[kind]
+    shards = []
+    for index, start in enumerate(range(0, n, SHARD)):
+        X = draw(np.random.default_rng([1, index]), min(SHARD, n - start), width)
+        np.save(folder / f"{index:05d}.npy", X.astype(np.float32))
+        shards.append(ShardInfo(index, f"{index:05d}.npy", start, len(X), 0))
     return VectorShards(folder, tuple(shards))
 
 
@@ -230,15 +254,12 @@ def write_grown(kind: str, folder: Path, n_old: int, n_new: int) -> TextShards:
     """Write old rows in shards of ``SHARD`` and the new ones in one shard; the new ones are the same for any
     number of old rows, of which the first shard is as well.
     """
-    if kind == "vectors":
-        old = [min(SHARD, n_old - start) for start in range(0, n_old, SHARD)]
-        made = write_vectors(folder, old, 64)
-    else:
-        made = write_plain_texts(folder, n_old)
-    rng, path = np.random.default_rng(7), folder / f"new{'.npy' if kind == 'vectors' else '.parquet'}"
-    if kind == "vectors":
-        first = np.load(folder / made.shards[0].path)[:100_000]
-        X = rng.normal(size=(n_new, 64)).astype(np.float32)
+    made = write_plain_texts(folder, n_old) if kind == "texts" else write_vectors(kind, folder, n_old)
+    rng, path = np.random.default_rng(7), folder / f"new{'.parquet' if kind == 'texts' else '.npy'}"
+    if kind != "texts":
+        first = np.load(folder / made.shards[0].path)
+        draw, width = VECTOR_KINDS[kind]
+        X = draw(rng, n_new, width).astype(np.float32)
         X[4::5] = first[rng.integers(0, len(first), len(X[4::5]))] * np.float32(1.001)
         np.save(path, X)
     else:
@@ -265,9 +286,11 @@ def run_increment(kind: str, n_old: int, n_new: int, folder: Path) -> None:
     metrics = {"compared": float(n_old), "duplicates": 0.0}
     if kind == "texts":
         metrics = operator.fit(Context(old, states[0]), executor)
-    else:  # all pairs of the old rows would take hours, and the increment reads their vectors alone
+    else:  # the increment reads vectors and trees of old rows alone, so that these are not compared here
         for shard in old.shards:
             store_vectors(old, states[0], shard.index)
+        for one in trees_to_build(states[0]):
+            build_run(states[0], one)
     fitted = time.process_time() - start
     release_memory()
     before, start = reset_peak() / 2**20, time.process_time()
@@ -278,12 +301,12 @@ def run_increment(kind: str, n_old: int, n_new: int, folder: Path) -> None:
         "compared": kind,
         "old rows": f"{n_old:,}",
         "new rows": f"{n_new:,}",
-        "fit of the old, CPU s": figure(fitted) if kind == "texts" else "",
+        "fit (vectors: trees) of the old, CPU s": figure(fitted),
         "increment, CPU s": figure(seconds),
         "peak above the start, MiB": f"{peak - before:,.0f}",
         "new duplicates": f"{found['duplicates'] - metrics['duplicates']:,.0f}",
     }
-    print(f"{machine(('numpy', 'rensa', 'faiss-cpu'))}.\n{table([row])}")
+    print(f"{machine(('numpy', 'rensa'))}.\n{table([row])}")
 
 
 def recall_of(found: Ids, truth: Ids) -> dict[str, str]:
@@ -320,7 +343,7 @@ def run_recall(n: int = 1_000, seeds: int = 3) -> None:
             {"compared": f"vectors, {make.__name__}"}
             | recall_of(*map(np.concatenate, zip(*pairs, strict=True)))
         )
-    print(f"{machine(('numpy', 'rensa', 'faiss-cpu'))}.\n{table(rows)}")
+    print(f"{machine(('numpy', 'rensa'))}.\n{table(rows)}")
 
 
 def of_vectors(X: Any) -> Ids:

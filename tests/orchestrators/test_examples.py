@@ -21,8 +21,10 @@ from engine.cli.json_records import RECORDS
 from engine.core.errors import Exit
 from engine.storage.manifest import read_manifest
 from tests.data import recipe_for, spurious_table, write_shards
-from tests.orchestrators.environments import PACKAGES, PAGE, examples, program
+from tests.orchestrators.environments import PACKAGES, PAGE, PATIENCE, examples, program
 
+pytestmark = pytest.mark.timeout(3 * PATIENCE)
+"""An installation, then a program: each has its own limit."""
 SECTIONS = {"dagster": "Dagster", "airflow": "Airflow", "prefect": "Prefect", "argo": "Argo Workflows"}
 
 

@@ -313,8 +313,8 @@ def test_columns_with_rows_without_a_value_are_offered_as_labels(tmp_path: Path)
     (tmp_path / "m.csv").write_text(f"searched,vote,size,half\n{rows}")
     lines = [line for line in init("m.csv").stderr.splitlines() if line.startswith("  ")]
     assert [line.split()[0] for line in lines] == ["searched", "vote"]
-    assert "60 rows have none" in lines[0]
-    assert "75 rows have none" in lines[1]
+    assert "none in 60 rows" in lines[0]
+    assert "none in 75 rows" in lines[1]
     assert drafted("m.csv", "vote")["filter"] == [["vote", "!=", None]]
 
 

@@ -179,7 +179,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     foreseen = json.loads(command("remove", names[0], "--dry-run", "--json"))
     assert foreseen["versions"] == [names[0]]
-    assert f"would remove 1 versions and {len(foreseen['fingerprints'])} folders" in command(
+    assert f"would remove 1 version and {len(foreseen['fingerprints'])} folders" in command(
         "remove", names[0], "--dry-run"
     )
     assert json.loads(command("remove", names[0], "--json")) == foreseen

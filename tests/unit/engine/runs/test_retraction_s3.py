@@ -243,7 +243,7 @@ def test_versions_are_removed_by_the_command(world: World) -> None:
     assert "it is the current version. Withdraw it first" in call(*words, code=2)
     call("retract", world.at(2), "--why", "labels of May")
     before = contents(world.place)
-    assert "would remove 1 versions" in call(*words, "--dry-run")
+    assert "would remove 1 version" in call(*words, "--dry-run")
     assert contents(world.place) == before
     call(*words)
     assert published_versions(world.place) == sorted(world.names[:2])

@@ -51,7 +51,7 @@ def test_columns_may_have_the_names_of_what_operators_make(
     where = ["--tracking", "curated/rows", "--executor", "local"]
     printed = command("predict", "models:/m/1", "rows.csv", "predicted", *where)
     assert "240 rows predicted" in printed
-    assert "0 rows have no prediction" in printed
+    assert "0 rows without a prediction" in printed
     found = pq.read_table("predicted/part-00000.parquet")
     expected = table("y", FEATURES)["y"].to_pylist()
     assert np.mean(np.array(found["prediction"].to_pylist()) == np.array(expected)) > 0.7

@@ -368,7 +368,7 @@ def test_a_csv_is_read_as_that_of_training(tmp_path: Path) -> None:
         done = command("models:/m/1", str(tmp_path / name), str(out), *tracking, *more)
         assert done.exit_code == 0, done.output
         assert "50 rows predicted" in done.output.replace("\n", " ")
-        assert "0 rows have no prediction" in done.output.replace("\n", " ")
+        assert "0 rows without a prediction" in done.output.replace("\n", " ")
     a, b, c, d = (
         read(tmp_path / name)["probability_yes"].to_numpy()
         for name in ("new.csv0", "new.parquet0", "new.csv4", "utf8.csv2")
