@@ -18,12 +18,12 @@ from engine.core.json_files import read_json, write_json
 from engine.plan.increment import Outcome
 from engine.plan.model import Plan, PlannedOperator
 from operators.base import FEATURES, GRADIENT, GROUP, CannotPredictError
+from operators.counts import count
 from operators.parts.adaptor import NAME as PARTS
 
 _log = logging.getLogger("rowsieve")
 COMPARED = (FEATURES, GRADIENT, GROUP)
 """Columns whose drift is measured, whichever operators add them."""
-SHARD_COUNTS = {"old": "shards taken over", "new": "new", "gone": "gone"}
 
 
 class DecisionProbe(Protocol):
@@ -134,8 +134,9 @@ def _chance(figure: Mapping[str, Any]) -> str:
 
 def describe_base(record: Mapping[str, Any]) -> str:
     """Describe in one line which base version a manifest's ``incremental`` names and what is kept of it."""
-    counts = ", ".join(f"{record['shards'][key]} {said}" for key, said in SHARD_COUNTS.items())
-    text = f"after {record['base']}: {counts}"
+    shards = record["shards"]
+    text = f"after {record['base']}: {count(shards['old'], 'shard')} taken over, "
+    text += f"{shards['new']:,} new, {shards['gone']:,} gone"
     names: dict[str, list[str]] = {}
     for name, reason in record["fitted"].items():
         names.setdefault(reason, []).append(name)
