@@ -1,12 +1,11 @@
 """A column whose values stand for the classes: a shortcut that lies in one column, of any number of classes.
 
 A slice has two sides and cannot show a shortcut of more classes. Each value of a category, or interval of a
-number, stands for the class among whose rows it is most over-represented; a row breaks the shortcut if its
-value stands for another class. The other columns judge these rows as they judge a slice (``independence``),
-and if they support that the column is a shortcut, the label is made independent of what its values stand
-for. Values that go with all classes alike, as a missing one may, then stand for none, and no row breaks the
-shortcut by them: with those of a class they would hide the rows of other classes that break it. Measured in
-tests/paper/REAL.md, thirteenth study. Source of the weights: Kamiran and Calders 2012.
+number, stands for the class among whose rows it is most over-represented, or for none (``class_sides``); a
+row breaks the shortcut if its value stands for another class. The other columns judge these rows as they
+judge a slice (``independence``), and if they support that the column is a shortcut, the label is made
+independent of what its values stand for. Rows whose value stands for no class, as a missing one may, have no
+part in the evidence. Measured in tests/paper/REAL.md, thirteenth and fourteenth study.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float64, Floats, Integers
+from operators.arrays import Floats, Integers
+from operators.cues.class_sides import classes_of_levels, independent_factors
 from operators.cues.evidence import ramp
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.independence import TINY, Independence, independence
-from operators.cues.joint_balance import independent_shares
 from operators.cues.leading_column import are_components, features_of, support_of, unevenness
-from operators.cues.named import Sides, level_of, sides_of_levels
-from operators.cues.slices import MAX_FACTOR, Slices, candidate_cuts, strongest
+from operators.cues.named import Sides, level_of
+from operators.cues.slices import Slices, candidate_cuts, strongest
 from operators.cues.state import CueSettings
 
 CANDIDATES = 24
 """Features with the strongest slices whose columns are looked at."""
 INTERVAL_ROWS, MAX_INTERVALS = 100, 64
 """Least rows of an interval of a number, and how many intervals it has at most."""
-STANDS = 4 / 3
-"""Part of a value's rows that its class has at least, in units of 1 / C and with classes of equal size: else
-the value stands for none. The evidence was measured without this (thirteenth study) and does not change."""
+MIN_STANDING = 0.5
+"""Share of the rows whose values stand for a class below which a column carries no shortcut."""
 MEASURED = 0.2
 """Strength of the strongest column below which nothing is measured."""
 
@@ -62,6 +60,8 @@ class CarryingColumn:
     support
         1, or less where the column is strong and the others speak against a shortcut. Principal components do
         not: a shortcut lies in several of them. Of two classes they do so by ``leading_column``.
+    standing
+        Share of the rows whose value stands for a class.
     partial
         Whether only the frequent values of the column are seen, so that balancing these is not enough: its
         class shares are judged elsewhere (``share_columns``).
@@ -72,6 +72,7 @@ class CarryingColumn:
     strength: float
     judged: Independence
     support: float = 1.0
+    standing: float = 1.0
     partial: bool = False
 
     def part(self) -> float:
@@ -91,6 +92,7 @@ class CarryingColumn:
             "carrier_dependence": self.judged.dependence,
             "carrier_unevenness": unevenness(self.judged),
             "carrier_support": self.support,
+            "carrier_standing": self.standing,
         }
 
 
@@ -102,6 +104,7 @@ class _Candidate:
     cuts: Floats
     level_side: Integers
     side: Integers
+    standing: npt.NDArray[np.bool_]
     strength: float
 
 
@@ -128,14 +131,18 @@ def carrying_column(
     if best is None or best.strength < MEASURED:
         return None
     own = {same for feature in best.features for same in features_of(feature, Z, s.columns)}
-    judged = independence(best.side != y, Z, y, ids, sorted(own), seed=s.seed, l2=s.l2)
+    rows = best.standing
+    judged = independence(
+        (best.side != y)[rows], Z[rows], y[rows], ids[rows], sorted(own), seed=s.seed, l2=s.l2
+    )
     if not judged.rows:
         return None
-    sides = _balanced_sides(best, Z, y, p.shape[1])
+    sides = Sides(best.features, best.cuts, best.level_side, independent_factors(best.side, y, p.shape[1]))
     support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
     if support < 1.0 and (len(np.unique(y)) <= 2 or are_components(Z)):
         support = 1.0
-    return CarryingColumn(sides, best.strength, judged, support, partial=_has_shares(best.features[0], s))
+    partial = _has_shares(best.features[0], s)
+    return CarryingColumn(sides, best.strength, judged, support, float(rows.mean()), partial)
 
 
 def _column_of(feature: int, Z: Floats, s: CueSettings) -> tuple[int, ...]:
@@ -164,26 +171,16 @@ def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> 
     C = p.shape[1]
     cuts = _cuts(Z[:, features[0]]) if len(features) == 1 else np.empty(0, np.float32)
     level = level_of(Z, features, cuts)
-    level_side = sides_of_levels(level, len(cuts) + 1 if len(features) == 1 else len(features) + 1, y, C)
+    n_levels = len(cuts) + 1 if len(features) == 1 else len(features) + 1
+    level_side = classes_of_levels(level, n_levels, y, C)
     side = level_side[level]
-    lean = _explained(level, p)
-    error = _explained_errors(side != y, y, 1.0 - p[np.arange(len(y)), y])
-    return _Candidate(features, cuts, level_side, side, float(np.sqrt(lean * error)))
-
-
-def _balanced_sides(found: _Candidate, Z: Floats, y: Integers, n_classes: int) -> Sides:
-    """Return what the values of a column stand for, with the factors that make the label independent of it.
-
-    Values of which no class has a part of ``STANDS / C``, with classes of equal size, stand for none.
-    """
-    level, L = level_of(Z, found.features, found.cuts), len(found.level_side)
-    count = np.bincount(y * L + level, minlength=n_classes * L).reshape(n_classes, L)
-    rows = count.sum(axis=1, keepdims=True)
-    share = count / np.maximum(rows, 1)
-    stands = share.max(axis=0) >= STANDS / np.count_nonzero(rows) * share.sum(axis=0)
-    level_side = np.where(stands, found.level_side, n_classes)
-    factor = _independent(level_side[level], y, n_classes, int(level_side.max()) + 1)
-    return Sides(found.features, found.cuts, level_side, factor)
+    rows = side < C
+    strength = 0.0
+    if rows.mean() >= MIN_STANDING and len(np.unique(y[rows])) == len(np.unique(y)):
+        error = 1.0 - p[np.arange(len(y)), y]
+        explained = _explained_errors((side != y)[rows], y[rows], error[rows])
+        strength = float(np.sqrt(_explained(level[rows], p[rows]) * explained))
+    return _Candidate(features, cuts, level_side, side, rows, strength)
 
 
 def _cuts(x: Floats) -> Floats:
@@ -218,12 +215,3 @@ def _explained_errors(broken: npt.NDArray[np.bool_], y: Integers, error: Floats)
         gap = max(float(e[b].mean() - e[~b].mean()), 0.0)
         explained.append(gap**2 * b.mean() * (1.0 - b.mean()))
     return float(np.mean(explained) / max(np.mean(total), TINY))
-
-
-def _independent(side: Integers, y: Integers, n_classes: int, n_sides: int) -> Float64:
-    """Return factors (C, S) under which every class has the sides that occur in it in the same shares."""
-    S = n_sides
-    count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S)
-    share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
-    factor = independent_shares(share) / np.maximum(share, TINY)
-    return np.asarray(np.where(count > 0, np.minimum(factor, MAX_FACTOR), 1.0))

@@ -87,6 +87,10 @@ CARRIER_RAMPS = {
 }
 """Ramps of a column whose values stand for the classes, of more than two classes. Whether the rows that break
 it gain is decided on held-out rows, with its own weights (``decision``)."""
+CARRIER_OF_TWO_RAMPS = CARRIER_RAMPS | {"carrier_strength": (0.4, 0.5), "carrier_minority": (0.22, 0.18)}
+"""The same for two classes, with the limits of ``SINGLE_RAMPS``."""
+ALL_STAND = 0.98
+"""Share of the rows whose values stand for a class, from which a slice shows a column of two classes too."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 SLICE_PART = (0.5, 0.9, 0.5)
@@ -140,7 +144,7 @@ class Evidence:
     lead_support, lead_spread_support
         What the other columns say of the one that models lean on most (``leading_column.Leading``).
     carrier_strength, carrier_minority, carrier_label_accuracy, carrier_ratio, carrier_dependence, \
-    carrier_unevenness, carrier_support
+    carrier_unevenness, carrier_support, carrier_standing
         What they say of the column whose values stand for the classes
         (``carrying_column.CarryingColumn``); 0 where no column is strong.
 
@@ -173,17 +177,26 @@ class Evidence:
     carrier_dependence: float = 0.0
     carrier_unevenness: float = 0.0
     carrier_support: float = 1.0
+    carrier_standing: float = 1.0
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the largest gate of four kinds of shortcut.
 
-        Of two classes a column whose values stand for them opens none by itself.
+        Of two classes a column whose values all stand for them opens none by itself.
         """
-        return max(self.searched_gate(), self.carrier_gate() if self.classes > 2 else 0.0)
+        return max(self.searched_gate(), self.carrier_gate() if self.carrier_opens() else 0.0)
 
     def carrier_gate(self) -> float:
         """Return the trust in a column whose values stand for the classes, in [0, 1]."""
-        return float(np.prod(list(self.ramps(CARRIER_RAMPS).values())))
+        limits = CARRIER_RAMPS if self.classes > 2 else CARRIER_OF_TWO_RAMPS
+        return float(np.prod(list(self.ramps(limits).values())))
+
+    def carrier_opens(self) -> bool:
+        """Return whether a column whose values stand for the classes may open a gate by itself.
+
+        Of two classes a slice shows it as well, unless some of its values stand for no class.
+        """
+        return self.classes > 2 or self.carrier_standing < ALL_STAND
 
     def searched_gate(self) -> float:
         """Return the trust in the weights of twins and slices, in [0, 1]."""

@@ -55,7 +55,7 @@ def fit_searched(
     )
     gate, found = evidence.searched_gate(), evidence.carrier_gate()
     sided = None
-    if carrier and found >= gate and found > 0 and (pointed > 2 or gate > RAISED_GATE[0]):
+    if carrier and found >= gate and found > 0 and (evidence.carrier_opens() or gate > RAISED_GATE[0]):
         gate, sided = found * carrier.part(), carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)
     return CueState(

@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
+from operators.cues.class_sides import independent_shares
 from operators.cues.named import Sides
 from operators.cues.slices import MAX_FACTOR
 
@@ -87,13 +88,3 @@ def _shares(cell: Integers, w: Floats | None, n_classes: int, one: Sides) -> Flo
     S = one.factor.shape[1]
     total = np.bincount(cell, w, minlength=n_classes * S).reshape(n_classes, S).astype(np.float64)
     return np.asarray(total / np.maximum(total.sum(axis=1, keepdims=True), 1e-12))
-
-
-def independent_shares(share: Float64) -> Float64:
-    """Return the shares (C, S) of all sides over the classes that have rows, among the sides of each class.
-
-    A class lacks sides that none of its rows shows; the others then keep their proportions.
-    """
-    overall = share[share.sum(axis=1) > 0].mean(axis=0)
-    shown = np.where(share > 0, overall, 0.0)
-    return np.asarray(shown / np.maximum(shown.sum(axis=1, keepdims=True), 1e-12))

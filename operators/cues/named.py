@@ -2,10 +2,10 @@
 category.
 
 Every named shortcut becomes a set of sides. A number has two, below and above the cut on which held-out
-class-balanced models lean most, or the user's cut. A category given by several one-hot columns has one
-per class: each level stands for the class among whose rows it is most over-represented. Within each class
-the sides that occur then get the same total weight. Two sides cannot balance a shortcut that points to each
-of C classes: the factors of a number go 2 / C of that way.
+class-balanced models lean most, or the user's cut, which get the same total weight within each class. They
+cannot balance a shortcut that points to each of C classes: the factors of a number go 2 / C of that way. A
+category given by several one-hot columns has a side per class, and one for levels that stand for no class,
+as a missing value may (``class_sides``); the label is made independent of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
+from operators.cues.class_sides import classes_of_levels, independent_factors
 from operators.cues.slices import MAX_FACTOR, Slices
 
 
@@ -51,8 +52,7 @@ class Sides:
         Increasing cuts on the standardised value of one column; none for a category.
     level_side
         Side of each level: of a category, where entry 0 is "no column active", shape (len(columns) + 1,), or
-        of the intervals of one column, shape (len(cuts) + 1,). Side C stands for no
-        class, as that of a level that the sample does not have.
+        of the intervals of one column, shape (len(cuts) + 1,). Side C stands for no class.
     factor
         Weight factor per class and side, shape (C, S).
 
@@ -90,15 +90,13 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
     single = len(named.columns) == 1
     cuts = np.array([cut], np.float32) if single else np.empty(0, np.float32)
     level = level_of(Z, named.columns, cuts)
-    level_side = np.array([0, 1]) if single else sides_of_levels(level, len(named.columns) + 1, y, n_classes)
-    side = level_side[level]
-    S = int(level_side.max()) + 1
-    count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S).astype(float)
-    factor = balance_table(count)
-    if single:
-        part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
-        factor = 1.0 - part + part * factor
-    return Sides(named.columns, cuts, level_side, factor)
+    if not single:
+        level_side = classes_of_levels(level, len(named.columns) + 1, y, n_classes)
+        factor = independent_factors(level_side[level], y, n_classes)
+        return Sides(named.columns, cuts, level_side, factor)
+    count = np.bincount(y * 2 + level, minlength=n_classes * 2).reshape(n_classes, 2).astype(float)
+    part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
+    return Sides(named.columns, cuts, np.array([0, 1]), 1.0 - part + part * balance_table(count))
 
 
 def balance_table(count: Floats) -> Float64:
@@ -137,14 +135,3 @@ def level_of(Z: Floats, columns: tuple[int, ...], cuts: Floats) -> Integers:
         return np.asarray(np.searchsorted(cuts, Z[:, columns[0]], side="left"))
     block = Z[:, list(columns)]
     return np.asarray(np.where(block.max(axis=1) > 0, block.argmax(axis=1) + 1, 0))
-
-
-def sides_of_levels(level: Integers, n_levels: int, y: Integers, n_classes: int) -> Integers:
-    """Return the class with the largest P(level | class) of each level, shape (n_levels,).
-
-    A level without rows stands for no class: its side is ``n_classes``, which no row of the sample has.
-    """
-    L = n_levels
-    count = np.bincount(y * L + level, minlength=n_classes * L).reshape(n_classes, L)
-    share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
-    return np.asarray(np.where(count.any(axis=0), share.argmax(axis=0), n_classes))

@@ -5,6 +5,7 @@ Every function takes one batch of rows at a time, and the result for a row does 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.environments import environment_factor, held_out
 from operators.cues.joint_balance import joint_factor
+from operators.cues.named import Sides
 from operators.cues.slices import slice_factor
 from operators.cues.state import CueState
 
@@ -56,15 +58,23 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
         return np.zeros(len(y), np.bool_)
     Z = state.scaler.apply(X)
     if state.named is not None:
-        return joint_factor(state.named, Z, y) > 1.0
+        return _joint_breaks(state.named, Z, y)
     if state.carrier is not None:
-        stands = state.carrier.of_rows(Z) < len(state.carrier.factor)
-        return np.asarray(stands & (state.carrier.apply(Z, y) > 1.0))
+        return _joint_breaks((state.carrier,), Z, y)
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)
     error = 1.0 - p[:, np.arange(len(y)), y].mean(axis=0)
     return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
+
+
+def _joint_breaks(sides: Sequence[Sides], Z: Floats, y: Integers) -> npt.NDArray[np.bool_]:
+    """Return whether the factors of sides that stand for a class raise the weight of each row, shape (n,)."""
+    factor = np.ones(len(y))
+    for one in sides:
+        stands = one.of_rows(Z) < len(one.factor)
+        factor *= np.where(stands, one.apply(Z, y), 1.0)
+    return np.asarray(factor > 1.0)
 
 
 def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float64:

@@ -188,6 +188,48 @@ def test_of_two_classes_the_column_is_balanced_where_the_search_finds_a_shortcut
         assert parts[0] == pytest.approx(parts[1], rel=0.1), "both sides have the same total"
 
 
+def with_missing(share, n_classes, seed=6):
+    """Return rows whose first columns are values that tell 96 labels of 100, and "missing" in such a part."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, N)
+    cue = np.where(rng.random(N) < 0.96, y, (y + rng.integers(1, n_classes, N)) % n_classes)
+    missing = rng.random(N) < share
+    level = np.where(missing, n_classes, cue)
+    others = rng.normal(size=(N, 6))
+    others[:, :n_classes] += 1.1 * np.eye(n_classes)[y]
+    columns = (SourceColumn(tuple(range(n_classes + 1))),)
+    return np.hstack([np.eye(n_classes + 1)[level], others]).astype(np.float32), y, cue, missing, columns
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_missing_values_hide_no_shortcut(n_classes):
+    whole, parts = (with_missing(share, n_classes) for share in (0.0, 0.3))
+    strengths, opened = [], []
+    for X, y, cue, missing, columns in (whole, parts):
+        state = fit(X, y, np.arange(N), CueSettings(columns=columns))
+        strengths.append(state.evidence.carrier_strength)
+        opened.append(state.blend)
+        broken = breaks(state, X, y, np.arange(N))
+        assert (broken == (cue != y))[~missing].mean() > 0.97
+        assert not broken[missing].any()
+    assert strengths[1] == pytest.approx(strengths[0], abs=0.1)
+    assert min(opened) >= 0.75
+    assert state.evidence.carrier_standing == pytest.approx(0.7, abs=0.03)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_named_category_with_missing_values_is_balanced_by_the_others(n_classes):
+    X, y, cue, missing, columns = with_missing(0.3, n_classes)
+    ids, named = np.arange(N), Named(columns[0].features)
+    state = fit(X, y, ids, CueSettings(columns=columns, spurious=(named,)))
+    factor = state.named[0].apply(state.scaler.apply(X), y)
+    assert np.abs(factor[missing] - 1.0).max() < 0.1, "a missing value breaks nothing"
+    total = np.bincount((y * n_classes + cue)[~missing], factor[~missing]).reshape(n_classes, n_classes)
+    share = total / total.sum(axis=1, keepdims=True)
+    assert np.abs(share - share.mean(axis=0)).max() < 0.02
+    assert not breaks(state, X, y, ids)[missing].any()
+
+
 def test_of_two_classes_a_column_alone_opens_no_gate():
     shut = replace(CARRIED, classes=2)
     assert shut.carrier_gate() == 1.0

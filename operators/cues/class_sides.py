@@ -1,0 +1,64 @@
+"""Which class a value of a column stands for, and the balance of what values stand for against the label.
+
+A value stands for the class among whose rows it is most over-represented, unless it goes with all classes
+nearly alike, as a missing value mostly does: counted to one class, it would hide the rows of the others that
+break a shortcut by the values of that class. Source of the balance: Kamiran and Calders 2012.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.arrays import Float64, Integers
+from operators.cues.slices import MAX_FACTOR
+
+STANDS = 4 / 3
+"""Part of a value's rows that its class has at least, in units of 1 / C and with classes of equal size: else
+the value stands for none."""
+TINY = 1e-12
+"""Least divisor."""
+
+
+def classes_of_levels(level: Integers, n_levels: int, y: Integers, n_classes: int) -> Integers:
+    """Return the class for which each level stands, shape (n_levels,), or ``n_classes`` for none.
+
+    Parameters
+    ----------
+    level, y
+        Level 0 .. n_levels - 1 and label 0 .. n_classes - 1 of each row, shape (n,).
+
+    """
+    count = _count(level, n_levels, y, n_classes)
+    rows = count.sum(axis=1, keepdims=True)
+    share = count / np.maximum(rows, 1)
+    least = STANDS / max(np.count_nonzero(rows), 1) * share.sum(axis=0)
+    stands = count.any(axis=0) & (share.max(axis=0) >= least)
+    return np.asarray(np.where(stands, share.argmax(axis=0), n_classes))
+
+
+def independent_factors(side: Integers, y: Integers, n_classes: int) -> Float64:
+    """Return factors (C, C + 1) under which every class has the sides that occur in it in the same shares.
+
+    ``side`` and ``y`` have shape (n,); the last side stands for no class. A factor is 20 at most, and 1 where
+    there are no rows.
+    """
+    count = _count(side, n_classes + 1, y, n_classes)
+    share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
+    factor = independent_shares(share) / np.maximum(share, TINY)
+    return np.asarray(np.where(count > 0, np.minimum(factor, MAX_FACTOR), 1.0))
+
+
+def independent_shares(share: Float64) -> Float64:
+    """Return the shares (C, S) of all sides over the classes that have rows, among the sides of each class.
+
+    A class lacks sides that none of its rows shows; the others then keep their proportions.
+    """
+    overall = share[share.sum(axis=1) > 0].mean(axis=0)
+    shown = np.where(share > 0, overall, 0.0)
+    return np.asarray(shown / np.maximum(shown.sum(axis=1, keepdims=True), TINY))
+
+
+def _count(side: Integers, n_sides: int, y: Integers, n_classes: int) -> Integers:
+    """Return the rows of each class and side, shape (C, S)."""
+    count = np.bincount(y * n_sides + side, minlength=n_classes * n_sides)
+    return np.asarray(count.reshape(n_classes, n_sides))
