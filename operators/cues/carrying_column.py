@@ -127,7 +127,7 @@ def carrying_column(
     """
     columns = {_column_of(int(slices.feature[k]), Z, s) for k in strongest(slices, CANDIDATES)}
     found = [_candidate(features, Z, y, p) for features in sorted(columns - {()})]
-    best = max(found, key=lambda one: one.strength, default=None)
+    best = max(found, key=lambda one: one.strength * np.sqrt(one.standing.mean()), default=None)
     if best is None or best.strength < MEASURED:
         return None
     own = {same for feature in best.features for same in features_of(feature, Z, s.columns)}

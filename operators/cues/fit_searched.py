@@ -45,7 +45,6 @@ def fit_searched(
     tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    # Of two classes a column that carries does not open the gate by itself: honest ones can look so.
     carrier = carrying_column(slices, Z, y, ids, before.mean(axis=0), s)
     evidence = replace(
         measure(y, agreement, before, plain, after, halved, tried, sides),
@@ -55,6 +54,7 @@ def fit_searched(
     )
     gate, found = evidence.searched_gate(), evidence.carrier_gate()
     sided = None
+    # Of two classes a column without such values does not open the gate by itself: honest ones can look so.
     if carrier and found >= gate and found > 0 and (evidence.carrier_opens() or gate > RAISED_GATE[0]):
         gate, sided = found * carrier.part(), carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)

@@ -70,12 +70,13 @@ def orders() -> RealTable:
 
 
 def films() -> RealTable:
-    """Films: rating above the median; hidden: in English alone."""
+    """Films: share of good reviews above the median; hidden: in English alone."""
     path = next(FOLDER.glob("bokeh_sampledata/*/_data/movies.db"))
+    query = "select omdb.*, Meter from omdb join tomatoes on omdb.ID = tomatoes.ID where Meter is not null"
     with sqlite3.connect(path) as database:
-        frame = pd.read_sql("select * from omdb where imdbRating is not null and imdbVotes > 0", database)
-    names = ["Year", "Rating", "Runtime", "Genre", "Director", "Country", "imdbVotes", "Oscars"]
-    good = (frame.imdbRating > frame.imdbRating.median()).rename("imdbRating")
+        frame = pd.read_sql(query, database)
+    names = ["Year", "Rating", "Runtime", "Genre", "Director", "Country", "Oscars"]
+    good = (frame.Meter > frame.Meter.median()).rename("Meter")
     return made(frame[names], good, (frame.Language == "English").rename("Language"))
 
 
