@@ -61,7 +61,7 @@ class CarryingColumn:
         1, or less where the column is strong and the others speak against a shortcut. Principal components do
         not: a shortcut lies in several of them. Of two classes they do so by ``leading_column``.
     standing
-        Share of the rows whose value stands for a class.
+        Share of the rows whose value stands for a class; 1 for a number.
     partial
         Whether only the frequent values of the column are seen, so that balancing these is not enough: its
         class shares are judged elsewhere (``share_columns``).
@@ -98,14 +98,17 @@ class CarryingColumn:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A column, the cuts of a number, and what each of its values or intervals stands for."""
+    """A column with the sides that are balanced, and the class for which the value of each row stands in the
+    evidence. There every interval of a number stands for a class: those between two classes are honest."""
 
-    features: tuple[int, ...]
-    cuts: Floats
-    level_side: Integers
+    sides: Sides
     side: Integers
     standing: npt.NDArray[np.bool_]
     strength: float
+
+    def explained(self) -> float:
+        """Return the root of what the column explains of all rows: others count as not explained."""
+        return self.strength * float(np.sqrt(self.standing.mean()))
 
 
 def carrying_column(
@@ -127,22 +130,21 @@ def carrying_column(
     """
     columns = {_column_of(int(slices.feature[k]), Z, s) for k in strongest(slices, CANDIDATES)}
     found = [_candidate(features, Z, y, p) for features in sorted(columns - {()})]
-    best = max(found, key=lambda one: one.strength * np.sqrt(one.standing.mean()), default=None)
+    best = max(found, key=_Candidate.explained, default=None)
     if best is None or best.strength < MEASURED:
         return None
-    own = {same for feature in best.features for same in features_of(feature, Z, s.columns)}
+    own = {same for feature in best.sides.columns for same in features_of(feature, Z, s.columns)}
     rows = best.standing
     judged = independence(
         (best.side != y)[rows], Z[rows], y[rows], ids[rows], sorted(own), seed=s.seed, l2=s.l2
     )
     if not judged.rows:
         return None
-    sides = Sides(best.features, best.cuts, best.level_side, independent_factors(best.side, y, p.shape[1]))
     support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
     if support < 1.0 and (len(np.unique(y)) <= 2 or are_components(Z)):
         support = 1.0
-    partial = _has_shares(best.features[0], s)
-    return CarryingColumn(sides, best.strength, judged, support, float(rows.mean()), partial)
+    partial = _has_shares(best.sides.columns[0], s)
+    return CarryingColumn(best.sides, best.strength, judged, support, float(rows.mean()), partial)
 
 
 def _column_of(feature: int, Z: Floats, s: CueSettings) -> tuple[int, ...]:
@@ -168,19 +170,20 @@ def _has_two_values(x: Floats) -> bool:
 
 def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> _Candidate:
     """Return what the values of a column stand for, and how much models lean on that."""
-    C = p.shape[1]
-    cuts = _cuts(Z[:, features[0]]) if len(features) == 1 else np.empty(0, np.float32)
+    C, number = p.shape[1], len(features) == 1
+    cuts = _cuts(Z[:, features[0]]) if number else np.empty(0, np.float32)
     level = level_of(Z, features, cuts)
-    n_levels = len(cuts) + 1 if len(features) == 1 else len(features) + 1
-    level_side = classes_of_levels(level, n_levels, y, C)
-    side = level_side[level]
+    n_levels = len(cuts) + 1 if number else len(features) + 1
+    balanced = classes_of_levels(level, n_levels, y, C)
+    side = classes_of_levels(level, n_levels, y, C, least=0.0)[level] if number else balanced[level]
     rows = side < C
     strength = 0.0
     if rows.mean() >= MIN_STANDING and len(np.unique(y[rows])) == len(np.unique(y)):
         error = 1.0 - p[np.arange(len(y)), y]
         explained = _explained_errors((side != y)[rows], y[rows], error[rows])
         strength = float(np.sqrt(_explained(level[rows], p[rows]) * explained))
-    return _Candidate(features, cuts, level_side, side, rows, strength)
+    sides = Sides(features, cuts, balanced, independent_factors(balanced[level], y, C))
+    return _Candidate(sides, side, rows, strength)
 
 
 def _cuts(x: Floats) -> Floats:

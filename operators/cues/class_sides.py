@@ -19,20 +19,27 @@ TINY = 1e-12
 """Least divisor."""
 
 
-def classes_of_levels(level: Integers, n_levels: int, y: Integers, n_classes: int) -> Integers:
+def classes_of_levels(
+    level: Integers, n_levels: int, y: Integers, n_classes: int, *, least: float = STANDS
+) -> Integers:
     """Return the class for which each level stands, shape (n_levels,), or ``n_classes`` for none.
 
     Parameters
     ----------
     level, y
         Level 0 .. n_levels - 1 and label 0 .. n_classes - 1 of each row, shape (n,).
+    n_levels, n_classes
+        L and C.
+    least
+        Part of a level's rows that its class has at least, in units of 1 / C. With 0 only a level without
+        rows stands for none.
 
     """
     count = _count(level, n_levels, y, n_classes)
     rows = count.sum(axis=1, keepdims=True)
     share = count / np.maximum(rows, 1)
-    least = STANDS / max(np.count_nonzero(rows), 1) * share.sum(axis=0)
-    stands = count.any(axis=0) & (share.max(axis=0) >= least)
+    limit = least / max(int(np.count_nonzero(rows)), 1) * share.sum(axis=0)
+    stands = count.any(axis=0) & (share.max(axis=0) >= limit)
     return np.asarray(np.where(stands, share.argmax(axis=0), n_classes))
 
 

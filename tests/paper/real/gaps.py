@@ -1,7 +1,7 @@
 """Planted categories with missing values, in the tables of ``many``, through the kernel (fourteenth study).
 
-``python -m tests.paper.real.gaps {design|held-back} {two|more} {found|named}`` prints one line for each table
-and part of missing values: way from the better of ERM and CB to the oracle, what the weights gain of it, their
+``python -m tests.paper.real.gaps {design|held-back} {two|more} {found|named}`` prints a line for each table
+and part of missing values: way from the better of ERM and CB to the oracle, what the weights gain of it, the
 change of mean accuracy, and the gate; behind them the mean for each part. ``two`` takes labels of two classes
 and every fourth table, ``more`` labels of three to ten classes and every second table. With ``named`` the
 planted column is named as spurious.
