@@ -88,7 +88,7 @@ CARRIER_RAMPS = {
 """Ramps of a column whose values stand for the classes, of more than two classes. Whether the rows that break
 it gain is decided on held-out rows, with its own weights (``decision``)."""
 CARRIER_OF_TWO_RAMPS = CARRIER_RAMPS | {"carrier_strength": (0.4, 0.5), "carrier_minority": (0.22, 0.18)}
-"""The same for two classes, with the limits of ``SINGLE_RAMPS``."""
+"""The same for two classes where twins and slices have found nothing, with the limits of ``SINGLE_RAMPS``."""
 ALL_STAND = 0.98
 """Share of the rows whose values stand for a class, from which a slice shows a column of two classes too."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
@@ -184,19 +184,22 @@ class Evidence:
 
         Of two classes a column whose values all stand for them opens none by itself.
         """
-        return max(self.searched_gate(), self.carrier_gate() if self.carrier_opens() else 0.0)
+        return max(self.searched_gate(), self.own_carrier_gate())
 
     def carrier_gate(self) -> float:
         """Return the trust in a column whose values stand for the classes, in [0, 1]."""
-        limits = CARRIER_RAMPS if self.classes > 2 else CARRIER_OF_TWO_RAMPS
-        return float(np.prod(list(self.ramps(limits).values())))
+        return float(np.prod(list(self.ramps(CARRIER_RAMPS).values())))
 
-    def carrier_opens(self) -> bool:
-        """Return whether a column whose values stand for the classes may open a gate by itself.
+    def own_carrier_gate(self) -> float:
+        """Return the same where twins and slices need not have found a shortcut, in [0, 1].
 
-        Of two classes a slice shows it as well, unless some of its values stand for no class.
+        Of two classes a slice shows such a column as well, unless some of its values stand for no class.
         """
-        return self.classes > 2 or self.carrier_standing < ALL_STAND
+        if self.classes > 2:
+            return self.carrier_gate()
+        if self.carrier_standing >= ALL_STAND:
+            return 0.0
+        return float(np.prod(list(self.ramps(CARRIER_OF_TWO_RAMPS).values())))
 
     def searched_gate(self) -> float:
         """Return the trust in the weights of twins and slices, in [0, 1]."""

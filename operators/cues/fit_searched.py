@@ -52,11 +52,11 @@ def fit_searched(
         **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s)).items()},
         **(carrier.measurements() if carrier else {}),
     )
-    gate, found = evidence.searched_gate(), evidence.carrier_gate()
-    sided = None
+    gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
+    opened, sided = gate > RAISED_GATE[0], None
     # Of two classes a column without such values does not open the gate by itself: honest ones can look so.
-    if carrier and found >= gate and found > 0 and (evidence.carrier_opens() or gate > RAISED_GATE[0]):
-        gate, sided = found * carrier.part(), carrier.sides
+    if carrier and found >= gate and (own > 0 or (opened and found > 0)):
+        gate, sided = (found if opened else own) * carrier.part(), carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)
     return CueState(
         scaler=scaler,

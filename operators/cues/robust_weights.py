@@ -112,7 +112,7 @@ def _choose_factor(
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
     better than the baseline as well: an honest column can look so.
     """
-    if search.carrier is None or search.evidence is None or search.evidence.carrier_opens():
+    if search.carrier is None or search.evidence is None or search.evidence.own_carrier_gate() > 0:
         return search, _decide(search, *whole, s, counts)
     without = replace(search, carrier=None, blend=search.evidence.gate())
     plain = _decide(without, *whole, s, counts)
