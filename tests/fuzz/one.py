@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
 import shlex
 import socket
@@ -44,6 +45,7 @@ def main() -> None:
     with atheris.instrument_imports(include=["connectors", "engine", "operators"]):
         from tests.fuzz.targets import TARGETS, run
 
+        logging.getLogger("rowsieve").setLevel(logging.CRITICAL)
         TARGETS[name](b"")  # imports what the target needs, which takes longer than any input may
     socket.getaddrinfo = _no_lookup  # type: ignore[assignment]
 

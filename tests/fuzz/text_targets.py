@@ -6,7 +6,6 @@ Events of OpenLineage are sent to an endpoint; dataset cards and descriptions of
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import tempfile
@@ -56,7 +55,6 @@ def event_of(text: str) -> dict[str, Any]:
 
 def events(data: bytes) -> None:
     """Events and notes of OpenLineage: their own text, and an event of ours with forged names or facets."""
-    logging.getLogger("rowsieve").setLevel(logging.CRITICAL)
     text = data.decode("utf-8", "replace")
     contents = [data, json.dumps(event_of(text)).encode()]
     try:

@@ -73,7 +73,8 @@ def test_the_path_beside_the_bytes_of_an_image_is_not_read(served: ServedModel) 
 
 
 def test_the_signature_of_an_image_column_is_bytes() -> None:
-    maker: Any = SimpleNamespace(operators=[SimpleNamespace(params=EmbedParams(**ENCODER["params"]))])
+    encoder = SimpleNamespace(params=EmbedParams(**ENCODER["params"]))
+    maker: Any = SimpleNamespace(inputs=None, operators=[encoder])
     assert image_columns(maker) == {"photo"}
     maker.operators[0].params = EmbedParams(model="minilm", column="text")
     assert image_columns(maker) == set()
