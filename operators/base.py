@@ -633,6 +633,7 @@ def _copy_entry(parent: int, source: Path, target: Path, link: bool) -> None:
     if stat.S_ISREG(mode):
         if link and _linked(parent, source.name, target):
             return
+        target.unlink(missing_ok=True)  # a hard link of an earlier copy would write into its source
         handle = os.open(source.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
         with open(handle, "rb") as opened, target.open("wb") as copy:
             shutil.copyfileobj(opened, copy, COPY_BYTES)

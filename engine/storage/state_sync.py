@@ -92,7 +92,8 @@ class SyncedFolder:
     def pull(self) -> Snapshot:
         """Download files that other hosts have changed, delete removed ones, and return the snapshot.
 
-        A file that another task of this host has changed and not yet pushed is left as it is.
+        Folders that this empties are removed as well: an operator may list folders. A file that another task
+        of this host has changed and not yet pushed is left as it is.
         """
         _make_private(self.folder)
         with self._locked():
@@ -101,8 +102,19 @@ class SyncedFolder:
             download(self.remote, changed, self.folder)
             for name in known.keys() - remote_tags.keys():
                 (self.folder / name).unlink(missing_ok=True)
+                self._remove_empty(Path(name).parent)
             self._remember(remote_tags)
             return snapshot(self.folder)
+
+    def _remove_empty(self, name: Path) -> None:
+        """Remove a folder below this host's folder, and those above it, as far as they are empty."""
+        for place in (name, *name.parents):
+            if place == Path():
+                return
+            try:
+                (self.folder / place).rmdir()
+            except OSError:
+                return
 
     def push(self, before: Snapshot) -> None:
         """Upload the files that have changed since a snapshot, and remove those that no longer exist."""

@@ -27,16 +27,17 @@ def write_pairs(path: Path, rows: Ids, others: Ids, similar: Float32) -> int:
 
 
 class StoredPairs:
-    """The pairs of all searches, mapped into memory."""
+    """The pairs of all searches. One file at a time is open, however many there are."""
 
     def __init__(self, state: Path) -> None:
-        """Open the files ``pairs-*`` of a state."""
-        self._files: list[Pairs] = [np.load(path, mmap_mode="r") for path in sorted(state.glob("pairs-*"))]
+        """Take the files ``pairs-*`` of a state."""
+        self._paths = sorted(state.glob("pairs-*"))
 
     def of_rows(self, ids: Ids) -> Duplicates:
         """Return the older near duplicates of rows (n,), ascending by their ids."""
         found = []
-        for pairs in self._files if len(ids) else []:
+        for path in self._paths if len(ids) else []:
+            pairs: Pairs = np.load(path, mmap_mode="r")
             if pairs[-1]["row"] < ids[0]:
                 continue
             first, end = np.searchsorted(pairs["row"], [ids[0], ids[-1] + 1])

@@ -142,7 +142,7 @@ class _Signatures:
 
     def __init__(self, folders: Sequence[Path], place: Ids) -> None:
         """Take the number of the folder and the row in it, (2, m)."""
-        self._files: list[Signatures] = [np.load(one / "signatures.npy", mmap_mode="r") for one in folders]
+        self._folders = folders
         self._place = place
 
     def __getitem__(self, rows: Ids, /) -> Signatures:
@@ -150,5 +150,6 @@ class _Signatures:
         found = np.empty((len(rows), N_HASHES), np.uint32)
         for number in np.unique(numbers):
             mine = np.flatnonzero(numbers == number)
-            found[mine] = self._files[number][places[mine]]
+            signed: Signatures = np.load(self._folders[number] / "signatures.npy", mmap_mode="r")
+            found[mine] = signed[places[mine]]
         return found

@@ -10,7 +10,7 @@ pairs that it finds.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,15 +48,22 @@ class Run(NamedTuple):
 
 
 def store_vectors(reader: ShardReader, state: Path, shard: int) -> int:
-    """Store the vectors of a shard's valid rows; return how many there are."""
+    """Store the vectors of a shard's valid rows; return how many there are.
+
+    A row with an entry that is not finite is near no other, and left out.
+    """
     info = next(info for info in reader.shards if info.index == shard)
     table = reader.read(shard, [FEATURES])
-    if table.num_rows:
+    if not table.num_rows:
+        return 0
+    rows = vectors_to_numpy(table.column(FEATURES)).astype(np.float32, copy=False)
+    finite = np.isfinite(rows).all(axis=1)
+    if finite.any():
         folder = _folder(state, info.first_row)
         folder.mkdir(exist_ok=True)
-        np.save(folder / "ids.npy", table.column(ROW_ID).to_numpy())
-        np.save(folder / "rows.npy", vectors_to_numpy(table.column(FEATURES)).astype(np.float32, copy=False))
-    return int(table.num_rows)
+        np.save(folder / "ids.npy", table.column(ROW_ID).to_numpy()[finite])
+        np.save(folder / "rows.npy", rows[finite])
+    return int(finite.sum())
 
 
 def check_widths(reader: ShardReader, state: Path) -> None:
@@ -116,7 +123,7 @@ def build_run(state: Path, run: Run) -> int:
     axes = choose_axes(Geometry.of(X, "cosine").exact(X))
     at = np.empty((len(ids), len(axes) - 1), np.float32)
     start = 0
-    for part in rows.parts:
+    for part in rows.parts():
         at[start : start + len(part)] = project(part, axes)
         start += len(part)
     build_tree(state / run.name, axes, at, ids)
@@ -130,7 +137,7 @@ def search_vectors(reader: ShardReader, state: Path, distance: float, shard: int
     """
     info = next(info for info in reader.shards if info.index == shard)
     own = _folder(state, info.first_row)
-    if not own.exists():
+    if not info.n_rows or not own.exists():
         return 0
     ids, X = np.load(own / "ids.npy"), np.load(own / "rows.npy", mmap_mode="r")
     found = OldestNear(X, ids, max(distance, ROUNDING), _StoredRows(state))
@@ -147,25 +154,30 @@ def _folder(state: Path, first_row: int) -> Path:
 
 
 class _StoredRows:
-    """The stored vectors of a run of shards, or of all, mapped into memory."""
+    """The stored vectors of a run of shards, or of all. One file at a time is open, whatever their number."""
 
     def __init__(self, state: Path, run: Run | None = None) -> None:
         folders = sorted(state.glob("vectors-*"))
         if run:
             folders = [f for f in folders if run.first <= int(f.name.removeprefix("vectors-")) <= run.last]
+        self._folders = folders
         self._first = np.array([int(folder.name.removeprefix("vectors-")) for folder in folders])
-        self._ids: list[Ids] = [np.load(folder / "ids.npy", mmap_mode="r") for folder in folders]
-        self.parts: list[Float32] = [np.load(f / "rows.npy", mmap_mode="r") for f in folders]
 
     def ids(self) -> Ids:
         """Return all row ids, ascending."""
-        return np.concatenate(self._ids)
+        return np.concatenate([np.load(folder / "ids.npy") for folder in self._folders])
+
+    def parts(self) -> Iterator[Float32]:
+        """Yield the vectors of each shard, mapped into memory."""
+        for folder in self._folders:
+            yield np.load(folder / "rows.npy", mmap_mode="r")
 
     def __call__(self, ids: Ids) -> Float32:
         """Return the vectors (m, p) of rows with some ids (m,)."""
-        found = np.empty((len(ids), self.parts[0].shape[1]), np.float32)
+        found = np.empty((len(ids), next(self.parts()).shape[1]), np.float32)
         numbers = np.searchsorted(self._first, ids, side="right") - 1
         for number in np.unique(numbers):
-            mine = np.flatnonzero(numbers == number)
-            found[mine] = self.parts[number][np.searchsorted(self._ids[number], ids[mine])]
+            mine, folder = np.flatnonzero(numbers == number), self._folders[number]
+            places = np.searchsorted(np.load(folder / "ids.npy", mmap_mode="r"), ids[mine])
+            found[mine] = np.load(folder / "rows.npy", mmap_mode="r")[places]
         return found

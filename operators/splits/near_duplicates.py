@@ -65,8 +65,8 @@ def crossing_text(crossing: int, *, drops: bool) -> str:
     )
     if drops:
         return (
-            f"{what}. They are published with split = dropped, so that no validation or test row has a copy "
-            "among the training rows, nor the reverse."
+            f"{what}. They are published with split = dropped, so that no validation or test row has its "
+            "oldest copy among the training rows, nor the reverse."
         )
     return (
         f"{what}, and duplicates.weight: 1 leaves them there: scores on validation and test rows are too "

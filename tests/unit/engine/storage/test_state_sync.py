@@ -136,6 +136,17 @@ def test_an_empty_folder_is_there_on_every_host(s3: S3Server, tmp_path: Path) ->
     assert {path.name for path in (state / "work/inner").iterdir()} == {"1", "2", "3"}
 
 
+def test_a_folder_that_one_host_removes_is_gone_on_the_others(s3: S3Server, tmp_path: Path) -> None:
+    remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "emptied")))
+    state = tmp_path / "cache" / "state"
+    (state / "tree-1").mkdir(parents=True)
+    (state / "tree-1" / "ids").write_text("ids")
+    syncing = SyncingExecutor(OtherHosts(tmp_path / "cache"), SyncedFolder(state, remote))
+    assert list(syncing.map(lambda _: len(list(state.glob("tree-*"))), [1, 2])) == [1, 1]
+    shutil.rmtree(state / "tree-1")
+    assert list(syncing.map(lambda _: len(list(state.glob("tree-*"))), [1, 2])) == [0, 0]
+
+
 def test_folders_are_made_for_this_user_alone(s3: S3Server, tmp_path: Path) -> None:
     """On a host on which nothing has run yet, the first task makes the folder of all copies."""
     remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "private")))

@@ -76,6 +76,16 @@ def test_a_copied_state_holds_its_own_files_alone(
     assert copies(copy) == []
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_second_copy_leaves_a_state_that_shares_its_files_as_it_is(again: bool, tmp_path: Path) -> None:
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    state.mkdir()
+    (state / "a.json").write_text("{}")
+    copy_state(state, copy, link=True)
+    copy_state(state, copy, link=again)
+    assert (state / "a.json").read_text() == (copy / "a.json").read_text() == "{}"
+
+
 def test_a_link_in_place_of_a_state_is_not_copied(secret: Path, tmp_path: Path) -> None:
     (tmp_path / "state").symlink_to(secret.parent)
     with pytest.raises(OperatorError, match="state is a link"):

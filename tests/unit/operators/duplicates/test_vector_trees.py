@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +145,26 @@ def test_trees_are_few_and_a_row_is_in_few_new_ones(monkeypatch: pytest.MonkeyPa
     assert built < 11 * 10_000
     monkeypatch.setattr(vectors, "LARGEST", 100)
     assert [run.rows for run in choose_runs([], [Run(k, k, 30) for k in range(7)])] == [60, 60, 60, 30]
+
+
+def test_rows_that_are_not_finite_hide_no_others(tmp_path: Path) -> None:
+    X = np.random.default_rng(4).normal(size=(300, 4)).astype(np.float32)
+    X[200:] = X[:100]
+    X[0, 1], X[250, 2], X[260] = np.inf, -np.inf, np.nan
+    state = grow(tmp_path, shards_of(tmp_path / "rows", X, [150, 60]), 2, 0.001)
+    found = StoredPairs(state).of_rows(np.arange(300))
+    assert np.flatnonzero(found.of >= 0).tolist() == [row for row in range(201, 300) if row not in (250, 260)]
+
+
+def test_many_shards_need_few_open_files(tmp_path: Path) -> None:
+    X = np.random.default_rng(5).normal(size=(160, 12)).astype(np.float32)
+    X[80:] = X[:80]
+    reader = shards_of(tmp_path / "rows", X, [1] * 159)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, limits[1]))
+    try:
+        state = grow(tmp_path, reader, 140, 0.001)
+        found = StoredPairs(state).of_rows(np.arange(160))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found.of[80:].tolist() == list(range(80))
