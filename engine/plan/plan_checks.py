@@ -25,18 +25,29 @@ def check_trained_model(recipe: Recipe) -> None:
 
     Otherwise the training would say so when the version is published.
     """
-    model = recipe.train.params.get("model") if recipe.train is not None else None
-    if isinstance(model, str) and is_estimator(model):
+    if recipe.train is None:
+        return
+    _check_model(recipe.train.params.get("model"), "train.params.model")
+    search = recipe.train.search
+    for model in search.space.get("model", []) if search is not None else []:
+        _check_model(model, "train.search.space.model")
+
+
+def _check_model(model: object, key: str) -> None:
+    """Raise InputError if one model cannot be trained. ``key``: where the recipe names it."""
+    if not isinstance(model, str):
+        return
+    if is_estimator(model):
         if text := missing_library(model):
             raise InputError(text)
-    elif isinstance(model, str) and is_pretrained(model):
+    elif is_pretrained(model):
         if not is_packaged(model):
-            current_policy().check_path("train.params.model", model.removeprefix(PRETRAINED))
+            current_policy().check_path(key, model.removeprefix(PRETRAINED))
         if text := missing_pretrained(model):
             raise InputError(text)
-    elif isinstance(model, str) and ":" in model:
+    elif ":" in model:
         try:
-            check_allowed(model, "train.params.model")
+            check_allowed(model, key)
         except OperatorError as error:
             raise InputError(str(error)) from None
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import ValidationError
 
 from engine.recipe.pretrained import check_pretrained, folder_of, missing_pretrained
 from engine.recipe.trainers import TrainParams
@@ -16,6 +18,7 @@ from operators.models.pretrained import (
     image_size,
     max_tokens,
     read_pretrained,
+    vocabulary,
 )
 from operators.models.spec import PretrainedSpec
 
@@ -41,16 +44,29 @@ def inputs_of(params: TrainParams) -> NetworkInputsParams | None:
     asked = check_pretrained(params.model, params.model_params)
     if spec.takes == "image":
         size = asked.image_size or image_size(spec)
-        return NetworkInputsParams(column=asked.column, takes="image", image_size=size)
+        return _inputs(params, column=asked.column, takes="image", image_size=size)
     if asked.image_size is not None:
         raise OperatorError(f"model_params.image_size: {params.model} reads texts. Remove the key.")
-    return NetworkInputsParams(
+    return _inputs(
+        params,
         column=asked.column,
         takes="text",
         max_tokens=min(asked.max_tokens, max_tokens(spec)),
-        vocabulary=int(spec.config["vocab_size"]),
+        vocabulary=vocabulary(spec),
         folder=str(folder_of(params.model)),
     )
+
+
+def _inputs(params: TrainParams, **found: Any) -> NetworkInputsParams:
+    """Return the checked inputs. Raises OperatorError for sizes of the network that cannot be used."""
+    try:
+        return NetworkInputsParams.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise OperatorError(
+            f"{folder_of(params.model) / CONFIG}: {first['loc'][0]}: {first['msg']}, not {first['input']!r}. "
+            "Use another network."
+        ) from None
 
 
 def content_of(params: TrainParams) -> list[str]:

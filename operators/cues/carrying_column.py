@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
-from operators.cues.class_sides import classes_of_levels, independent_factors
+from operators.cues.class_sides import CHANCE, classes_of_levels, independent_factors
 from operators.cues.evidence import ramp
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.independence import TINY, Independence, independence
@@ -174,8 +174,9 @@ def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> 
     cuts = _cuts(Z[:, features[0]]) if number else np.empty(0, np.float32)
     level = level_of(Z, features, cuts)
     n_levels = len(cuts) + 1 if number else len(features) + 1
-    balanced = classes_of_levels(level, n_levels, y, C)
-    side = classes_of_levels(level, n_levels, y, C, least=0.0)[level] if number else balanced[level]
+    balanced = classes_of_levels(level, n_levels, y, C, errors=0.0 if number else CHANCE)
+    every = classes_of_levels(level, n_levels, y, C, least=0.0, errors=0.0) if number else balanced
+    side = every[level]
     rows = side < C
     strength = 0.0
     if rows.mean() >= MIN_STANDING and len(np.unique(y[rows])) == len(np.unique(y)):

@@ -1,8 +1,9 @@
 """Which class a value of a column stands for, and the balance of what values stand for against the label.
 
 A value stands for the class among whose rows it is most over-represented, unless it goes with all classes
-nearly alike, as a missing value mostly does: counted to one class, it would hide the rows of the others that
-break a shortcut by the values of that class. Source of the balance: Kamiran and Calders 2012.
+nearly alike, or as nearly as chance has it, as a missing value mostly does: counted to one class, it would
+hide the rows of the others that break a shortcut by the values of that class. Source of the balance: Kamiran
+and Calders 2012.
 """
 
 from __future__ import annotations
@@ -15,12 +16,20 @@ from operators.cues.slices import MAX_FACTOR
 STANDS = 4 / 3
 """Part of a value's rows that its class has at least, in units of 1 / C and with classes of equal size: else
 the value stands for none."""
+CHANCE = 3.0
+"""Standard errors by which the rows of that class exceed those of a value that goes with all alike."""
 TINY = 1e-12
 """Least divisor."""
 
 
 def classes_of_levels(
-    level: Integers, n_levels: int, y: Integers, n_classes: int, *, least: float = STANDS
+    level: Integers,
+    n_levels: int,
+    y: Integers,
+    n_classes: int,
+    *,
+    least: float = STANDS,
+    errors: float = CHANCE,
 ) -> Integers:
     """Return the class for which each level stands, shape (n_levels,), or ``n_classes`` for none.
 
@@ -31,16 +40,21 @@ def classes_of_levels(
     n_levels, n_classes
         L and C.
     least
-        Part of a level's rows that its class has at least, in units of 1 / C. With 0 only a level without
-        rows stands for none.
+        Part of a level's rows that its class has at least, in units of 1 / C.
+    errors
+        Standard errors by which its rows in that class exceed what the class would have of it by chance. With
+        0 for both only a level without rows stands for none.
 
     """
     count = _count(level, n_levels, y, n_classes)
     rows = count.sum(axis=1, keepdims=True)
     share = count / np.maximum(rows, 1)
     limit = least / max(int(np.count_nonzero(rows)), 1) * share.sum(axis=0)
-    stands = count.any(axis=0) & (share.max(axis=0) >= limit)
-    return np.asarray(np.where(stands, share.argmax(axis=0), n_classes))
+    best = share.argmax(axis=0)
+    by_chance = rows[best, 0] * count.sum(axis=0) / max(len(y), 1)
+    excess = count[best, np.arange(n_levels)] - by_chance
+    stands = count.any(axis=0) & (share.max(axis=0) >= limit) & (excess >= errors * np.sqrt(by_chance))
+    return np.asarray(np.where(stands, best, n_classes))
 
 
 def independent_factors(side: Integers, y: Integers, n_classes: int) -> Float64:

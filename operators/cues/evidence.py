@@ -13,7 +13,8 @@ open gate counts (:meth:`Evidence.gate`):
 - ``SINGLE_RAMPS``: a shortcut in one leading column that is independent of the other columns, given the
   label. If the others say that it is not, the first two gates are shut as well, unless the features are
   principal components.
-- ``CARRIER_RAMPS``: a column whose values stand for the classes, of more than two classes. If it is strong
+- ``CARRIER_RAMPS``: a column whose values stand for the classes, of more than two classes; of two classes
+  with ``CARRIER_OF_TWO_RAMPS``, where some values stand for none. If it is strong
   and the others say that it is no shortcut, the first two gates are shut as well.
 
 Data cannot tell whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and

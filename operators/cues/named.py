@@ -91,7 +91,8 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
     cuts = np.array([cut], np.float32) if single else np.empty(0, np.float32)
     level = level_of(Z, named.columns, cuts)
     if not single:
-        level_side = classes_of_levels(level, len(named.columns) + 1, y, n_classes)
+        # The user has said that it is a shortcut: also where it goes with the classes but weakly.
+        level_side = classes_of_levels(level, len(named.columns) + 1, y, n_classes, least=0.0)
         factor = independent_factors(level_side[level], y, n_classes)
         return Sides(named.columns, cuts, level_side, factor)
     count = np.bincount(y * 2 + level, minlength=n_classes * 2).reshape(n_classes, 2).astype(float)

@@ -110,11 +110,17 @@ def _choose_factor(
     """Return the state whose robust factor is followed, and the decision on it.
 
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
-    better than the baseline as well: an honest column can look so.
+    better than the baseline as well: an honest column can look so. One that opens a gate by itself comes
+    first, and these are tried if it is no better than the baseline.
     """
-    if search.carrier is None or search.evidence is None or search.evidence.own_carrier_gate() > 0:
+    if search.carrier is None or search.evidence is None or search.pointed > 2:
         return search, _decide(search, *whole, s, counts)
-    without = replace(search, carrier=None, blend=search.evidence.gate())
+    without = replace(search, carrier=None, blend=search.evidence.searched_gate())
+    if search.evidence.own_carrier_gate() > 0:
+        balanced = _decide(search, *whole, s, counts)
+        if balanced.blend > 0 or without.blend <= 0:
+            return search, balanced
+        return without, _decide(without, *whole, s, counts)
     plain = _decide(without, *whole, s, counts)
     if plain.blend <= 0:
         return without, plain

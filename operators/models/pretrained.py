@@ -167,7 +167,14 @@ def max_tokens(spec: PretrainedSpec) -> int:
 def image_size(spec: PretrainedSpec) -> int:
     """Return the height and width of an image in pixels that the network was trained on; 224 if unknown."""
     found = getattr(_configuration(spec.config), "image_size", None)
-    return found if isinstance(found, int) else 224
+    if isinstance(found, list | tuple) and found and len(set(found)) == 1:
+        found = found[0]
+    return found if isinstance(found, int) and not isinstance(found, bool) else 224
+
+
+def vocabulary(spec: PretrainedSpec) -> int:
+    """Return the number of token ids that the network reads."""
+    return int(_configuration(spec.config).vocab_size)
 
 
 def count_weights(spec: PretrainedSpec, n_outputs: int) -> int:
@@ -204,6 +211,9 @@ def _is_kept(key: str) -> bool:
             "problem_type",
             "task_specific_params",
             "attn_implementation",
+            "transformers_weights",  # the name of another file of weights, which may be pickled
+            "adapter_name",
+            "return_dict",
         ),
     )
 
@@ -229,7 +239,7 @@ def _is_plain(key: str, value: Any) -> bool:
     if isinstance(value, list):
         few = len(value) <= MAX_DEPTH
         if key == "depths":  # layers of each stage
-            few = few and all(isinstance(one, int) for one in value) and sum(value) <= MAX_DEPTH
+            few = few and all(isinstance(one, int) and one >= 1 for one in value) and sum(value) <= MAX_DEPTH
         return few and all(not isinstance(one, list | dict) and _is_plain(key, one) for one in value)
     if isinstance(value, int) and not isinstance(value, bool):
         most = MAX_DEPTH if "layers" in key or key == "depths" else MAX_WIDTH

@@ -226,6 +226,7 @@ def published_texts(folder: Path) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_a_published_version_is_fine_tuned_and_served(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,9 +395,14 @@ def test_a_folder_is_read_where_the_policy_allows_local_files(
     sections = {"source": {"path": "s3://b/x", "label": "y"}, "output": {"path": "s3://b/out"}}
     recipe = Recipe.parse({"name": "n", **sections, "train": train_section})
     check_trained_model(recipe)
+    packaged = {"model": "hf:minilm", "model_params": {"column": "a"}}
+    search = {"params": packaged, "search": {"space": {"model": ["hf:minilm", f"hf:{bert}"]}}}
+    searched = Recipe.parse({"name": "n", **sections, "train": search})
     monkeypatch.setenv("ROWSIEVE_SCHEMES", "s3")
     with pytest.raises(InputError, match=r"train\.params\.model: the scheme 'file' is not allowed"):
         check_trained_model(recipe)
+    with pytest.raises(InputError, match=r"search\.space\.model: the scheme 'file' is not allowed"):
+        check_trained_model(searched)
 
 
 def test_a_folder_that_is_not_there_is_named() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from operators.cues.class_sides import classes_of_levels, independent_factors, independent_shares
+from operators.cues.named import Named, fit_sides
 
 
 def rows_of(count):
@@ -20,15 +21,15 @@ def test_a_value_stands_for_its_most_over_represented_class_or_for_none():
     assert classes_of_levels(level, 4, y, 2).tolist() == [0, 1, 2, 2]
 
 
-@pytest.mark.parametrize(("rows", "stands"), [(65, 2), (67, 0)])
+@pytest.mark.parametrize(("rows", "stands"), [(650, 2), (670, 0)])
 def test_it_stands_from_four_thirds_of_an_equal_part_on(rows, stands):
-    count = np.array([[rows, 900 - rows], [33, 867]])
+    count = np.array([[rows, 9_000 - rows], [330, 8_670]])
     y, level = rows_of(count)
     assert classes_of_levels(level, 2, y, 2)[0] == stands, "2 / 3 of the rows of both classes"
 
 
 def test_a_class_without_rows_does_not_count():
-    y, level = rows_of(np.array([[70, 30], [0, 0], [30, 70]]))
+    y, level = rows_of(np.array([[80, 20], [0, 0], [20, 80]]))
     assert classes_of_levels(level, 2, y, 3).tolist() == [0, 2]
 
 
@@ -52,3 +53,21 @@ def test_a_factor_is_bounded_and_one_where_there_are_no_rows():
     factor = independent_factors(side, y, 2)
     assert factor[0, 1] == factor[1, 0] == 20.0
     assert factor[:, 2].tolist() == [1.0, 1.0]
+
+
+def test_a_value_that_goes_with_the_classes_by_chance_stands_for_none():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        y, missing = rng.integers(0, 20, 2000), rng.random(2000) < 0.1
+        assert classes_of_levels(missing.astype(int), 2, y, 20, least=0.0)[1] == 20
+
+
+def test_a_named_category_is_balanced_where_it_goes_with_the_classes_but_weakly():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 4000)
+    value = np.where(rng.random(4000) < 0.62, y, 1 - y)
+    sides = fit_sides(Named((0, 1)), np.eye(2)[value], y, 2, 0.0)
+    w = sides.apply(np.eye(2)[value], y)
+    total = np.bincount(2 * y + value, w).reshape(2, 2)
+    share = total / total.sum(axis=1, keepdims=True)
+    assert np.allclose(share[0], share[1])
