@@ -301,6 +301,7 @@ def test_hostile_requests_end_neither_the_service_nor_other_rows(model: Path, tm
     assert not (tmp_path / "trace").exists()
 
 
+@pytest.mark.slow
 def test_the_model_runs_where_rowsieve_is_not_installed(model: Path, tmp_path: Path) -> None:
     """In a new virtual environment with the model's requirements alone, loaded and served."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)
