@@ -98,8 +98,21 @@ class CarryingColumn:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A column with the sides that are balanced, and the class for which the value of each row stands in the
-    evidence. There every interval of a number stands for a class: those between two classes are honest."""
+    """A column, and how much models lean on what its values stand for.
+
+    Attributes
+    ----------
+    sides
+        What is balanced: an interval of a number that goes with all classes alike stands for none.
+    side
+        What the evidence counts, shape (n,): there every interval of a number stands for a class, as between
+        two honest classes there always are intervals that go with both.
+    standing
+        Whether the value of a row stands for a class in the evidence, shape (n,).
+    strength
+        As in ``CarryingColumn``.
+
+    """
 
     sides: Sides
     side: Integers
@@ -175,16 +188,16 @@ def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> 
     level = level_of(Z, features, cuts)
     n_levels = len(cuts) + 1 if number else len(features) + 1
     balanced = classes_of_levels(level, n_levels, y, C, errors=0.0 if number else CHANCE)
-    every = classes_of_levels(level, n_levels, y, C, least=0.0, errors=0.0) if number else balanced
-    side = every[level]
-    rows = side < C
+    judged = classes_of_levels(level, n_levels, y, C, least=0.0, errors=0.0) if number else balanced
+    side = judged[level]
+    standing = side < C
     strength = 0.0
-    if rows.mean() >= MIN_STANDING and len(np.unique(y[rows])) == len(np.unique(y)):
+    if standing.mean() >= MIN_STANDING and len(np.unique(y[standing])) == len(np.unique(y)):
         error = 1.0 - p[np.arange(len(y)), y]
-        explained = _explained_errors((side != y)[rows], y[rows], error[rows])
-        strength = float(np.sqrt(_explained(level[rows], p[rows]) * explained))
+        explained = _explained_errors((side != y)[standing], y[standing], error[standing])
+        strength = float(np.sqrt(_explained(level[standing], p[standing]) * explained))
     sides = Sides(features, cuts, balanced, independent_factors(balanced[level], y, C))
-    return _Candidate(sides, side, rows, strength)
+    return _Candidate(sides, side, standing, strength)
 
 
 def _cuts(x: Floats) -> Floats:

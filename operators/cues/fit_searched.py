@@ -54,7 +54,7 @@ def fit_searched(
     )
     gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
     opened, sided = gate > RAISED_GATE[0], None
-    # Of two classes a column without such values does not open the gate by itself: honest ones can look so.
+    # Of two classes a column whose values all stand for one opens no gate by itself: honest ones can look so.
     if carrier and found >= gate and (own > 0 or (opened and found > 0)):
         gate, sided = (found if opened else own) * carrier.part(), carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)
