@@ -94,7 +94,7 @@ def test_prefect(place: Path) -> None:
     settings = {
         "PREFECT_HOME": str(place / "home"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(PATIENCE),
     }
     check_record(program("prefect", place, "churn.py", **settings)["result"], place)
     break_recipe(place)

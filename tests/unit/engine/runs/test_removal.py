@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,9 @@ from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, withdrawn_bases, write_withdrawal
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table
-from tests.s3 import S3Server, s3_server
+from tests.s3 import S3Server
 
+_numbers = itertools.count()
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
 
 
@@ -49,28 +52,47 @@ def publish_three(folder: Path, output: str) -> list[str]:
     return [run(grown(folder, output, *counts)).version for counts in ((200,), (200, 100), (200, 100, 60))]
 
 
+@dataclass(frozen=True)
+class Published:
+    """An output with three versions, each of which continues from the one before."""
+
+    output: str
+    names: list[str]
+
+    @property
+    def place(self) -> Place:
+        return output_of(self.output)
+
+    def at(self, index: int) -> str:
+        return f"{self.output}@{self.names[index]}"
+
+
 @pytest.fixture(params=["disk", "s3"])
-def output(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where an output lies."""
+def published(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Published:
+    """Three versions on a disk, or a copy of such a bucket."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if request.param == "disk":
-        return str(tmp_path / "out")
+        return Published(str(tmp_path / "out"), publish_three(tmp_path, str(tmp_path / "out")))
     server: S3Server = request.getfixturevalue("s3")
-    return server.uri(server.bucket(), "out")
+    bucket, names = request.getfixturevalue("on_s3")
+    target = f"out-{next(_numbers)}"
+    server.copy(bucket, "out", target)
+    return Published(server.uri(bucket, target), names)
 
 
 @pytest.fixture(scope="module")
-def s3() -> Any:
-    with s3_server() as server:
-        yield server
+def on_s3(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """A bucket with three versions below `out`."""
+    bucket = s3.bucket()
+    return bucket, publish_three(tmp_path_factory.mktemp("on_s3"), s3.uri(bucket, "out"))
 
 
 def stored(place: Place) -> set[str]:
     return {entry.name for entry in store_of(place).root.iterdir() if entry.is_dir()}
 
 
-def test_a_withdrawn_version_is_removed_and_the_others_go_on(output: str, tmp_path: Path) -> None:
-    names, place = publish_three(tmp_path, output), output_of(output)
+def test_a_withdrawn_version_is_removed_and_the_others_go_on(published: Published, tmp_path: Path) -> None:
+    names, place = published.names, published.place
     before = {name: read_manifest(version_folder(place, name)) for name in names}
     needed = [{entry["fingerprint"] for entry in before[name]["operators"]} for name in names]
     retract(place, names[1], "labels of May")
@@ -91,10 +113,10 @@ def test_a_withdrawn_version_is_removed_and_the_others_go_on(output: str, tmp_pa
     assert (found.base, found.rows) == (names[0], 300)
     for reader in (lambda at: trace(at, None), open_version):
         with pytest.raises(InputError, match=f"The version {names[1]} of 300 rows was removed from .* on 20"):
-            reader(f"{output}@{names[1]}")
+            reader(published.at(1))
     with pytest.raises(InputError, match=r"was removed from .* To have it again"):
         remove(place, names[1])
-    last = run(grown(tmp_path, output, 200, 100, 60, 40))
+    last = run(grown(tmp_path, published.output, 200, 100, 60, 40))
     assert last.manifest["incremental"]["base"] == names[2]
 
 
@@ -139,9 +161,9 @@ def test_what_must_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("moment", ["remove_file", "remove_tree"])
 def test_an_interruption_is_ended_by_the_same_command(
-    moment: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moment: str, published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names, place = publish_three(tmp_path, output), output_of(output)
+    names, place = published.names, published.place
     foreseen = remove(place, names[1], dry_run=True)
     known = getattr(history, moment)
     for n_calls in range(12):
@@ -159,7 +181,7 @@ def test_an_interruption_is_ended_by_the_same_command(
                 remove(place, names[1])
         except KeyboardInterrupt:
             assert current_version(place) == names[2]
-            assert open_version(f"{output}@{names[2]}").name == names[2]
+            assert open_version(published.at(2)).name == names[2]
         except InputError:
             break  # nothing was left to do
     else:

@@ -22,13 +22,19 @@ from engine.core.output_layout import output_of, version_folder
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from engine.storage.manifest import published_versions
+from engine.storage.manifest import pointed_version, published_versions
 from engine.storage.withdrawals import current_version
 from tests.data import recipe_for, spurious_table
 from tests.s3 import SECRET, S3Server
 
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
 _numbers = itertools.count()
+DISK_OR_SLOW = pytest.mark.parametrize(
+    "world",
+    ["disk", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "s3_with_keys"))],
+    indirect=True,
+)
+"""For tests whose trainings and runs take most of the time on S3: what they do there, others show as well."""
 LINEAR = ["--set", "epochs=2", "--set", "batch_size=64", "--executor", "local"]
 
 
@@ -174,9 +180,25 @@ def test_a_run_over_withdrawn_data_is_refused(world: World) -> None:
         found = record(verb, str(world.recipe))
         assert (found["withdrawn"], found["withdrawn_as"]) == ("labels of night 2", world.names[2])
     assert contents(world.place) == before
+
+
+@DISK_OR_SLOW
+def test_a_run_over_more_data_continues_where_versions_are_withdrawn(world: World) -> None:
+    for index in (2, 1):
+        call("retract", world.at(index), "--why", f"labels of night {index}")
     add_night(world.folder, 3)
     grown = record("run", str(world.recipe))["version"]
     assert current_version(world.place) == grown not in world.names
+
+
+def test_where_all_are_withdrawn_readers_are_told(world: World) -> None:
+    for index in range(3):
+        call("retract", world.at(index), "--why", f"labels of night {index}")
+    assert pointed_version(world.place) is current_version(world.place) is None
+    told = call("groups", world.output, code=2)
+    assert f"the latest, {world.names[2]}, was withdrawn: labels of night 2" in told
+    call("retract", world.at(0), "--undo")
+    assert pointed_version(world.place) == current_version(world.place) == world.names[0]
 
 
 def test_the_differences_of_two_versions(world: World) -> None:
@@ -213,6 +235,7 @@ def test_tables_are_named_with_a_command_that_mends_them(world: World) -> None:
     assert f"It was exported to delta {world.folder}/delta (replaced by {world.names[1]})" in told
 
 
+@DISK_OR_SLOW
 def test_the_alias_of_a_model_goes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = f"sqlite:///{world.folder}/server.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)

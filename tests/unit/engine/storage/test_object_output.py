@@ -7,25 +7,20 @@ import pyarrow as pa
 import pytest
 
 from connectors.storage import ObjectPath, Place
-from connectors.tables.export import open_export
 from engine.core.errors import InputError
-from engine.core.output_layout import output_of, version_folder
+from engine.core.output_layout import output_of
 from engine.execution.local_executor import LocalExecutor
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
-from engine.publish.export import export
 from engine.publish.lineage import sync_records, trace
 from engine.publish.mlflow_outbox import pending
 from engine.publish.results import RunResult
 from engine.publish.tracking import client
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import ErmParams
-from engine.runs.history import history
-from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
 from engine.runs.status import status_of
-from engine.storage.manifest import pointed_version, read_manifest
-from engine.storage.withdrawals import FOLDER, current_version
+from engine.storage.withdrawals import current_version
 from engine.training.retrain import RetrainOptions, retrain
 from engine.training.training_run import TrainSpec, train
 from engine.training.version import open_version
@@ -90,44 +85,6 @@ def test_the_same_bytes_as_on_a_disk_and_nothing_twice(s3: S3Server, on_disk: Ru
     assert not [name for name in names if name.endswith(".tmp") or ("/.lease/" in name and ".d/" in name)]
     contents = [path.read_bytes() for path in output.below()]
     assert not [text for text in contents if SECRET.encode() in text or USER.encode() in text]
-
-
-def files(output: Any) -> set[str]:
-    """The keys of an output but for its lease."""
-    return {path.key for path in output.below() if "/.lease/" not in path.key}
-
-
-def test_a_version_there_is_withdrawn_and_stands_again(
-    s3: S3Server, on_disk: RunResult, tmp_path: Path
-) -> None:
-    uri = s3.uri(s3.bucket(), "out")
-    few = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
-    recipe = recipe_at(folder_of(on_disk), uri, few)
-    recipe = recipe.model_copy(update={"report": recipe.report.model_copy(update={"enabled": False})})
-    first = run(recipe).version
-    second = run(recipe.model_copy(update={"seed": recipe.seed + 1})).version
-    output = output_of(uri)
-    before = files(output)
-    assert retract(output, second, "labels of May").current == first
-    assert pointed_version(output) == open_version(uri).name == first
-    assert [entry["withdrawn"] for entry in history(output)] == ["labels of May", None]
-    assert files(output) - before == {(output / FOLDER / f"{second}.json").key}
-    assert undo_retraction(output, second).current == open_version(uri).name == second
-    assert files(output) == before
-    page = output / "reports" / f"{second}.html"
-    page.write_bytes(b"<body>\n</body>\n")
-    table = open_export("parquet", str(tmp_path / "table"), "create")
-    export(
-        version_folder(output, second), read_manifest(version_folder(output, second)), table, LocalExecutor
-    )
-    retract(output, first, "too")
-    (found,) = retract(output, second, "labels of May").exports
-    assert (str(found), found.state) == (f"parquet {tmp_path / 'table'}", f"folder {second}")
-    assert b"labels of May" in page.read_bytes()
-    assert pointed_version(output) is current_version(output) is None
-    with pytest.raises(InputError, match=f"the latest, {second}, was withdrawn: labels of May"):
-        open_version(uri)
-    assert undo_retraction(output, first).current == open_version(uri).name == first
 
 
 @pytest.mark.slow
