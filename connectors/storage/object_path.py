@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from connectors.base import ConnectorError
@@ -18,6 +18,10 @@ from connectors.storage.clients import client, uri_without_secrets
 
 SMALL = 2**20
 """Largest object in bytes that is fetched whole, since one request takes less time than several."""
+PART_BYTES = 2**23
+"""Bytes of a file in one request; a file of more is put in parts."""
+MAX_PARTS = 9_000
+"""Most parts of an object; S3 takes 10,000."""
 READS = 6
 """Most requests for an answer that breaks off."""
 T = TypeVar("T")
@@ -28,6 +32,15 @@ class Tag(NamedTuple):
 
     e_tag: str | None
     version: str | None
+
+    def same_content(self, other: Tag | None) -> bool:
+        """Return whether both identify one content.
+
+        Some stores name the generation where an object is put, and not where objects are listed.
+        """
+        if other is None or self.e_tag is None or other.e_tag is None:
+            return self == other
+        return self.e_tag == other.e_tag
 
 
 class ObjectStat(NamedTuple):
@@ -152,6 +165,27 @@ class ObjectPath:
         with self._translated_errors():
             found = obstore.put(client(self.root), self.key, data)
         return Tag(found.get("e_tag"), found.get("version"))
+
+    def write_file(self, path: Path) -> Tag:
+        """Put the content of a file, of which a few parts are in memory at a time."""
+        import obstore
+
+        part = max(PART_BYTES, -(-path.stat().st_size // MAX_PARTS))
+        with self._translated_errors():
+            found = obstore.put(client(self.root), self.key, path, chunk_size=part, max_concurrency=2)
+        return Tag(found.get("e_tag"), found.get("version"))
+
+    def read_into(self, file: BinaryIO) -> None:
+        """Write the whole content into an empty file, of which a part is in memory at a time."""
+        import obstore
+
+        def fetch() -> None:
+            file.seek(0)
+            file.truncate()
+            for part in obstore.get(client(self.root), self.key).stream(min_chunk_size=PART_BYTES):
+                file.write(part)
+
+        self._fetched(fetch)
 
     def copy_to(self, target: ObjectPath) -> None:
         """Copy within the bucket without a download; an existing target is replaced."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar, cast
 
 from connectors.storage import ObjectPath, Tag, write_whole
 from engine.core.errors import InputError
@@ -35,7 +35,7 @@ Snapshot = dict[str, tuple[int, int]]
 
 
 def download(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
-    """Copy objects into a folder. A reader of the folder never sees a partially written file.
+    """Copy objects into a folder, in parts. A reader of the folder never sees a partially written file.
 
     Raises InputError for a name that leads out of the folder.
     """
@@ -46,9 +46,12 @@ def download(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
 
     def get(name: str) -> None:
-        content = (source / name).read_bytes()
         with tempfile.NamedTemporaryFile(dir=folder.parent, delete=False) as file:
-            file.write(content)
+            try:
+                (source / name).read_into(cast(BinaryIO, file))
+            except BaseException:
+                Path(file.name).unlink()
+                raise
         Path(file.name).replace(folder / name)
 
     with ThreadPoolExecutor(MAX_TRANSFERS) as pool:
@@ -56,9 +59,9 @@ def download(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
 
 
 def upload(folder: Path, names: Sequence[str], target: ObjectPath) -> dict[str, Tag]:
-    """Copy files of a folder to an object store; return the tag of each object's content."""
+    """Copy files of a folder to an object store, in parts; return the tag of each object's content."""
     with ThreadPoolExecutor(MAX_TRANSFERS) as pool:
-        tags = pool.map(lambda name: (target / name).write_bytes((folder / name).read_bytes()), names)
+        tags = pool.map(lambda name: (target / name).write_file(folder / name), names)
         return dict(zip(names, tags, strict=True))
 
 
@@ -98,7 +101,7 @@ class SyncedFolder:
         _make_private(self.folder)
         with self._locked():
             known, remote_tags = self._known(), self.remote.tags_below()
-            changed = [name for name, tag in remote_tags.items() if known.get(name) != tag]
+            changed = [name for name, tag in remote_tags.items() if not tag.same_content(known.get(name))]
             download(self.remote, changed, self.folder)
             for name in known.keys() - remote_tags.keys():
                 (self.folder / name).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from connectors.storage import ObjectPath, place_of
+from connectors.storage.object_path import PART_BYTES
 from engine.execution.local_executor import LocalExecutor
 from engine.plan.planner import make_plan
 from engine.recipe.trainers import ErmParams
@@ -145,6 +146,27 @@ def test_a_folder_that_one_host_removes_is_gone_on_the_others(s3: S3Server, tmp_
     assert list(syncing.map(lambda _: len(list(state.glob("tree-*"))), [1, 2])) == [1, 1]
     shutil.rmtree(state / "tree-1")
     assert list(syncing.map(lambda _: len(list(state.glob("tree-*"))), [1, 2])) == [0, 0]
+
+
+def test_what_a_host_has_put_it_does_not_fetch(s3: S3Server, tmp_path: Path) -> None:
+    """Also what it has put in parts, of which the store tells the generation when it is put alone."""
+    mine = SyncedFolder(tmp_path / "mine", cast(ObjectPath, place_of(s3.uri(s3.bucket(), "out"))))
+    before = mine.pull()
+    for name, size in (("small", 1), ("large", PART_BYTES + 1)):
+        (mine.folder / name).write_bytes(bytes(size))
+    mine.push(before)
+    fetched: list[str] = []
+
+    def watched(method: str, path: str) -> int | None:
+        if method == "GET" and path.endswith(("small", "large")):
+            fetched.append(path)
+        return None
+
+    with s3.faults.answering(watched):
+        mine.pull()
+        assert not fetched
+        SyncedFolder(tmp_path / "theirs", mine.remote).pull()
+    assert len(fetched) == 2
 
 
 def test_folders_are_made_for_this_user_alone(s3: S3Server, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import os
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +24,31 @@ from connectors.storage import (
     remove_tree,
     write_whole,
 )
+from connectors.storage.object_path import PART_BYTES
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of
 from tests.s3 import BROKEN, SECRET, USER, S3Server
+
+COPY_TWICE = """
+import sys
+from pathlib import Path
+from connectors.storage import place_of
+from engine.storage.state_sync import download, upload
+
+def peak():
+    (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM"))
+    return int(line.split()[1])
+
+place, folder = place_of(sys.argv[1]), Path(sys.argv[2])
+(place / "small").write_bytes(b"1")
+Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on
+before = peak()
+upload(folder, ["large"], place)
+(folder / "large").unlink()
+download(place, ["large"], folder)
+print((folder / "large").stat().st_size, peak() - before)
+"""
+"""Copies the file `large` of a folder to a place and back, and prints its size and by how many KiB the memory grew."""
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -215,6 +239,39 @@ def test_an_answer_that_breaks_off_is_asked_for_again(key: ObjectPath, s3: S3Ser
         with pytest.raises(FileNotFoundError):
             (key.parent / "absent").read_bytes()
     assert asked >= 18
+
+
+def test_a_file_is_the_object_and_the_object_the_file(key: ObjectPath, s3: S3Server, tmp_path: Path) -> None:
+    sent, got = tmp_path / "sent", tmp_path / "got"
+    asked = 0
+
+    def break_the_first(method: str, path: str) -> int | None:
+        nonlocal asked
+        asked += method == "GET"
+        return BROKEN if method == "GET" and asked == 1 else None
+
+    for content in (b"", b"a few bytes", bytes(range(256)) * (PART_BYTES // 256) + b"and one more part"):
+        sent.write_bytes(content)
+        tag = key.write_file(sent)
+        assert key.parent.tags_below()[key.name].same_content(tag)
+        asked = 0
+        with s3.faults.answering(break_the_first), got.open("wb") as file:
+            key.read_into(file)
+        assert got.read_bytes() == content == key.read_bytes()
+    with pytest.raises(FileNotFoundError), got.open("wb") as file:
+        (key.parent / "absent").read_into(file)
+
+
+def test_a_large_file_is_copied_in_bounded_memory(s3: S3Server, tmp_path: Path) -> None:
+    """Measured in a process of its own: the server's memory, which is here, holds what it stores."""
+    size = 128 * 2**20
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(size)
+    command = [sys.executable, "-c", COPY_TWICE, s3.uri(s3.bucket(), "pre"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    copied, grown = map(int, done.stdout.split())
+    assert copied == size
+    assert grown < size / 2 / 1024
 
 
 @pytest.mark.slow
