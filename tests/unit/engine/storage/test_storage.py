@@ -48,7 +48,7 @@ upload(folder, ["large"], place)
 download(place, ["large"], folder)
 print((folder / "large").stat().st_size, peak() - before)
 """
-"""Copies the file `large` of a folder to a place and back, and prints its size and by how many KiB the memory grew."""
+"""Copies the file `large` of a folder to a place and back; prints its size and the growth of memory, KiB."""
 
 
 @pytest.fixture(params=["local", "s3"])
