@@ -34,7 +34,7 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
-from operators.duplicates.pairs import StoredPairs
+from operators.duplicates.pairs import StoredPairs, join_parts, join_shards
 from operators.duplicates.params import DuplicatesParams, too_many
 from operators.report import ReportSection
 
@@ -53,7 +53,7 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
     """
 
     name = NAME
-    version = 3
+    version = 4
     Params: ClassVar[type[OperatorParams]] = DuplicatesParams
     uses = ("ingest",)
     fits_on_all_rows = True
@@ -162,17 +162,17 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         if not shards:
             return dict(before)
         search = self._search_texts if self.params.columns else self._search_vectors
-        compared = before.get("compared", 0.0) + search(context, executor, shards)
-        count = partial(_count, context.shards, context.state, self.requires)
-        found = before.get("duplicates", 0.0) + sum(
-            executor.map(count, shards, resources=self.params.resources)
-        )
+        compared, found = search(context, executor, shards)
+        join_shards(context.state)
+        compared, found = before.get("compared", 0.0) + compared, before.get("duplicates", 0.0) + found
         if doubtful := too_many(self.params, int(found), int(compared)):
             _log.warning("operators.duplicates: %s", doubtful)
-        return {"compared": float(compared), "duplicates": found}
+        return {"compared": compared, "duplicates": found}
 
-    def _search_vectors(self, context: Context, executor: Executor, shards: Sequence[int]) -> float:
-        """Store the vectors of some shards and compare them; return how many there are."""
+    def _search_vectors(
+        self, context: Context, executor: Executor, shards: Sequence[int]
+    ) -> tuple[float, float]:
+        """Store the vectors of some shards and compare them; return how many there are, and duplicates."""
         from operators.duplicates import vectors
 
         reader, state, resources = context.shards, context.state, self.params.resources
@@ -183,11 +183,13 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
         runs = vectors.trees_to_build(state)
         search = partial(vectors.search_vectors, reader, state, self.params.distance)
         sum(executor.map(partial(vectors.build_run, state), runs, resources=resources))
-        sum(executor.map(search, shards, resources=resources))
-        return float(compared)
+        found = sum(executor.map(search, shards, resources=resources))
+        return float(compared), float(found)
 
-    def _search_texts(self, context: Context, executor: Executor, shards: Sequence[int]) -> float:
-        """Sign the texts of some shards and search all bands for them; return how many there are."""
+    def _search_texts(
+        self, context: Context, executor: Executor, shards: Sequence[int]
+    ) -> tuple[float, float]:
+        """Sign the texts of some shards and search all bands; return how many there are, and duplicates."""
         from operators.duplicates.stored import search, search_tasks, sign_shard
 
         state, resources = context.state, self.params.resources
@@ -199,10 +201,12 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
             partial(search, state, self.params.threshold, first), tasks, resources=resources
         ):
             pass
-        return compared
+        join = partial(_join_parts, context.shards, state)
+        return compared, float(sum(executor.map(join, shards, resources=resources)))
 
 
-def _count(reader: ShardReader, state: Path, columns: tuple[str, ...], shard: int) -> int:
-    """Return how many rows of a shard are duplicates."""
-    ids = reader.read(shard, columns).column(ROW_ID).to_numpy()
-    return int((StoredPairs(state).of_rows(ids).of >= 0).sum())
+def _join_parts(reader: ShardReader, state: Path, shard: int) -> int:
+    """Store the pairs of a shard's valid rows; return how many rows are duplicates."""
+    ids = reader.read(shard, (LABEL,)).column(ROW_ID).to_numpy()
+    first_row = next(info.first_row for info in reader.shards if info.index == shard)
+    return join_parts(state, first_row, ids)

@@ -37,6 +37,8 @@ EPS = float(np.finfo(np.float32).eps)
 
 Take = Callable[[Ids], Matrix]
 """Returns the rows (m, p) with some row ids (m,)."""
+Admits = Callable[[Ids, Ids], Mask]
+"""Returns (m, n) whether a row of some row ids (n,) may be named for the queries at positions (m,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +135,14 @@ class OldestNear:
     distances : (m,) float64 distance to that row.
     """
 
-    def __init__(self, X: Matrix, ids: Ids, distance: float, take: Take) -> None:
-        """Take queries (m, p) with their row ids, the largest distance (1 - cos), and a reader of rows."""
-        self._X, self._take, self._limit = X, take, distance
+    def __init__(
+        self, X: Matrix, ids: Ids, distance: float, take: Take, admits: Admits | None = None
+    ) -> None:
+        """Take queries (m, p) with their row ids, the largest distance (1 - cos), and a reader of rows.
+
+        ``admits`` says which rows are looked for, by default all that are older.
+        """
+        self._X, self._take, self._limit, self._admits = X, take, distance, admits
         self._geometry = Geometry.of(X, "cosine")
         self._prepared = np.empty(X.shape, np.float32)
         for start in range(0, len(X), BLOCK):
@@ -182,6 +189,8 @@ class OldestNear:
             error = -(own.shape[1] + 16) * EPS * (own[:, -1].min() + theirs[:, -2].min())
             near = own @ theirs.T >= -(self._radius**2) / 2 - error
             near &= ids < self.of[part][:, None]
+            if self._admits and near.any():
+                near &= self._admits(part, ids)
             rows, cols = near.any(axis=1), near.any(axis=0)
             if rows.any():
                 self._decide(part[rows], ids[cols], near[rows][:, cols])

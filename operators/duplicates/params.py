@@ -27,8 +27,8 @@ class DuplicatesParams(OperatorParams):
     degrees. Unused for texts."""
     weight: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Factor of the sample weight of a row that duplicates an older one: 0 keeps one row of each, 1 marks
-    rows alone. Below 1 `split` also drops rows whose older row lies in another split, so that no validation
-    or test row has its oldest copy among the training rows; at 1 they stay, and a warning counts them."""
+    rows alone. Below 1 `split` also drops rows that are near an older one in another split, so that no
+    validation or test row is near a training row; at 1 they stay, and a warning counts them."""
     resources: Resources = Resources()
     """Resources of each worker."""
 

@@ -3,20 +3,20 @@
 One folder for each shard holds the row ids of its texts, ascending (``ids.npy``), their signatures
 (``signatures.npy``), the keys of each band, ascending (``keys.npy``), and whose they are (``order.npy``). One
 task searches one band for the new rows whose key falls into its slice, and holds the signatures of a bounded
-number of them; what it finds is a file of pairs, ascending by row id, of which a shard reads the part with
-its own rows.
+number of them; what it finds is a file of pairs, ascending by row id. Each shard then takes the oldest row
+of each of its own rows from the files of all tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Ids
+from operators.arrays import Ids, Mask
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.duplicates.minhash import (
     COMPARED,
@@ -27,7 +27,7 @@ from operators.duplicates.minhash import (
     older_in_band,
     signatures,
 )
-from operators.duplicates.pairs import write_pairs
+from operators.duplicates.pairs import PARTLY, KindOf, Kinds, write_some
 from operators.duplicates.params import DuplicatesParams
 from operators.hashing import Hashes
 
@@ -83,8 +83,8 @@ def search_tasks(n_texts: int, threshold: float) -> list[Task]:
 def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
     """Find the older near duplicates, in one band, of rows from ``first_row`` on; return how many have one.
 
-    They are stored as ``pairs-<first row>-<band>-<slice>.npy``. Of the rows before, those with a key of a new
-    row are looked up, so that the cost grows with the new rows.
+    They are stored as ``partly-<band>-<slice>.npy``. Of the rows before, those with a key of a new row are
+    looked up, so that the cost grows with the new rows.
     """
     folders = sorted(state.glob("texts-*"))
     bands = [_Band(folder, task.band) for folder in folders]
@@ -108,8 +108,30 @@ def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
     signed = _Signatures(folders, np.stack([numbers[shared], places[shared]]))
     ids = row_id[shared]
     rows, others, similar = older_in_band(key[shared], ids, signed, threshold, ids >= first_row)
-    name = f"pairs-{first_row:015d}-{task.band:03d}-{task.part:06d}.npy"
-    return write_pairs(state / name, ids[rows], ids[others], similar)
+    name = f"{PARTLY}-{task.band:03d}-{task.part:06d}"
+    return write_some(state / name, ids[rows], ids[others], similar)
+
+
+def texts_near_other_kind(state: Path, threshold: float, ids: Ids, kinds: Kinds, kind_of: KindOf) -> Mask:
+    """Return whether each row (n,), of ascending ids, is near an older one of another kind in some band."""
+    folders = sorted(state.glob("texts-*"))
+    firsts = np.array([int(folder.name.removeprefix("texts-")) for folder in folders])
+    numbers = np.searchsorted(firsts, ids, side="right") - 1
+    places = np.empty(len(ids), np.int64)
+    for number in np.unique(numbers):
+        mine = numbers == number
+        places[mine] = np.searchsorted(np.load(folders[number] / "ids.npy", mmap_mode="r"), ids[mine])
+    own = _Signatures(folders, np.stack([numbers, places]))[np.arange(len(ids))]
+    found = np.zeros(len(ids), np.bool_)
+    for band, keys in enumerate(band_keys(own, threshold)):
+        order = np.argsort(keys)
+        for folder, first in zip(folders, firsts, strict=True):
+            asked = order[~found[order] & (ids[order] > first)]
+            near = _Band(folder, band).near(folder, keys[asked], own[asked], threshold, ids[asked])
+            for rows, others in near:
+                theirs = kind_of(others)
+                found[asked[rows[(theirs >= 0) & (theirs != kinds[asked[rows]])]]] = True
+    return found
 
 
 class _Band:
@@ -135,6 +157,27 @@ class _Band:
         length = np.minimum(np.searchsorted(self.keys, wanted, "right") - first, COMPARED)
         before = np.cumsum(length) - length
         return np.repeat(first - before, length) + np.arange(length.sum())
+
+    def near(
+        self, folder: Path, keys: Hashes, signed: Signatures, threshold: float, ids: Ids
+    ) -> Iterator[tuple[Ids, Ids]]:
+        """Yield positions of rows (n,), whose keys ascend, and row ids of older near ones with the same key.
+
+        The oldest ``COMPARED`` rows of a key are compared.
+        """
+        theirs: Signatures = np.load(folder / "signatures.npy", mmap_mode="r")
+        first = np.searchsorted(self.keys, keys, "left")
+        known = np.flatnonzero(first < len(self.keys))
+        known = known[self.keys[first[known]] == keys[known]]
+        length = np.minimum(np.searchsorted(self.keys, keys[known], "right") - first[known], COMPARED)
+        for member in range(int(length.max(initial=0))):
+            rows = known[length > member]
+            at = first[rows] + member
+            others = self.ids(at)
+            older = others < ids[rows]
+            rows, at, others = rows[older], at[older], others[older]
+            similar = (signed[rows] == theirs[self.places[at]]).mean(axis=1, dtype=np.float32)
+            yield rows[similar >= threshold], others[similar >= threshold]
 
 
 class _Signatures:

@@ -2,49 +2,32 @@
 
 One folder for each shard holds the row ids of its vectors, ascending (``ids.npy``), and the vectors
 (``rows.npy``). A tree (:mod:`operators.duplicates.box_tree`) covers a run of shards. Trees of like size are
-made one as shards come (the logarithmic method of Bentley and Saxe 1980): there are few of them, and an
-increment builds few anew. One task searches all trees for the older rows of one new shard, and stores the
+made one as shards come (:mod:`operators.duplicates.runs`): there are few of them, and an increment builds
+few anew. One task searches all trees for the older rows of one new shard, and stores the
 pairs that it finds.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from operators.arrays import Float32, Ids
+from operators.arrays import Float32, Ids, Mask
 from operators.base import FEATURES, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.duplicates.box_tree import SAMPLE, BoxTree, OldestNear, build_tree, choose_axes, project
-from operators.duplicates.pairs import write_pairs
+from operators.duplicates.pairs import KindOf, Kinds, write_pairs
+from operators.duplicates.runs import Run, choose_runs
 from operators.neighbours.geometry import Geometry
 
 ROUNDING = 1e-6
 """Cosines of float32 vectors are this uncertain: equal vectors are near at any distance."""
+TREE = "tree"
 LARGEST = 2**22
 """Most rows of trees that are made one: a worker holds 300 bytes for each row of a tree that it builds."""
-
-
-class Run(NamedTuple):
-    """A run of shards that one tree covers: first row of the first and of the last one, and their rows."""
-
-    first: int
-    last: int
-    rows: int
-
-    @property
-    def name(self) -> str:
-        """Name of the folder of the tree."""
-        return f"tree-{self.first:015d}-{self.last:015d}-{self.rows}"
-
-    @classmethod
-    def of(cls, folder: Path) -> Run:
-        """Return the run that a folder is named by."""
-        return cls(*(int(part) for part in folder.name.split("-")[1:]))
 
 
 def store_vectors(reader: ShardReader, state: Path, shard: int) -> int:
@@ -81,24 +64,6 @@ def check_widths(reader: ShardReader, state: Path) -> None:
             )
 
 
-def choose_runs(known: Sequence[Run], new: Sequence[Run]) -> list[Run]:
-    """Return the runs that trees are to cover, in the order of their rows, each at least twice the next one.
-
-    A run is made one with the next unless it is twice as large or both together have more than ``LARGEST``
-    rows. So each row is in a new tree only as often as the rows double.
-
-    >>> [run.rows for run in choose_runs([Run(0, 0, 400)], [Run(400, 400, 100), Run(500, 500, 60)])]
-    [400, 160]
-    """
-    runs = list(known)
-    for run in new:
-        runs.append(run)
-        while len(runs) > 1 and runs[-2].rows < 2 * runs[-1].rows <= 2 * (LARGEST - runs[-2].rows):
-            later = runs.pop()
-            runs[-1] = Run(runs[-1].first, later.last, runs[-1].rows + later.rows)
-    return runs
-
-
 def trees_to_build(state: Path) -> list[Run]:
     """Return the runs of shards whose trees are missing; trees that these replace are removed."""
     known = sorted(map(Run.of, state.glob("tree-*")))
@@ -108,9 +73,9 @@ def trees_to_build(state: Path) -> list[Run]:
         for folder in sorted(state.glob("vectors-*"))
     }
     new = [Run(first, first, n) for first, n in rows.items() if first > covered]
-    chosen = choose_runs(known, new)
+    chosen = choose_runs(known, new, LARGEST)
     for run in set(known) - set(chosen):
-        shutil.rmtree(state / run.name)
+        shutil.rmtree(state / run.name(TREE))
     return [run for run in chosen if run not in known]
 
 
@@ -126,14 +91,14 @@ def build_run(state: Path, run: Run) -> int:
     for part in rows.parts():
         at[start : start + len(part)] = project(part, axes)
         start += len(part)
-    build_tree(state / run.name, axes, at, ids)
+    build_tree(state / run.name(TREE), axes, at, ids)
     return len(ids)
 
 
 def search_vectors(reader: ShardReader, state: Path, distance: float, shard: int) -> int:
     """Find the oldest near row of each row of a shard among older ones; return how many have one.
 
-    They are stored as ``pairs-<first row>.npy``.
+    They are stored by :func:`operators.duplicates.pairs.write_pairs`.
     """
     info = next(info for info in reader.shards if info.index == shard)
     own = _folder(state, info.first_row)
@@ -143,10 +108,26 @@ def search_vectors(reader: ShardReader, state: Path, distance: float, shard: int
     found = OldestNear(X, ids, max(distance, ROUNDING), _StoredRows(state))
     for run in sorted(map(Run.of, state.glob("tree-*"))):
         if run.first <= ids[-1]:
-            found.search(BoxTree.load(state / run.name))
+            found.search(BoxTree.load(state / run.name(TREE)))
     near = np.flatnonzero(found.of < ids)
     similar = (1.0 - found.distances[near]).astype(np.float32)
-    return write_pairs(state / f"pairs-{info.first_row:015d}.npy", ids[near], found.of[near], similar)
+    return write_pairs(state, info.first_row, ids[near], found.of[near], similar)
+
+
+def vectors_near_other_kind(state: Path, distance: float, ids: Ids, kinds: Kinds, kind_of: KindOf) -> Mask:
+    """Return whether each row (n,), of ascending ids, is near an older one of another kind."""
+
+    def admits(queries: Ids, others: Ids) -> Mask:
+        theirs = kind_of(others)
+        admitted: Mask = (theirs >= 0) & (theirs != kinds[queries][:, None])
+        return admitted
+
+    rows = _StoredRows(state)
+    found = OldestNear(rows(ids), ids, max(distance, ROUNDING), rows, admits)
+    for run in sorted(map(Run.of, state.glob(f"{TREE}-*"))):
+        if run.first <= ids[-1]:
+            found.search(BoxTree.load(state / run.name(TREE)))
+    return found.of < ids
 
 
 def _folder(state: Path, first_row: int) -> Path:

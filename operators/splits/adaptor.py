@@ -35,10 +35,18 @@ from operators.base import (
     OperatorParams,
     ReportContext,
 )
+from operators.duplicates.params import DuplicatesParams
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 from operators.splits.hashed_split import DROPPED, FOLD, NO_FOLD, PARTS, TEST, VALIDATION, strata
-from operators.splits.near_duplicates import CROSSING, Rule, crossing_text, store_parts, without_crossing
+from operators.splits.near_duplicates import (
+    CROSSING,
+    DUPLICATES,
+    Rule,
+    crossing_text,
+    store_parts,
+    without_crossing,
+)
 from operators.splits.params import SplitParams
 
 _log = logging.getLogger("rowsieve")
@@ -61,7 +69,7 @@ class Split(Operator[P]):
     """
 
     name = "split"
-    version = 2
+    version = 3
     cost = Cost(116, 31.9, 71)
     Params: ClassVar[type[OperatorParams]] = SplitParams
 
@@ -73,6 +81,7 @@ class Split(Operator[P]):
         super().__init__(params)
         self.uses = ("neighbours",) if params.kernel == "rbf" and params.landmarks_by == "density" else ()
         self.knows_duplicates = self.drops_duplicates = self.has_parts = False
+        self.duplicates: DuplicatesParams | None = None
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
@@ -98,6 +107,9 @@ class Split(Operator[P]):
         found.has_parts = any(field.name == PART for one in chain for field in one.adds)
         found.knows_duplicates = found.state_needs_row_ids = bool(duplicates)
         found.drops_duplicates = any(getattr(one.params, "weight", 1) < 1 for one in duplicates)
+        for one in duplicates:
+            if one.name == DUPLICATES and isinstance(one.params, DuplicatesParams):
+                found.duplicates, found.uses = one.params, (*found.uses, DUPLICATES)
         return found
 
     @property
@@ -150,7 +162,7 @@ class Split(Operator[P]):
         return metrics | {CROSSING: metrics.get(CROSSING, 0.0) + crossing[CROSSING]}
 
     def open(self, context: Context) -> Apply:
-        """Return the function of the method's rule, which drops duplicates of rows in other splits."""
+        """Return the function of the method's rule, which drops duplicates of older rows in other splits."""
         return self._dropping(context, self.open_rule(context))
 
     def open_for_new_rows(self, context: Context) -> Apply:
@@ -160,11 +172,11 @@ class Split(Operator[P]):
     def _dropping(self, context: Context, rule: Apply) -> Apply:
         if not self.drops_duplicates:
             return rule
-        return partial(without_crossing, self._rule(rule), context.state)
+        return partial(without_crossing, self._rule(rule), context.state, context.states.get(DUPLICATES))
 
     def _rule(self, apply: Apply) -> Rule:
         columns = (name for name in self.requires if self.rule_reads_features or name != FEATURES)
-        return Rule(apply, tuple(columns), self.reads_held_out)
+        return Rule(apply, tuple(columns), self.reads_held_out, self.duplicates)
 
     def _log_warnings(self, metrics: Mapping[str, float]) -> None:
         for warning in self.warnings(metrics):
@@ -188,14 +200,14 @@ class Split(Operator[P]):
         dropped = row.value(SPLIT) == PARTS[DROPPED]
         by_mark = getattr(self.params, "drop_outliers", False) and row.value(IS_OUTLIER)
         if self.drops_duplicates and dropped and not by_mark and row.has(DUPLICATE_OF):
-            note = "row_id of the older row that it nearly duplicates, which is in another split"
+            note = "row_id of the oldest row near it; this one, or a younger one near it, is in another split"
             facts.append(Fact("dropped as a copy of", row.value(DUPLICATE_OF), note))
         return facts
 
     def mark_held_out(self, columns: pa.Table, validation: npt.NDArray[np.bool_]) -> pa.Table:
         """Make held-out rows test rows, or validation rows where ``validation`` (n,) is true; -1 as fold.
 
-        A row that is dropped because its older row is in another split stays dropped.
+        A row that is dropped because it is near an older one in another split stays dropped.
         """
         parts = np.where(validation, VALIDATION, TEST).astype(np.int8)
         if self.drops_duplicates:
@@ -208,7 +220,7 @@ class Split(Operator[P]):
         return pa.table({**found, **others})
 
     def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Say how many near duplicates were in another split than the older row."""
+        """Say how many rows nearly duplicate an older row in another split."""
         crossing = int(metrics.get(CROSSING, 0))
         return (crossing_text(crossing, drops=self.drops_duplicates),) if crossing else ()
 

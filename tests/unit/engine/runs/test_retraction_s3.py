@@ -239,6 +239,7 @@ def test_tables_are_named_with_a_command_that_mends_them(world: World) -> None:
 def test_the_alias_of_a_model_goes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = f"sqlite:///{world.folder}/server.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.chdir(world.folder)  # MLflow writes its artifacts beside it
     mlflow = MlflowClient(uri, uri)
     for index in (1, 2):
         call("retrain", "--dataset", world.at(index), "--trainer", "erm", "--register", "churn", *LINEAR)

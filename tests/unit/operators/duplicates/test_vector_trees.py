@@ -16,7 +16,7 @@ from operators.duplicates import box_tree, vectors
 from operators.duplicates.adaptor import DuplicatesOperator
 from operators.duplicates.pairs import StoredPairs
 from operators.duplicates.params import DuplicatesParams
-from operators.duplicates.vectors import Run, choose_runs
+from operators.duplicates.runs import Run, choose_runs
 from tests.benchmarks.duplicates import VectorShards
 from tests.unit.operators.duplicates.hard_rows import VECTORS, nearest_older
 
@@ -133,18 +133,17 @@ def test_an_increment_writes_few_files_and_leaves_the_state_before(tmp_path: Pat
     assert [Run.of(path).rows for path in sorted(before.glob("tree-*"))] == [3_000, 800, 100]
 
 
-def test_trees_are_few_and_a_row_is_in_few_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_are_few_and_a_row_is_in_few_new_ones() -> None:
     runs: list[Run] = []
     built = 0
     for night in range(1_000):
-        chosen = choose_runs(runs, [Run(10 * night, 10 * night, 10)])
+        chosen = choose_runs(runs, [Run(10 * night, 10 * night, 10)], vectors.LARGEST)
         built += sum(run.rows for run in set(chosen) - set(runs))
         runs = chosen
         assert sum(run.rows for run in runs) == 10 * (night + 1)
         assert len(runs) <= 10
     assert built < 11 * 10_000
-    monkeypatch.setattr(vectors, "LARGEST", 100)
-    assert [run.rows for run in choose_runs([], [Run(k, k, 30) for k in range(7)])] == [60, 60, 60, 30]
+    assert [run.rows for run in choose_runs([], [Run(k, k, 30) for k in range(7)], 100)] == [60, 60, 60, 30]
 
 
 def test_rows_that_are_not_finite_hide_no_others(tmp_path: Path) -> None:
