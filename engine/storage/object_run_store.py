@@ -165,11 +165,11 @@ class ObjectRunStore(RunStore):
 
 
 @contextmanager
-def working_copy(place: Place) -> Iterator[Path]:
+def working_copy(place: Place, lease: Lease) -> Iterator[Path]:
     """Yield a folder on this host: the place itself, or a copy of a prefix, uploaded again at the end.
 
-    Changes are also uploaded after an error, so that interrupted work can continue. The copy stays for
-    readers.
+    Changes are also uploaded after an error, so that interrupted work can continue, but not once another
+    writer has taken ``lease`` over. The copy stays for readers.
     """
     if isinstance(place, Path):
         yield place
@@ -182,6 +182,7 @@ def working_copy(place: Place) -> Iterator[Path]:
     try:
         yield copy
     finally:
+        lease.check()
         upload(copy, [name for name, entry in snapshot(copy).items() if before.get(name) != entry], place)
 
 

@@ -124,8 +124,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
     place = output_of(spec.folder or version.output / "models" / name)
     try:
         with (
-            hold_lease(place, f"rowsieve retrain on {version.name}"),
-            working_copy(place) as folder,
+            hold_lease(place, f"rowsieve retrain on {version.name}") as lease,
+            working_copy(place, lease) as folder,
             synced_executor(executor, place, folder) as executor,
         ):
             check_own_files(folder, "the folder of a model")

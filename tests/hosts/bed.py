@@ -207,9 +207,14 @@ class Started:
         return self.output
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command itself, not to ``nsenter`` above it."""
+        """Send a signal to the command itself, not to ``nsenter`` above it.
+
+        ``nsenter`` stops itself when its child is stopped, and has to be woken to see the child's end.
+        """
         for child in children(self.process.pid):
             os.kill(child, number)
+        if number == signal.SIGCONT:
+            os.kill(self.process.pid, number)
 
     def end(self) -> None:
         """Kill it if it still runs."""

@@ -142,7 +142,7 @@ def run_with(
     while code:
         assert code in allowed, f"{fault} at {moment}: exit {code}\n{run.output}\n{bench.cluster.logs()}"
         assert "Traceback" not in run.output, run.output
-        trial.notes = next((line for line in run.output.splitlines() if line.startswith("error")), "")[:300]
+        trial.notes = next((line for line in run.output.splitlines() if line.startswith("error")), "")[:600]
         trial.repeated += 1
         assert trial.repeated < 4, f"{fault} at {moment}: exit {code} again\n{run.output}"
         run = bench.start(output, host, **sections)

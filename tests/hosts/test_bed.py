@@ -118,6 +118,17 @@ def traces() -> tuple[str, ...]:
     )
 
 
+def test_a_command_that_was_stopped_and_woken_ends() -> None:
+    with hosts(["one"]) as found:
+        started = found["one"].start(["sleep", "1"], {}, "/tmp/sleep.log")
+        until(lambda: children(started.process.pid), 5, "the command runs")
+        started.signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        assert started.process.poll() is None
+        started.signal(signal.SIGCONT)
+        assert started.wait(10) == 0
+
+
 GET = """
 import obstore, sys, datetime
 from obstore.store import S3Store

@@ -93,17 +93,22 @@ def test_mlflow_is_gone(bench: Bench) -> None:
         )
 
 
-@pytest.mark.xfail(reason="the error names memory, not the disk, and Ray logs a traceback")
 def test_the_disk_of_a_worker_is_full(bench: Bench) -> None:
+    """The run may end, and then names the host; the same command goes on once there is room."""
     for number, moment in enumerate(bench.moments(seed=8, count=MOMENTS)):
         host = bench.cluster.hosts[WORKERS[number % 2]]
-
-        run_with(
+        trial = run_with(
             bench, "disk of a worker full", moment, host.fill_disk, after=host.empty_disk, allowed=(2, 4)
         )
+        if trial.repeated:
+            assert f"host {host.name} is full" in trial.notes
+            assert "MiB are free in /tmp" in trial.notes
+            assert "memory" not in trial.notes
         bench.cluster.ensure_workers()
 
 
+ENDS_SECONDS = 60.0
+"""Longest time until a driver that has lost its lease has ended; its heartbeat finds it out within 10 s."""
 LOCAL = {"executor": "local"}
 """The run of a driver that has no node of the cluster beside it."""
 
@@ -132,7 +137,6 @@ def test_two_drivers_race_for_one_output(bench: Bench) -> None:
         record(bench, Trial("two drivers at once", 0, notes=f"{loser.host.name} exits 5"), output, started)
 
 
-@pytest.mark.xfail(reason="the driver that has woken says so, and its process does not end")
 def test_a_paused_driver_wakes_after_its_lease_was_taken_over(bench: Bench) -> None:
     """Stopped on the head, silent for longer than a minute, woken while another host writes, or after it."""
     for number, moment in enumerate(bench.moments(seed=9, count=MOMENTS)):
@@ -151,8 +155,11 @@ def test_a_paused_driver_wakes_after_its_lease_was_taken_over(bench: Bench) -> N
         else:
             bench.wait_for(output, kept + 3, second)
         first.signal(signal.SIGCONT)
-        assert first.wait(RUN_SECONDS) == 5, first.output
+        woken = time.monotonic()
+        assert first.wait(ENDS_SECONDS) == 5, first.output
+        ended = time.monotonic() - woken
         assert "taken over by" in first.output
         assert "Traceback" not in first.output
         second.finish(RUN_SECONDS)
-        record(bench, Trial("driver paused, lease taken over", kept), output, started)
+        notes = f"ended {ended:.1f} s after it was woken"
+        record(bench, Trial("driver paused, lease taken over", kept, notes=notes), output, started)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from connectors.storage import Place, remove_file
-from engine.core.errors import Exit, RowsieveError
+from engine.core.errors import Exit, LockedError, RowsieveError
 from engine.core.events import Event
 from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact
@@ -55,8 +55,10 @@ class Journal(RunPlugin):
         self._note(run, event)
 
     def failed(self, run: RunContext, error: BaseException) -> None:
-        """Write why the run ends."""
+        """Write why the run ends, unless the output belongs to another run by now."""
         self._failed = True
+        if isinstance(error, LockedError) and not _holds_lease(run):
+            return
         code = error.exit_code if isinstance(error, RowsieveError) else Exit.CRASH
         text = redact(str(error) or type(error).__name__)
         _write(run, ERROR, {"error": text, "exit_code": int(code), "at": self._clock()})
@@ -70,6 +72,14 @@ class Journal(RunPlugin):
     def _note(self, run: RunContext, event: Event) -> None:
         self._written = self._clock()
         _write(run, PROGRESS, asdict(event) | {"at": self._written})
+
+
+def _holds_lease(run: RunContext) -> bool:
+    try:
+        run.lease.check()
+    except LockedError:
+        return False
+    return True
 
 
 def _write(run: RunContext, name: str, record: dict[str, Any]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import IO
 
 from connectors.storage import ObjectPath, Place
+from engine.core.alarm import alarm
 from engine.core.errors import InputError, LockedError
 from engine.core.output_layout import check_real_folders
 from engine.storage.lease import folder as folders
@@ -21,6 +22,10 @@ HEARTBEATS_PER_TIMEOUT = 6
 @contextmanager
 def hold_lease(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) -> Iterator[Lease]:
     """Hold the lease of ``folder`` and renew its heartbeat until the block ends.
+
+    If a heartbeat finds that another run has taken the lease over, the block is interrupted by LockedError
+    where it is, provided that it runs in the main thread; elsewhere it ends at its next step that needs the
+    lease. A run that was suspended thus does not go on computing for nothing.
 
     Raises
     ------
@@ -39,11 +44,9 @@ def hold_lease(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS)
             f"The output folder {folder} cannot be written: {error.strerror or error}. "
             f"Choose another one with --set output.path=..., or correct its permissions."
         ) from None
-    ended = Event()
-    heartbeat = Thread(
-        target=_renew, args=(lease, stale_seconds / HEARTBEATS_PER_TIMEOUT, ended), daemon=True
-    )
-    with handle:
+    ended, every = Event(), stale_seconds / HEARTBEATS_PER_TIMEOUT
+    with handle, alarm(lease.check) as bell:
+        heartbeat = Thread(target=_renew, args=(lease, every, ended, bell.ring), daemon=True)
         heartbeat.start()
         try:
             yield lease
@@ -51,6 +54,7 @@ def hold_lease(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS)
             lease.check()  # an error after a takeover has the lost lease as its reason
             raise
         finally:
+            bell.stop()
             ended.set()
             heartbeat.join()
             with suppress(OSError, LockedError):
@@ -63,7 +67,22 @@ def _acquire(folder: Place, who: str, stale_seconds: float) -> tuple[Lease, IO[s
     return folders.acquire(folder, who, stale_seconds)
 
 
-def _renew(lease: Lease, every: float, ended: Event) -> None:
+def _renew(lease: Lease, every: float, ended: Event, on_loss: Callable[[], None]) -> None:
+    """Renew the heartbeat until ``ended``, or until the lease is lost: then call ``on_loss``."""
     while not ended.wait(every):
-        with suppress(OSError):
+        try:
             lease.renew()
+        except OSError:  # the storage does not answer, or the successor has removed the lease file
+            if _is_lost(lease):
+                on_loss()
+                return
+
+
+def _is_lost(lease: Lease) -> bool:
+    try:
+        lease.check()
+    except LockedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -15,11 +15,13 @@ import pytest
 
 from connectors.storage import ObjectPath, place_of
 from connectors.storage.object_path import PART_BYTES
+from engine.core.errors import LockedError
 from engine.execution.local_executor import LocalExecutor
 from engine.plan.planner import make_plan
 from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
-from engine.storage.object_run_store import ObjectRunStore, synced_executor
+from engine.storage.lease import hold_lease
+from engine.storage.object_run_store import ObjectRunStore, synced_executor, working_copy
 from engine.storage.state_sync import SyncedFolder, SyncingExecutor, snapshot
 from engine.training.job import TrainingJob
 from engine.training.serving import write_served_model
@@ -310,3 +312,24 @@ def test_a_champions_scores_are_the_same_on_hosts_that_share_no_disk(
     scores = trained.evaluations["validation"].metrics()
     del scores["average_accuracy"]  # it weighs groups by the rows of a training, and none was made here
     assert found[0] == scores
+
+
+def test_a_copy_is_uploaded_after_an_error_and_not_under_a_new_writer(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(s3.uri(s3.bucket(), "model"))
+    assert isinstance(place, ObjectPath)
+
+    def write(text: str, *, lost: bool) -> None:
+        with hold_lease(place, "training") as lease, working_copy(place, lease) as folder:
+            (folder / "weights").write_text(text)
+            if lost:
+                monkeypatch.setattr("engine.storage.lease.base.newest_token", lambda folder: 10**6)
+            raise ValueError("broken off")
+
+    with pytest.raises(ValueError, match="broken off"):
+        write("first", lost=False)
+    assert (place / "weights").read_bytes() == b"first"
+    with pytest.raises(LockedError):
+        write("second", lost=True)
+    assert (place / "weights").read_bytes() == b"first"

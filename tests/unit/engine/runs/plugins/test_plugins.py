@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.cli.output import show_status
-from engine.core.errors import Exit, InputError, RowsieveError
+from engine.core.errors import Exit, InputError, LockedError, RowsieveError
 from engine.core.events import Event
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import ExportSection, Recipe
@@ -285,3 +285,21 @@ def test_a_failed_export_that_the_recipe_no_longer_names_stays_in_the_record(
         assert (found["dropped_exports"], found["unfinished_steps"]) == ([failed], [])
     show_status(found)
     assert "an earlier export failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_the_journal_of_another_run_is_left_alone(
+    ours: bool, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has lost its output notes nothing there; one that waits for a model's lock does."""
+    plan = make_plan(recipe)
+
+    def lose(*_: object) -> None:
+        if not ours:
+            monkeypatch.setattr("engine.storage.lease.base.newest_token", lambda folder: 10**6)
+        raise LockedError("it belongs to another run")
+
+    monkeypatch.setattr("engine.runs.runner.publish", lose)
+    with pytest.raises(LockedError):
+        run(recipe)
+    assert (read_journal(plan.output, ERROR, plan.version) is not None) == ours

@@ -1,6 +1,10 @@
 """The contract of leases, checked on a folder and on an object store."""
 
 import pickle
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -80,3 +84,69 @@ def test_a_lease_pickles_and_workers_can_check_it(output: Place) -> None:
     holder = read_holder(output)
     assert holder is not None
     assert (holder.who, holder.released) == ("run", True)
+
+
+@contextmanager
+def taken_over(output: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another run has the lease, as if its holder had been suspended for long."""
+    for module in ("folder", "objects"):
+        monkeypatch.setattr(f"engine.storage.lease.{module}.check_free", lambda lease: None)
+    with hold_lease(output, "second"):
+        yield
+
+
+def compute_for(seconds: float, output: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold the lease, lose it, and go on without a step that needs it."""
+    end = time.monotonic() + seconds
+    with hold_lease(output, "first", stale_seconds=0.3), taken_over(output, monkeypatch):
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        raise AssertionError("not interrupted")
+
+
+def test_a_holder_is_interrupted_once_its_lease_was_taken_over(
+    output: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit may take hours, and asks for the lease at its end only."""
+    started = time.monotonic()
+    with pytest.raises(LockedError, match="taken over by second"):
+        compute_for(20, output, monkeypatch)
+    assert time.monotonic() - started < 10
+
+
+def test_a_holder_in_another_thread_is_refused_at_its_next_step(
+    output: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the main thread can be interrupted."""
+    seen: list[str] = []
+
+    def work() -> None:
+        try:
+            with hold_lease(output, "first", stale_seconds=0.3) as lease, taken_over(output, monkeypatch):
+                time.sleep(0.5)
+                seen.append("went on")
+                lease.check()
+        except LockedError as error:
+            seen.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+    assert seen[0] == "went on"
+    assert "taken over by second" in seen[1]
+
+
+def test_a_heartbeat_that_fails_takes_nothing_away(output: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The storage may not answer for a while."""
+    beats = 0
+
+    def fail(lease: object) -> None:
+        nonlocal beats
+        beats += 1
+        raise OSError("the storage is away")
+
+    with hold_lease(output, "first", stale_seconds=0.3) as lease:
+        monkeypatch.setattr(type(lease), "renew", fail)
+        time.sleep(0.4)
+        lease.check()
+    assert beats > 2
