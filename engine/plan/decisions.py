@@ -8,10 +8,10 @@ each combination of base version, input and rule, so that later plans of the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from connectors.storage import Place
+from connectors.storage import Place, remove_file
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import read_json, write_json
@@ -55,7 +55,8 @@ def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
     decision = _decide(plan, probe)
     drifted = decision["outcome"] == "predict" and any(figure["over"] for figure in decision["drift"])
     _log.log(logging.WARNING if drifted else logging.INFO, "incremental: %s", describe(decision))
-    write_json(decision_file(plan), decision, root=plan.output)
+    base = plan.increment.base if plan.increment else None
+    write_json(decision_file(plan), decision | {BASE: base}, root=plan.output)
     return decision
 
 
@@ -100,10 +101,27 @@ def _needed(plan: Plan) -> set[str]:
     return needed
 
 
+FOLDER = "increments"
+BASE = "base"
+"""Key of a kept decision: the version that the increment continues from."""
+
+
 def decision_file(plan: Plan) -> Place:
     """Return the path of the decision that belongs to an undecided plan."""
     rule = plan.recipe.incremental.model_dump(mode="json", exclude={"base"})
-    return plan.output / "runs" / "increments" / f"{digest([plan.fingerprint, rule])}.json"
+    return plan.output / "runs" / FOLDER / f"{digest([plan.fingerprint, rule])}.json"
+
+
+def remove_decisions(output: Place, removed: Collection[str]) -> None:
+    """Remove the decisions of increments that continue from removed versions: nobody can plan them again."""
+    kept: list[Place] = list((output / "runs" / FOLDER).glob("*.json"))
+    for path in kept:
+        try:
+            found = read_json(path)
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and found.get(BASE) in removed:
+            remove_file(path, root=output)
 
 
 def read_decision(plan: Plan) -> dict[str, Any] | None:
@@ -112,7 +130,7 @@ def read_decision(plan: Plan) -> dict[str, Any] | None:
         found: dict[str, Any] = read_json(decision_file(plan))
     except (OSError, ValueError):
         return None
-    return found
+    return {key: value for key, value in found.items() if key != BASE}
 
 
 def describe(decision: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from connectors.storage import Place, remove_file, remove_tree
 from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.output_layout import POINTER, check_real_folders, version_folder
+from engine.plan.decisions import remove_decisions
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import manifest_facets, output_name, tag_facet
 from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
@@ -123,6 +124,7 @@ def _carry_out(output: Place, choose: Callable[[], PruneResult], what: str, *, d
         for fingerprint in found.fingerprints:
             lease.check()
             remove_tree(store_of(output).folder(fingerprint), root=output)
+        remove_decisions(output, found.versions)
     return found
 
 

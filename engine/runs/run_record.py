@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from connectors.storage import Place
-from engine.core.errors import Exit, RowsieveError, system_error
+from engine.core.errors import Exit, InfeasibleError, RowsieveError, one_line, system_error
 from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact
 
@@ -108,7 +108,11 @@ def mark_failed(step: Step, error: BaseException) -> None:
 
 
 def as_known(error: Exception) -> Exception:
-    """Return an error of the operating system as an InputError, and any other error as it is."""
+    """Return an error of the operating system or of MLflow as one with a remedy, any other as it is."""
+    if type(error).__module__ == "mlflow.exceptions":
+        return InfeasibleError(
+            f"MLflow does not answer, or refuses: {one_line(error)}. Start it, or correct MLFLOW_TRACKING_URI"
+        )
     return system_error(error) if isinstance(error, OSError) else error
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connectors.storage import Place
-from engine.core.errors import InputError
+from engine.core.errors import InfeasibleError, InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
@@ -130,9 +130,22 @@ def _set_final_status(mlflow_client: MlflowClient, run_id: str) -> Iterator[None
 
 
 def registered_before(result: TrainResult, name: str) -> RegisteredModel | None:
-    """Return the registered version of a model that belongs to this training, or None."""
-    found = client(result.version.output)
-    for version in found.search_model_versions(f"name = '{name}'"):
+    """Return the registered version of a model that belongs to this training, or None.
+
+    Raises InfeasibleError if MLflow does not answer.
+    """
+    from mlflow.exceptions import MlflowException
+
+    output = result.version.output
+    try:
+        versions = client(output).search_model_versions(f"name = '{name}'")
+    except MlflowException as error:
+        raise InfeasibleError(
+            f"MLflow at {tracking_uri(output)} does not say whether it has the model {name!r}: "
+            f"{one_line(error)}. Start it, or correct MLFLOW_TRACKING_URI. The trained model is kept; the "
+            f"same command continues from there."
+        ) from None
+    for version in versions:
         if tag_value(version.tags, TRAINING_TAG) == result.folder.name:
             uri = redact(tracking_uri(result.version.output))
             return RegisteredModel(name, str(version.version), str(version.run_id), uri)

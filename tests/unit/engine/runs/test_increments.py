@@ -19,7 +19,7 @@ from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
-from engine.runs.history import history
+from engine.runs.history import history, prune
 from engine.runs.runner import run
 from operators.outliers.adaptor import Outliers
 from tests.data import recipe_for, spurious_table
@@ -113,6 +113,23 @@ def test_a_repeated_night_does_nothing_and_a_full_run_stays_what_it_was(tmp_path
     assert again.reused
     assert again.version == second.version
     assert all(counts == (0, 3) for counts in computed(again).values())
+
+
+def test_a_removed_version_takes_the_decisions_that_continue_from_it_along(tmp_path: Path) -> None:
+    """One file a night stayed for ever, though no plan could ask for it again."""
+    nights(tmp_path / "data", 160, 80)
+    made = [run(recipe(tmp_path))]
+    for night in range(2):
+        add_night(tmp_path, spurious_table(60, seed=1 + night), f"z{night}")
+        made.append(run(recipe(tmp_path)))
+    folder = tmp_path / "out" / "runs" / "increments"
+    bases = {json.loads(path.read_text())["base"] for path in folder.iterdir()}
+    assert bases == {made[0].version, made[1].version}
+    (folder / "damaged.json").write_text("[")
+    prune(tmp_path / "out", 2)
+    left = [path for path in folder.iterdir() if path.name != "damaged.json"]
+    assert [json.loads(path.read_text())["base"] for path in left] == [made[1].version]
+    assert run(recipe(tmp_path)).version == made[2].version
 
 
 @pytest.mark.slow
