@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+import socket
+from contextlib import suppress
 from enum import IntEnum
 from typing import ClassVar
 
@@ -63,14 +67,43 @@ def is_refused(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in REFUSED and bool(error.filename)
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of errors of a disk or a quota without room."""
+
+
 def system_error(error: OSError) -> InputError:
-    """Turn an error of the operating system (a full disk, a missing permission) into one with a remedy."""
+    """Turn an error of the operating system (a full disk, a missing permission) into one with a remedy.
+
+    That of a full disk names the host, which may be a worker of a cluster.
+    """
     reason = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+    if error.errno in FULL or NO_FOLDER in str(error):
+        return InputError(
+            f"A disk of host {socket.gethostname()} is full: {reason}.{_room(error)} Free space there, or "
+            f"choose another output.path or, for temporary files, another TMPDIR. Committed work is kept; "
+            f"the same command continues from there."
+        )
     who = "object store" if "://" in str(error.filename) else "operating system"
     return InputError(
         f"The {who} refuses: {reason}. Free space, correct the permissions, or choose another "
         f"output.path. Committed work is kept; the same command continues from there."
     )
+
+
+NO_FOLDER = "No usable temporary directory found"
+"""Text of ``tempfile`` where no folder takes a file, as on a host whose disk is full."""
+
+
+def _room(error: OSError) -> str:
+    """Return a sentence with the free space of the folders where a run writes on this host."""
+    folders = [os.path.dirname(os.fsdecode(error.filename))] if error.filename else []
+    folders += [os.environ.get("TMPDIR", "/tmp"), os.getcwd()]  # noqa: S108
+    said = {}
+    for folder in folders:
+        with suppress(OSError):
+            usage = shutil.disk_usage(folder)
+            said[folder] = f"{usage.free >> 20:,} of {usage.total >> 20:,} MiB are free in {folder}"
+    return f" {', '.join(said.values())}." if said else ""
 
 
 MEMORY_WORDS = (
@@ -91,19 +124,26 @@ def is_out_of_memory(error: BaseException) -> bool:
     return error.__cause__ is not None and is_out_of_memory(error.__cause__)
 
 
-def out_of_memory(error: BaseException, place: str = "", given: str = "") -> InfeasibleError:
+def out_of_memory(
+    error: BaseException, place: str = "", given: str = "", allowed: int | None = None
+) -> InfeasibleError:
     """Turn an error of ``is_out_of_memory`` into one with a remedy.
 
     Parameters
     ----------
     place : what was done, such as ``operators.probe: ``.
     given : numbers of the recipe that may ask for much memory, such as ``dim: 2,000,000``.
+    allowed : bytes that the installation's policy allows an operator.
     """
     keys = f"Lower {given}, or source.shard_bytes" if given else "Lower the recipe's large numbers"
     reason = one_line(error) if isinstance(error, Exception) else type(error).__name__
+    more = "run where there is more memory"
+    if allowed is not None:
+        reason += f". An operator may take {allowed >> 20:,} MiB on this installation"
+        more = "ask its operator to raise ROWSIEVE_MAX_OPERATOR_BYTES"
     return InfeasibleError(
-        f"{place}memory ran out: {reason}. {keys}, or run where there is more memory. Committed work is "
-        "kept; the same command continues from there."
+        f"{place}memory ran out: {reason}. {keys}, or {more}. Committed work is kept; the same command "
+        "continues from there."
     )
 
 

@@ -8,10 +8,13 @@ Whoever starts runs sets it, by environment variables or by a TOML file that ``R
     environment_names = ["SHOP_PASSWORD"]
     profiles = ["curation"]
     addresses = ["head:6379"]
+    outputs = ["s3://curated/team-a/*"]
     max_rows = 1_000_000_000
     max_bytes = 10_000_000_000_000
     max_json_depth = 100
     max_seconds = 86_400
+    max_operator_seconds = 14_400
+    max_operator_bytes = 8_589_934_592
     max_model_bytes = 2_147_483_648
     max_model_files = 10_000
     strict = true
@@ -24,15 +27,17 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import posixpath
 import stat
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from connectors.foundation.messages import nearest
 from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_BYTES, STRICT_SCHEMES
 from engine.core.errors import InputError
+from engine.core.redaction import redact
 
 FILE = "ROWSIEVE_POLICY"
 VARIABLES = {
@@ -42,10 +47,13 @@ VARIABLES = {
     "environment_names": "ROWSIEVE_ENVIRONMENT_NAMES",
     "profiles": "ROWSIEVE_PROFILES",
     "addresses": "ROWSIEVE_ADDRESSES",
+    "outputs": "ROWSIEVE_OUTPUTS",
     "max_rows": "ROWSIEVE_MAX_ROWS",
     "max_bytes": "ROWSIEVE_MAX_BYTES",
     "max_json_depth": "ROWSIEVE_MAX_JSON_DEPTH",
     "max_seconds": "ROWSIEVE_MAX_SECONDS",
+    "max_operator_seconds": "ROWSIEVE_MAX_OPERATOR_SECONDS",
+    "max_operator_bytes": "ROWSIEVE_MAX_OPERATOR_BYTES",
     "max_model_bytes": "ROWSIEVE_MAX_MODEL_BYTES",
     "max_model_files": "ROWSIEVE_MAX_MODEL_FILES",
     "strict": "ROWSIEVE_STRICT",
@@ -73,6 +81,9 @@ class Policy:
     """Profiles and roles of AWS that the properties of an Iceberg catalog may name."""
     addresses: tuple[str, ...] = ()
     """Ray clusters that ``run.address`` may name in a recipe."""
+    outputs: tuple[str, ...] | None = None
+    """Places that recipes may write: shell patterns of URIs, of real local paths, and of tables in a catalog
+    as ``iceberg:namespace.table``. None: any place that ``schemes`` and ``hosts`` allow."""
     max_rows: int | None = None
     """Rows of a source."""
     max_bytes: int | None = None
@@ -81,6 +92,10 @@ class Policy:
     """Levels of lists and objects in a row of JSON."""
     max_seconds: int | None = None
     """Time of a run until it has published."""
+    max_operator_seconds: int | None = None
+    """Time of one operator over all shards."""
+    max_operator_bytes: int | None = None
+    """Memory that one operator may take in one process, beyond what the process has before."""
     max_model_bytes: int = 2**31
     """Bytes of all files of a model that is read to predict, or as the champion."""
     max_model_files: int = 10_000
@@ -112,6 +127,18 @@ class Policy:
                 f"hosts in the file that {FILE} names."
             )
 
+    def check_output(self, key: str, path: str) -> None:
+        """Raise InputError if a recipe would write to a place that is not listed."""
+        if self.outputs is None:
+            return
+        place = _plain_place(path)
+        if not any(fnmatch.fnmatchcase(place, pattern) for pattern in self.outputs):
+            raise InputError(
+                f"{key}: {redact(place)} is no place to write to on this installation; allowed are: "
+                f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {VARIABLES['outputs']}, or "
+                f"to outputs in the file that {FILE} names."
+            )
+
     def check_address(self, place: str, address: str) -> None:
         """Raise InputError if a recipe itself names a Ray cluster that is not listed."""
         if address not in self.addresses:
@@ -129,6 +156,16 @@ class Policy:
                     f"{place}: source.path: the source has {found:,} {key[4:]}, and {most:,} are allowed on "
                     f"this installation. Name less of it; its operator can raise {VARIABLES[key]}."
                 )
+
+
+def _plain_place(path: str) -> str:
+    """Return a path without links and ``..``, or a URI without user, query and ``..``."""
+    scheme, mark, rest = path.partition("://")
+    if scheme.lower() == "iceberg" or (mark and scheme.lower() != "file"):
+        bucket, slash, key = rest.partition("?")[0].partition("#")[0].partition("/")
+        name = posixpath.normpath(f"/{unquote(key)}") if slash else ""
+        return f"{scheme.lower()}://{bucket.rpartition('@')[2].lower()}{name}"
+    return path if path.startswith("iceberg:") else os.path.realpath(rest if mark else path)
 
 
 def current_policy(*, strict: bool = False) -> Policy:

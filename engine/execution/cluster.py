@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from engine.core.errors import InfeasibleError
+from engine.core.policy import current_policy
 from engine.execution.job import ShardExecutor
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.recipe import RunSection
@@ -58,7 +59,8 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
     # Ray may have been started with more CPUs than the machine has (see MIN_CPUS). Work uses the real number.
     real = None if address else os.cpu_count()
     try:
-        yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds)
+        most = current_policy().max_operator_bytes
+        yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds, most)
     finally:
         if ours:
             ray.shutdown()
@@ -127,8 +129,10 @@ def _quieten(verbose: bool) -> None:
     context.print_on_execution_start = verbose
     context.enable_progress_bars = verbose
     if not verbose:
-        for name in ("ray", "ray.data", "ray.train"):
+        for name in ("ray", "ray.train"):
             logging.getLogger(name).setLevel(logging.ERROR)
+        # It prints the trace of an error that it then raises, and the executor tells of that one.
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
 
 @contextmanager

@@ -49,6 +49,8 @@ class Job:
     """Maximum number of rows that may be quarantined because the operator raises on them."""
     new_rows: bool = False
     """Whether the operator's state has not seen these rows."""
+    max_bytes: int | None = None
+    """Memory that the operator may take in one process; None: no limit."""
 
 
 class ShardExecutor(Executor, Protocol):

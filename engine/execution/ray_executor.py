@@ -20,6 +20,8 @@ import ray.data
 from connectors.base import ConnectorError
 from engine.core.errors import InfeasibleError, InputError, one_line, system_error
 from engine.execution.job import Failure, Job
+from engine.execution.memory_limit import limited_memory
+from engine.execution.node_health import trouble_of_cluster
 from engine.execution.watchdog import StallGuard, stalled
 from engine.execution.worker import ShardWorker
 from engine.storage.run_store import Commit
@@ -38,7 +40,9 @@ class RayExecutor:
 
     operator: str = "NAME"
 
-    def __init__(self, limit: int | None = None, no_progress_seconds: float = 1800.0) -> None:
+    def __init__(
+        self, limit: int | None = None, no_progress_seconds: float = 1800.0, max_bytes: int | None = None
+    ) -> None:
         """Set the limits of the executor.
 
         Parameters
@@ -47,9 +51,11 @@ class RayExecutor:
             Most shards at the same time; default: as many as the cluster has room for.
         no_progress_seconds
             A longer time without progress is an error; 0 for no limit.
+        max_bytes
+            Memory that a task of :meth:`map` may take; default: no limit.
 
         """
-        self._limit, self._patience = limit, no_progress_seconds
+        self._limit, self._patience, self._max_bytes = limit, no_progress_seconds, max_bytes
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
@@ -59,7 +65,10 @@ class RayExecutor:
         check_feasible(f"operators.{self.operator}", wanted)
         task = ray.remote(num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=3)(_call)
         waiting = iter(items)
-        window = [task.remote(fn, item) for item in islice(waiting, self._width(wanted, len(items)))]
+        window = [
+            task.remote(fn, item, self._max_bytes)
+            for item in islice(waiting, self._width(wanted, len(items)))
+        ]
         guard, n_done = StallGuard(self.operator, self._patience), 0
         while window:
             while not ray.wait(window[:1], timeout=POLL_SECONDS)[0]:
@@ -69,7 +78,7 @@ class RayExecutor:
             with dying_workers(self.operator):
                 yield _unwrap(ray.get(window.pop(0)))
             n_done += 1
-            window += [task.remote(fn, item) for item in islice(waiting, 1)]
+            window += [task.remote(fn, item, self._max_bytes) for item in islice(waiting, 1)]
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards with Ray Data and yield results in the order in which they finish.
@@ -117,17 +126,21 @@ class RayExecutor:
 
 @contextmanager
 def dying_workers(operator: str) -> Iterator[None]:
-    """Turn Ray's error for a task whose workers died several times into one that names the usual remedy."""
+    """Turn Ray's error for a task whose workers died several times into one that names the place and remedy.
+
+    That is a host whose disk is full, or that starts no worker, if there is one; else the usual reason.
+    """
     try:
         yield
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError as error:
-        reason = one_line(error)
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        usual = "Usually memory ran out: lower source.shard_bytes or run.shards_in_flight."
+        why = trouble_of_cluster() or usual
         raise InfeasibleError(
-            f"operators.{operator}: its workers keep dying, usually because memory ran out "
-            f"({type(error).__name__}: {reason}). Lower source.shard_bytes or run.shards_in_flight. "
-            "What was committed is kept."
+            f"operators.{operator}: its workers keep dying ({reason}). {why} What was committed is kept; the "
+            "same command continues from there."
         ) from None
 
 
@@ -179,11 +192,12 @@ def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
     return {"record": [json.dumps(asdict(worker(int(batch["shard"][0]))))]}
 
 
-def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:
+def _call(fn: Callable[[T], R], item: T, max_bytes: int | None = None) -> tuple[R | None, str | None]:
     """Call ``fn`` and return expected errors as text, since Ray wraps exceptions in a class of its own."""
     _KeptWorker.worker = None  # frees its memory: this task is of another operator
     try:
-        return fn(item), None
+        with limited_memory(max_bytes):
+            return fn(item), None
     except (OperatorError, ConnectorError, InputError) as error:
         return None, str(error)
     except OSError as error:

@@ -17,6 +17,7 @@ from connectors.base import ConnectorError
 from engine.core.errors import InputError, LockedError, is_out_of_memory, out_of_memory, system_error
 from engine.execution.job import Failure, Job
 from engine.execution.large_numbers import large_numbers
+from engine.execution.memory_limit import limited_memory
 from engine.execution.quarantine import write_faults, write_records
 from engine.execution.row_faults import apply_without_faulty
 from engine.storage.reader import StoreReader
@@ -67,7 +68,8 @@ class ShardWorker:
         """Process one shard. Errors are returned, not raised."""
         name = self.job.operator.name
         try:
-            return self._process(shard)
+            with limited_memory(self.job.max_bytes):
+                return self._process(shard)
         except RowError as error:
             return Failure(name, shard, self._locate(error), "input")
         except (OperatorError, ConnectorError, InputError) as error:
@@ -177,7 +179,7 @@ class ShardWorker:
     def _without_memory(self, shard: int, error: Exception) -> str:
         operator = self.job.operator
         place = f"operators.{operator.name}: shard {shard}: "
-        return str(out_of_memory(error, place, large_numbers(operator)))
+        return str(out_of_memory(error, place, large_numbers(operator), self.job.max_bytes))
 
     def _locate(self, error: RowError) -> str:
         reader = self.job.reader

@@ -324,6 +324,8 @@ class Recipe(Section):
             policy.check_address(place, recipe.run.address)
         for key, path in recipe.paths():
             policy.check_path(f"{place}: {key}", path)
+        for key, path in recipe.written():
+            policy.check_output(f"{place}: {key}", path)
         return recipe
 
     @classmethod
@@ -344,6 +346,13 @@ class Recipe(Section):
         for number, export in enumerate(self.output.export):
             if export.catalog is None:
                 yield f"output.export.{number}.path", export.path
+
+    def written(self) -> Iterator[tuple[str, str]]:
+        """Yield key and value of each place that a run writes to, tables in a catalog as ``iceberg:NAME``."""
+        yield "output.path", self.output.path
+        for number, export in enumerate(self.output.export):
+            name = export.path if export.catalog is None else f"iceberg:{export.path}"
+            yield f"output.export.{number}.path", name
 
     @property
     def place(self) -> str:

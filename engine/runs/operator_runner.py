@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from connectors.base import ConnectorError
 from engine.core.errors import InfeasibleError, InputError, is_out_of_memory, out_of_memory
 from engine.core.events import Listener, Meter
+from engine.core.policy import current_policy
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
 from engine.execution.large_numbers import large_numbers
+from engine.execution.memory_limit import limited_memory
 from engine.execution.progress_executor import ProgressExecutor
 from engine.execution.quarantine import allowed_rows, check_budget
 from engine.plan.model import Plan, PlannedOperator
 from engine.publish.results import OperatorResult
 from engine.recipe.recipe import RunSection
 from engine.runs.base_reuse import delta_of, reuse_base_parts
+from engine.runs.deadline import checked_after
 from engine.storage.lease import Lease
 from engine.storage.run_store import Commit
 from engine.storage.state_files import check_state
@@ -104,6 +107,14 @@ class OperatorRunner:
             self._record(plan, planned, done)
             self.meter(plan, planned.name).reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
+        with checked_after(current_policy().max_operator_seconds, partial(_too_long, plan, planned)):
+            return self._compute(plan, planned, done, missing)
+
+    def _compute(
+        self, plan: Plan, planned: PlannedOperator, done: dict[int, Commit], missing: list[int]
+    ) -> OperatorResult:
+        """Fit the operator unless its state is stored, and apply it to the shards that are missing."""
+        store, fitted = plan.store, plan.store.fitted(planned.fingerprint)
         meter = self.start_meter(plan, planned.name)
         store.sweep(planned.fingerprint)
         metrics = fitted["metrics"] if fitted else self._fit(plan, planned)
@@ -132,11 +143,12 @@ class OperatorRunner:
     def _fit(self, plan: Plan, planned: PlannedOperator) -> dict[str, float]:
         meter = self.meter(plan, planned.name)
         meter.emit("fit")
+        max_bytes = current_policy().max_operator_bytes
         with plan.store.fitting(planned.fingerprint, self._lease) as scratch:
             try:
-                metrics = self._learn(
-                    plan, planned, scratch, ProgressExecutor(self.executor, meter.fit_progress)
-                )
+                executor = ProgressExecutor(self.executor, meter.fit_progress)
+                with limited_memory(max_bytes):
+                    metrics = self._learn(plan, planned, scratch, executor)
             except CannotPredictError as error:
                 if plan.increment is not None and plan.increment.undecided:
                     raise  # the planner decides about this increment
@@ -146,7 +158,7 @@ class OperatorRunner:
             except Exception as error:
                 if is_out_of_memory(error):
                     given = large_numbers(planned.operator)
-                    raise out_of_memory(error, f"operators.{planned.name}: ", given) from None
+                    raise out_of_memory(error, f"operators.{planned.name}: ", given, max_bytes) from None
                 if isinstance(error, OperatorError | ConnectorError):
                     raise InputError(str(error)) from None
                 raise
@@ -174,11 +186,21 @@ class OperatorRunner:
             self._lease,
             allowed_rows(plan),
             new_rows=bool(planned.kept),
+            max_bytes=current_policy().max_operator_bytes,
         )
         for result in self.executor.apply(job, shards):
             if isinstance(result, Failure):
                 raise result.raised()
             yield result
+
+
+def _too_long(plan: Plan, planned: PlannedOperator) -> None:
+    raise InputError(
+        f"{plan.recipe.place}: operators.{planned.name}: it has taken longer than the "
+        f"{current_policy().max_operator_seconds:,} seconds that this installation allows an operator. What "
+        f"is committed is kept; the same command continues from there. Its operator can raise "
+        f"ROWSIEVE_MAX_OPERATOR_SECONDS."
+    )
 
 
 def _context(plan: Plan, planned: PlannedOperator, state: Path, *, fitting: bool = False) -> Context:

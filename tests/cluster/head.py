@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ class Head:
     """A cluster of one node."""
 
     address: str
+    folder: Path
+    """Where Ray keeps its sessions, with their logs."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -47,8 +49,8 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running_head() -> Iterator[Head]:
-    """Start the node, and stop it after the block."""
+def running_head(environment: Mapping[str, str] | None = None, umask: int = -1) -> Iterator[Head]:
+    """Start the node with more variables, and stop it after the block."""
     ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
     here = Path(sys.executable).parent
     command = [str(here / "ray"), "start", "--head", "--block", "--dashboard-host=127.0.0.1", "--num-cpus=4"]
@@ -56,8 +58,9 @@ def running_head() -> Iterator[Head]:
     command += [f"--{name}={port}" for name, port in ports.items()]
     address = f"http://127.0.0.1:{ports['dashboard-port']}"
     with tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as folder:
-        environment = {
+        variables = {
             **os.environ,
+            **(environment or {}),
             # Started by its path: the job's own path does not lead to this environment's interpreter.
             "PATH": ":".join(path for path in os.environ["PATH"].split(":") if Path(path) != here),
             "RAY_TMPDIR": folder,
@@ -65,10 +68,10 @@ def running_head() -> Iterator[Head]:
             "RAY_AUTH_TOKEN": TOKEN,
         }
         with (Path(folder) / "head.log").open("w") as log:
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, umask=umask)
         try:
             _wait_until_up(address, process, Path(log.name))
-            yield Head(address)
+            yield Head(address, Path(folder))
         finally:
             process.terminate()
             process.wait(60)

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from operators.base import FEATURES, Apply, Context, Operator, OperatorParams
@@ -50,6 +51,22 @@ class KeptOpen(Striking):
     """The same on actors."""
 
     keeps_open = True
+
+
+class Greedy(Striking):
+    """Takes three gigabytes for every shard."""
+
+    def open(self, context: Context) -> Apply:
+        def apply(table: pa.Table) -> pa.Table:
+            take_gigabytes(3)
+            return pa.table({"length": pa.array([1] * table.num_rows)})
+
+        return apply
+
+
+def take_gigabytes(count: int) -> int:
+    """Take so much memory, use it, and give it back."""
+    return int(np.ones(count * 2**30, np.uint8)[-1])
 
 
 def workers_of(driver: int) -> list[int]:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,8 @@ import pytest
 
 from connectors.storage import ObjectPath
 from engine.core.errors import InfeasibleError
-from engine.execution.job import Job
+from engine.execution.job import Failure, Job
+from engine.execution.node_health import disks_of_nodes, trouble_of_cluster
 from engine.execution.ray_executor import RayExecutor
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
@@ -22,7 +24,7 @@ from engine.runs.runner import run
 from engine.storage.lease import hold_lease
 from engine.storage.run_store import Commit
 from operators.base import Context
-from tests.cluster.striking import KeptOpen, Striking, StrikingParams, workers_of
+from tests.cluster.striking import Greedy, KeptOpen, Striking, StrikingParams, take_gigabytes, workers_of
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 from tests.faults.killing import complete, published, recipe_in, run_and_kill
 from tests.s3 import S3Server
@@ -66,6 +68,32 @@ def test_silence_names_the_operator_and_the_knob(tmp_path: Path) -> None:
         InfeasibleError, match=r"operators\.groups made no.* 1 seconds.*no_progress_seconds=2"
     ):
         list(executor.map(time.sleep, [8.0, 8.0]))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_worker_takes_no_more_memory_than_the_driver_allows(tmp_path: Path) -> None:
+    """The policy of the driver comes with the work; its error is a value, and the worker lives on."""
+    plan = make_plan(small_recipe(tmp_path, shards=2))
+    run(small_recipe(tmp_path, shards=2))
+    most = 2**30
+    operator = Greedy(StrikingParams(marks=str(tmp_path), row_ids=()))
+    with hold_lease(plan.output, "test") as lease:
+        context = Context(plan.reader(), plan.store.state("greedy"))
+        job = Job(operator, context, plan.reader(), "greedy", lease, max_bytes=most)
+        found = list(RayExecutor().apply(job, range(2)))
+    assert all(isinstance(entry, Failure) and entry.kind == "memory" for entry in found)
+    assert "1,024 MiB on this installation" in str(found)
+    assert plan.store.committed("greedy") == {}
+    with pytest.raises(MemoryError):
+        list(RayExecutor(max_bytes=most).map(take_gigabytes, [3]))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_every_node_says_how_full_its_disk_is() -> None:
+    (found,) = disks_of_nodes()
+    assert found.host == socket.gethostname()
+    assert 0 < found.free <= found.total
+    assert trouble_of_cluster() == ""
 
 
 @pytest.mark.faults

@@ -154,6 +154,7 @@ RAY = {
     "engine.api.published",
     "engine.api.training_rows",
     "engine.execution.cluster",
+    "engine.execution.node_health",
     "engine.execution.ray_executor",
     "engine.jobs.connection",
     "engine.runs.plugins.prometheus",

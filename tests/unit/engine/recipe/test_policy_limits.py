@@ -148,6 +148,53 @@ def recipe_of(path: str) -> Recipe:
     return Recipe.parse(value, "r.yaml")
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("s3://curated/team-a/churn", True),
+        ("s3://curated/team-b/churn", False),
+        ("s3://curated/team-a/../team-b/churn", False),
+        ("s3://curated/team-a/%2e%2e/team-b/churn", False),
+        ("s3://user:secret@curated/team-a/x?endpoint_override=h", True),
+        ("s3://team-a/x?x=s3://curated/team-a/x", False),
+        ("TMP/team-a/churn", True),
+        ("TMP/team-a/../team-b/churn", False),
+        ("TMP/team-a/link/churn", False),
+        ("file://TMP/team-a/churn", True),
+        ("file://TMP/team-b/churn", False),
+    ],
+)
+def test_a_recipe_writes_to_its_own_place(
+    path: str, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One tenant's recipe may not publish into another one's output, nor by an export."""
+    (tmp_path / "team-a").mkdir()
+    (tmp_path / "team-b").mkdir()
+    (tmp_path / "team-a" / "link").symlink_to(tmp_path / "team-b")
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"s3://curated/team-a/*,{tmp_path}/team-a/*")
+    named = path.replace("TMP", str(tmp_path))
+    value: dict[str, Any] = {"name": "x", "source": {"path": "s3://b/x", "label": "y"}}
+    own = f"{tmp_path}/team-a/own"
+    for output in ({"path": named}, {"path": own, "export": [{"format": "parquet", "path": named}]}):
+        if allowed:
+            Recipe.parse(value | {"output": output})
+            continue
+        with pytest.raises(InputError, match=r"output.*is no place to write to.*ROWSIEVE_OUTPUTS") as raised:
+            Recipe.parse(value | {"output": output})
+        assert "secret" not in str(raised.value)
+
+
+def test_a_table_of_a_catalog_is_a_place_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    value: dict[str, Any] = {"name": "x", "source": {"path": "s3://b/x", "label": "y"}}
+    export = {"format": "iceberg", "path": "theirs.churn", "catalog": "default"}
+    value["output"] = {"path": "s3://b/o", "export": [export]}
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", "s3://b/*,iceberg:ours.*")
+    with pytest.raises(InputError, match=r"output\.export\.0\.path: iceberg:theirs\.churn is no place"):
+        Recipe.parse(value)
+    export["path"] = "ours.churn"
+    Recipe.parse(value)
+
+
 def test_a_submission_is_checked_strictly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_strictly(recipe_of("s3://bucket/x"))
     recipe = recipe_of("https://example.org/x.csv")
