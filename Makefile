@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts lint format bench mutants paper gpu fuzz hashes digests image licences audit sbom bandit release clean help
+.PHONY: demo drift-demo test test-cluster test-unit test-all faults hosts soak lint format bench mutants paper gpu fuzz hashes digests image licences audit sbom bandit release clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -56,6 +56,9 @@ faults: $(VENV)/.dev  ## Run the fault-injection tests
 
 hosts: $(VENV)/.dev  ## Run on several hosts, made of Linux namespaces, and inject faults; needs root
 	$(BIN)/python -m pytest -m hosts --timeout 1200 tests/hosts
+
+soak: $(VENV)/.dev  ## Fifty simulated nights of a dataset that grows and drifts, with faults; at most 40 minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $(ARGS)
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .
