@@ -3,13 +3,16 @@
 The gate is the trust in the robust weights, from 0 (shut) to 1 (open). Each measurement is mapped to [0, 1]
 by a ramp, and a gate is the product of its ramps, so that one measurement alone can shut it. Measurements are
 high on tables with a strong shortcut; honest tables fail at least one, most of them several
-(tests/paper/REAL.md has the figures). There are four sets of ramps, for four kinds of shortcut, and the most
+(tests/paper/REAL.md has the figures). There are five sets of ramps, for five kinds of shortcut, and the most
 open gate counts (:meth:`Evidence.gate`):
 
 - ``RAMPS``: a shortcut in single features. Slices of single features agree with the twins (see
   :mod:`operators.cues.environments`), and the robust weights gain accuracy on held-out rows.
 - ``SPREAD_RAMPS``: a shortcut that many features carry together, as in embeddings. Slices agree with the
   twins only in part; the gain is that confident mistakes are put right.
+- ``REPEATED_RAMPS``: a shortcut that many features repeat, as the pixels of an image do, in a table with few or
+  damaged rows, of which the mistakes are not put right on held-out rows. Models are sure of their mistakes,
+  slices agree with the twins, and the other features tell the side of the strongest one.
 - ``SINGLE_RAMPS``: a shortcut in one leading column that is independent of the other columns, given the
   label. If the others say that it is not, the first two gates are shut as well, unless the features are
   principal components.
@@ -62,6 +65,20 @@ CARRIED = {"agreement": (0.53, 0.6), "gain": (0.1, 0.2)}
 or balancing one slice gains much. Without either, confident mistakes are hard rows of an honest table."""
 CARRIED_MANY_CLASSES = CARRIED | {"agreement": (0.4, 0.46)}
 """The same for more than two classes, of which a slice tells two apart."""
+REPEATED_RAMPS = {
+    "agreement": (0.6, 0.68),
+    "mistake_confidence": (0.42, 0.46),
+    "crispness": (0.94, 0.953),
+    "error": (0.18, 0.15),
+    "exchange": (0.04, 0.07),
+    "lead_strength": (0.36, 0.42),
+    "lead_dominance": (0.77, 0.72),
+    "lead_dependence": (0.7, 0.8),
+    "share_support": (0.0, 1.0),
+}
+"""Ramps of a shortcut that many features repeat. ``recovery`` and ``gain`` have no part: where rows are few,
+models with the robust weights learn little from the rows that break it, and damaged ones they never learn. An
+honest column on which models lean as surely has a higher strength, or models are less sure of mistakes."""
 SINGLE_RAMPS = {
     "lead_strength": (0.4, 0.5),
     "lead_minority": (0.22, 0.18),
@@ -204,12 +221,13 @@ class Evidence:
 
     def searched_gate(self) -> float:
         """Return the trust in the weights of twins and slices, in [0, 1]."""
-        found, spread, single = (
-            float(np.prod(list(self.ramps(ramps).values()))) for ramps in (RAMPS, SPREAD_RAMPS, SINGLE_RAMPS)
+        found, spread, repeated, single = (
+            float(np.prod(list(self.ramps(ramps).values())))
+            for ramps in (RAMPS, SPREAD_RAMPS, REPEATED_RAMPS, SINGLE_RAMPS)
         )
         carried = CARRIED if self.classes <= 2 else CARRIED_MANY_CLASSES
         spread *= self.lead_spread_support * max(self.ramps(carried).values())
-        return max(self.carrier_support * max(self.lead_support * found, spread), single)
+        return max(self.carrier_support * max(self.lead_support * found, spread, repeated), single)
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
@@ -220,7 +238,10 @@ class Evidence:
 
         With more than two classes a large gain stands in for the recovery.
         """
-        values = asdict(self) | {"relative_error": self.error * self.classes / max(self.classes - 1, 1)}
+        values = asdict(self) | {
+            "relative_error": self.error * self.classes / max(self.classes - 1, 1),
+            "lead_dominance": self.lead_strength,
+        }
         found = {name: ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
         if self.classes > 2 and {"recovery", "gain"} <= limits.keys():
             found["recovery"] = max(found["recovery"], ramp(self.gain, *MANY_CLASSES_GAIN))

@@ -10,7 +10,7 @@ import pytest
 from tests.paper.baselines import __main__ as page
 from tests.paper.baselines import methods
 from tests.paper.baselines.methods import CB, ERM, LINEAR, ORACLE, OURS, TREES
-from tests.paper.baselines.problems import PROBLEMS, Problem, load
+from tests.paper.baselines.problems import CUES, PROBLEMS, REAL, Problem, load
 from tests.paper.cells import ROOT
 
 pytestmark = pytest.mark.slow
@@ -98,12 +98,15 @@ def test_problems_without_a_way_stand_apart(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(page, "methods", lambda: {name: LINEAR[name] for name in names})
     far = runs(erm=(0.1, 0.1), cb=(0.4, 0.4), ours=(0.5, 0.5), oracle=(0.6, 0.6))
     near = runs(erm=(0.1, 0.1), cb=(0.59, 0.59), ours=(0.5, 0.5), oracle=(0.6, 0.6))
+    monkeypatch.setattr(page, "TABLES", {"Tables": ("far", "near")})
     text = page.page({"far": far, "near": near}, {"gone": "no file"})
-    first, second = text.split("## Problems on which")
-    assert "| our weights | **.500 (.000) / .900** |" in first
-    assert "| our weights | .50 | .50 | +0.100 |" in first
-    assert "near" not in first.split("## Problems with a way to go")[1]
-    assert "| method | near |" in second
+    first, second = text.split("## Tables: the floor is about as good as the oracle")
+    assert "| far | .100 (.000) / .900 | .400 (.000) / .900 | **.500 (.000) / .900** | .600" in first
+    assert "| share of the way | our weights |" in first
+    assert "| mean | .50 |" in first
+    assert "near" not in first.split("problems with a way to go")[1]
+    assert "| near |" in second
+    assert "| mean | +0.005 |\n| least | -0.090 |" in second
     assert "Not here: gone; no file." in text
 
 
@@ -115,4 +118,18 @@ def test_generated_problems_are_split_by_the_seed() -> None:
     one, other = load("gaussian", 0), load("gaussian", 1)
     assert one.X.shape == (14_000, 12)
     assert not np.array_equal(one.y, other.y)
-    assert set(PROBLEMS) == {"adult", "credit", "law", "camera", "rotated", "gaussian"}
+
+
+def test_labels_of_test_rows_are_right_where_those_to_train_on_are_not() -> None:
+    found = load("2, column, 5 % wrong", 0)
+    assert len(found.y) == 24_000
+    cue = found.group - 2 * found.y
+    assert 0.1 < (cue != found.y).mean() < 0.14
+    assert (found.group_t - 2 * found.yt != found.yt).mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_there_are_twelve_real_problems_and_six_large_ones_with_a_cue() -> None:
+    assert len(REAL) >= 12
+    assert len([name for name in CUES if name not in ("camera", "rotated")]) >= 6
+    assert {**REAL, **CUES} == PROBLEMS
+    assert set(page.STARS) <= set(PROBLEMS)

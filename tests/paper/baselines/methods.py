@@ -33,7 +33,7 @@ Method: TypeAlias = Callable[[Problem, int], Ints]
 L2 = 1e-3
 NETWORK = {"model": "logistic", "standardize": False, "epochs": 20, "batch_size": 512, "lr": 0.03}
 """Settings that the trainers by stochastic gradient descent share."""
-GEORGE_ROWS = 6000
+GEORGE_ROWS = 3000
 """Rows of a class on which George's mixtures are fitted; the others go to the nearest labelled row."""
 AFR_SHARE, AFR_GAMMA, AFR_L2 = 0.2, 2.0, 0.1
 ERM, CB, OURS, BOLD, ORACLE = "ERM", "ERM, CB", "our weights", "our weights, bold", "oracle gDRO"

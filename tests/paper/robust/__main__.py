@@ -1,4 +1,4 @@
-"""Worst true-group accuracy on clean test rows: ERM, the default recipe, and oracle group DRO.
+"""Worst true-group accuracy on clean test rows: ERM, class balance, default weights, GRASP and the oracle.
 
     python -m tests.paper.robust
 
@@ -7,6 +7,7 @@ Writes ROBUST.md; figures computed before are kept under ``build/paper`` until c
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,23 +17,46 @@ import numpy as np
 from engine.core.json_files import write_text
 from tests.paper.cells import METHODS, TRAINING, kept
 from tests.paper.data_sets import SkippedError
-from tests.paper.robust.methods import DEFAULT, ERM, ORACLE, PLAIN, PUBLISHED, WEIGHTS_1, evaluate
+from tests.paper.robust.methods import (
+    CB,
+    DEFAULT,
+    ERM,
+    GRASP,
+    ORACLE,
+    PLAIN,
+    PUBLISHED,
+    WEIGHTS_1,
+    evaluate,
+)
 from tests.paper.robust.problems import PROBLEMS
 from tests.paper.tables import head, line, mean_sd, short
 
 RESULTS = Path(__file__).parents[1] / "ROBUST.md"
-CODE = (*METHODS, *TRAINING, "tests/paper/class_problems.py", "tests/paper/robust")
-SEEDS = (0, 1, 2, 3, 4)
+CODE = (
+    *METHODS,
+    *TRAINING,
+    "operators/cues",
+    "operators/class_shares.py",
+    "tests/paper/class_problems.py",
+    "tests/paper/robust",
+)
+SEEDS = tuple(range(int(os.environ.get("ROWSIEVE_ROBUST_SEEDS", "5"))))
+"""The environment variable bounds the time."""
+MIN_WAY = 0.03
 Run = dict[str, dict[str, float]]
 """Method -> figures of one seed."""
-COMPARED = (ERM, PUBLISHED, PLAIN, WEIGHTS_1, DEFAULT, ORACLE)
+COMPARED = (ERM, CB, DEFAULT, GRASP, WEIGHTS_1, PLAIN, PUBLISHED, ORACLE)
+SHARES = (DEFAULT, GRASP, PLAIN)
 TOP = """\
 # Worst-group accuracy without group labels
 
 Written by `make paper` on {date}; do not edit. Mean over {seeds} seeds (standard deviation) of the accuracy
-of the worst true group, on clean test rows. All share model and optimiser. "Share": how much of the way
-from ERM to oracle group DRO, which knows true groups and which rows are damaged, the default recipe goes; not
-given where the oracle is less than .02 above ERM. Nothing but the oracle sees a true group.
+of the worst true group, on clean test rows. All share model and optimiser. The floor is the better of ERM
+and class-balanced ERM (CB), by means over the seeds. "Share": how much of the way from the floor to oracle
+group DRO, which knows true groups and which rows are damaged, a method goes, capped at 1; a dash where the
+way is under .03. Nothing but the oracle sees a true group. "Default weights" are those of the operator
+`cues`, as in the default recipe, with ERM; "GRASP" is group DRO on the groups of `groups: {{method:
+grasp}}` with the trust of `weights`.
 """
 
 
@@ -49,13 +73,13 @@ def main() -> None:
         except SkippedError as reason:
             skipped[name] = str(reason)
         print(name, "done" if name in found else "skipped", file=sys.stderr, flush=True)
-    lines = head("problem", *COMPARED, "share, default", "share, biases plain")
+    lines = head("problem", *COMPARED, *(f"share, {method}" for method in SHARES))
     for name, runs in found.items():
         cells = [
             mean_sd([run[method]["worst"] if method in run else np.nan for run in runs])
             for method in COMPARED
         ]
-        lines.append(line(name, *cells, share_cell(runs, DEFAULT), share_cell(runs, PLAIN)))
+        lines.append(line(name, *cells, *(share_cell(runs, method) for method in SHARES)))
     top = TOP.format(date=datetime.now(UTC).date(), seeds=len(SEEDS))
     notes = "".join(f"\nNot here: {name}; {why}.\n" for name, why in skipped.items())
     bars = "\n".join(targets(found))
@@ -64,18 +88,24 @@ def main() -> None:
 
 def targets(found: dict[str, list[Run]]) -> list[str]:
     """Return the targets that were stated beforehand beside the measured figures."""
-    lines = head("target", "wanted", "measured", "met")
-    for kind, some, wanted in (("up to 5 %", False, 0.8), ("10 %", True, 0.5)):
-        of_kind = [share(runs, DEFAULT) for name, runs in found.items() if ("10%" in name) == some]
-        shares = [value for value in of_kind if value is not None]
-        mean, capped = float(np.mean(shares)), float(np.mean(np.minimum(shares, 1)))
-        measured = f"{short(capped, 2)} ({short(mean, 2)} if shares above 1 count in full)"
-        what = f"mean share, capped at 1, over the {len(shares)} problems with {kind} damaged rows"
-        lines.append(line(what, f">= {short(wanted, 1)}", measured, yes(capped >= wanted)))
-    below = {name: mean_of(runs, ERM) - mean_of(runs, DEFAULT) for name, runs in found.items()}
-    worst = max(below, key=lambda name: below[name])
-    measured = f"{below[worst]:.3f} ({worst})"
-    return [*lines, line("furthest below ERM on any problem", "<= .02", measured, yes(below[worst] <= 0.02))]
+    lines = head("target", "wanted", *SHARES, "met by the default")
+    for kind, some, wanted in (("up to 5 %", False, 0.85), ("10 %", True, 0.8)):
+        with_way = [
+            runs
+            for name, runs in found.items()
+            if ("10%" in name) == some and share(runs, DEFAULT) is not None
+        ]
+        means = [float(np.mean([share(runs, method) or 0.0 for runs in with_way])) for method in SHARES]
+        what = f"mean share over the {len(with_way)} problems with {kind} damaged rows and a way of .03"
+        lines.append(
+            line(what, f">= {short(wanted, 2)}", *(short(m, 2) for m in means), yes(means[0] >= wanted))
+        )
+    below = {
+        method: max((floor_of(runs) - mean_of(runs, method), name) for name, runs in found.items())
+        for method in SHARES
+    }
+    depths = [f"{short(depth, 3)} ({name})" for depth, name in below.values()]
+    return [*lines, line("furthest below the floor", "<= 0", *depths, yes(below[DEFAULT][0] <= 0))]
 
 
 def yes(met: bool) -> str:
@@ -88,12 +118,17 @@ def mean_of(runs: list[Run], method: str) -> float:
     return float(np.mean([run[method]["worst"] for run in runs]))
 
 
+def floor_of(runs: list[Run]) -> float:
+    """Return the better of ERM and class-balanced ERM, by means over the seeds."""
+    return max(mean_of(runs, ERM), mean_of(runs, CB))
+
+
 def share(runs: list[Run], method: str) -> float | None:
-    """Of the way from ERM to the oracle, by means over seeds; None where there is next to none to go."""
+    """Of the way from floor to oracle, by means over seeds, capped at 1; None where there is hardly any."""
     if any(method not in run for run in runs):
         return None
-    low, ours, high = (mean_of(runs, name) for name in (ERM, method, ORACLE))
-    return (ours - low) / (high - low) if high - low >= 0.02 else None
+    low, ours, high = floor_of(runs), mean_of(runs, method), mean_of(runs, ORACLE)
+    return min((ours - low) / (high - low), 1.0) if high - low >= MIN_WAY else None
 
 
 def share_cell(runs: list[Run], method: str) -> str:

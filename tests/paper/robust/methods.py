@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.preprocessing import StandardScaler
 
 from engine.training import fit_arrays, parse_params
+from operators.class_shares import class_factors
+from operators.cues import CueSettings
+from operators.cues import fit as fit_cues
+from operators.cues import weights as cue_weights
 from operators.gradients import per_sample_gradients
 from operators.gradients.balanced_bias import balanced, input_lengths
 from operators.grasp import GroupInference
@@ -19,8 +24,9 @@ from tests.paper.published import AS_PUBLISHED
 from tests.paper.robust.problems import RobustProblem
 
 Array = npt.NDArray[Any]
-ERM, ORACLE, DEFAULT, PUBLISHED = "ERM", "oracle gDRO", "default recipe", "GRASP as published"
-WEIGHTS_1, PLAIN = "default, weights 1", "default, biases plain"
+ERM, CB, ORACLE, DEFAULT = "ERM", "ERM, CB", "oracle gDRO", "default weights"
+GRASP, PUBLISHED = "GRASP", "GRASP as published"
+WEIGHTS_1, PLAIN = "GRASP, weights 1", "GRASP, biases plain"
 
 
 def infer(problem: RobustProblem, select: Any, seed: int, *, balance: bool = True) -> Array:
@@ -57,13 +63,24 @@ def robust(problem: RobustProblem, seed: int, groups: Array) -> dict[str, float]
     return train(problem, seed, trainer="gdro", groups=groups, weight=trust)
 
 
+def default_weights(problem: RobustProblem, seed: int) -> Array:
+    """Return the weights of the default recipe: those of ``cues`` on standardised features, shape (n,)."""
+    X = StandardScaler().fit_transform(problem.X).astype(np.float32)
+    ids = np.arange(len(problem.y))
+    state = fit_cues(X, problem.y, ids, CueSettings(seed=seed))
+    return cue_weights(state, X, problem.y, ids)
+
+
 def evaluate(problem: RobustProblem, seed: int) -> dict[str, dict[str, float]]:
     """Method -> figures."""
     groups = infer(problem, "coverage", seed)
+    balance = class_factors(np.bincount(problem.y))[problem.y]
     published = infer(problem, "silhouette", seed, balance=False)
     found = {
         ERM: train(problem, seed, trainer="erm"),
-        DEFAULT: robust(problem, seed, groups),
+        CB: train(problem, seed, trainer="erm", weight=balance),
+        DEFAULT: train(problem, seed, trainer="erm", weight=default_weights(problem, seed)),
+        GRASP: robust(problem, seed, groups),
         WEIGHTS_1: train(problem, seed, trainer="gdro", groups=groups),
         ORACLE: train(problem, seed, keep=~problem.damaged, trainer="gdro", groups=problem.group),
     }
