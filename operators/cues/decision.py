@@ -10,6 +10,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,10 @@ RAISED_RISE = (0.15, 0.25)
 RAISED_EXCHANGE = (0.10, 0.18)
 """Rows put right for each row made wrong, between which the gate is raised to 1: an honest feature that
 decides nearly all rows has few mistakes to put right."""
+TRUSTED_GATE = (0.3, 0.4)
+"""Gate from which a rise of the worst group raises it, and from which it raises it in full."""
+TRUSTED_RISE = (0.15, 0.25)
+"""Rise of the worst group at full strength between which such a gate is raised to 1."""
 MIN_CELL_ROWS = 20
 """Rows of a class that break the shortcut, below which the class is left out of their rise."""
 MIN_CLASS_GAIN = 0.0075
@@ -137,10 +142,10 @@ def decide(
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
         points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
-        if carried:
-            blend = best_part(points, gate)
-        else:
-            blend = gate if named else raised_gate(gate, trials, y, sample.broken)
+        reached = (
+            gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted_gate(gate, points))
+        )
+        blend = best_part(points, trusted_gate(gate, points)) if carried else reached
         if not must_gain:
             return Decision(class_strength(trials, y), blend, points)
         if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
@@ -188,6 +193,28 @@ def raised_gate(gate: float, trials: Trials, y: Integers, broken: npt.NDArray[np
     bought = ramp(exchanged(trials.at(CLASS_BALANCE), trials.at(FULL)), *RAISED_EXCHANGE)
     part = ramp(gate, *RAISED_GATE) * gained * bought
     return max(gate, round(4.0 * (gate + (1.0 - gate) * part)) / 4.0) if part > 0 else gate
+
+
+def trusted_gate(gate: float, points: tuple[TradeOffPoint, ...]) -> float:
+    """Return the gate, or a larger multiple of a quarter where only full strength helps the worst group.
+
+    Part of the robust factor hardly moves a model where few rows break a strong shortcut. If the evidence is
+    halfway, and held-out rows show a large rise of the worst group at full strength, of which the gate
+    reaches less than half, the rest of the way is taken.
+    """
+    full = worst_rise(points, FULL)
+    reached = [point.strength for point in points if point.strength <= CLASS_BALANCE + gate]
+    within = max((worst_rise(points, strength) for strength in reached), default=0.0)
+    if within >= 0.5 * full:
+        return gate
+    part = ramp(gate, *TRUSTED_GATE) * ramp(full, *TRUSTED_RISE)
+    return max(gate, round(4.0 * (gate + (1.0 - gate) * part)) / 4.0) if part > 0 else gate
+
+
+def worst_rise(points: Sequence[TradeOffPoint], strength: float) -> float:
+    """Return how much better the worst group is at a strength than at the baseline; 0 if not measured."""
+    reached = point_at(points, strength)
+    return 0.0 if reached is None else reached.worst - baseline(points).worst
 
 
 def broken_rise(

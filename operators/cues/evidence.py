@@ -10,8 +10,8 @@ open gate counts (:meth:`Evidence.gate`):
   :mod:`operators.cues.environments`), and the robust weights gain accuracy on held-out rows.
 - ``SPREAD_RAMPS``: a shortcut that many features carry together, as in embeddings. Slices agree with the
   twins only in part; the gain is that confident mistakes are put right.
-- ``REPEATED_RAMPS``: a shortcut that many features repeat, as the pixels of an image do, in a table with few or
-  damaged rows, of which the mistakes are not put right on held-out rows. Models are sure of their mistakes,
+- ``REPEATED_RAMPS``: a shortcut that many features repeat, as the pixels of an image do, in a table with few
+  or damaged rows, of which mistakes are not put right on held-out rows. Models are sure of their mistakes,
   slices agree with the twins, and the other features tell the side of the strongest one.
 - ``SINGLE_RAMPS``: a shortcut in one leading column that is independent of the other columns, given the
   label. If the others say that it is not, the first two gates are shut as well, unless the features are
