@@ -107,6 +107,10 @@ CARRIER_RAMPS = {
 it gain is decided on held-out rows, with its own weights (``decision``)."""
 CARRIER_OF_TWO_RAMPS = CARRIER_RAMPS | {"carrier_strength": (0.4, 0.5), "carrier_minority": (0.22, 0.18)}
 """The same for two classes where twins and slices have found nothing, with the limits of ``SINGLE_RAMPS``."""
+NOT_NOISE = {"lead_strength": (0.70, 0.76), "lead_ratio": (0.0, 0.06), "lead_dependence": (0.58, 0.62)}
+"""Ramps of which the strongest column of two classes needs one: with wrong labels the rows that contradict an
+honest column are mostly wrong themselves, so that the others tell nothing of them (ratio 0 and less). A
+shortcut as weak as that leaves rows of which the others tell something."""
 ALL_STAND = 0.98
 """Share of the rows whose values stand for a class, from which a slice shows a column of two classes too."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
@@ -227,7 +231,14 @@ class Evidence:
         )
         carried = CARRIED if self.classes <= 2 else CARRIED_MANY_CLASSES
         spread *= self.lead_spread_support * max(self.ramps(carried).values())
+        found, single = found * self.not_noise(), single * self.not_noise()
         return max(self.carrier_support * max(self.lead_support * found, spread, repeated), single)
+
+    def not_noise(self) -> float:
+        """Return how far rows that contradict the strongest column are more than wrong labels, in [0, 1]."""
+        if self.classes > 2 or self.lead_strength <= 0.0:
+            return 1.0
+        return max(self.ramps(NOT_NOISE).values())
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
