@@ -79,6 +79,9 @@ REPEATED_RAMPS = {
 """Ramps of a shortcut that many features repeat. ``recovery`` and ``gain`` have no part: where rows are few,
 models with the robust weights learn little from the rows that break it, and damaged ones they never learn. An
 honest column on which models lean as surely has a higher strength, or models are less sure of mistakes."""
+CRISP = {"crispness": (0.93, 0.95), "exchange": (0.36, 0.28)}
+"""Ramps of which both stand in for ``CARRIED``, where a shortcut is rotated into all features: the twins have
+one crisp rule, and the few rows that break it cost several others each. Honest hard rows cost fewer."""
 SINGLE_RAMPS = {
     "lead_strength": (0.4, 0.5),
     "lead_minority": (0.22, 0.18),
@@ -107,10 +110,15 @@ CARRIER_RAMPS = {
 it gain is decided on held-out rows, with its own weights (``decision``)."""
 CARRIER_OF_TWO_RAMPS = CARRIER_RAMPS | {"carrier_strength": (0.4, 0.5), "carrier_minority": (0.22, 0.18)}
 """The same for two classes where twins and slices have found nothing, with the limits of ``SINGLE_RAMPS``."""
-NOT_NOISE = {"lead_strength": (0.70, 0.76), "lead_ratio": (0.0, 0.06), "lead_dependence": (0.58, 0.62)}
+NOT_NOISE = {
+    "lead_strength": (0.70, 0.76),
+    "lead_ratio": (0.0, 0.06),
+    "lead_dependence": (0.58, 0.62),
+    "gain": (0.12, 0.2),
+}
 """Ramps of which the strongest column of two classes needs one: with wrong labels the rows that contradict an
-honest column are mostly wrong themselves, so that the others tell nothing of them (ratio 0 and less). A
-shortcut as weak as that leaves rows of which the others tell something."""
+honest column are mostly wrong themselves, so that the others tell nothing of them (ratio 0 and less) and the
+weights put few of them right."""
 ALL_STAND = 0.98
 """Share of the rows whose values stand for a class, from which a slice shows a column of two classes too."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
@@ -230,7 +238,8 @@ class Evidence:
             for ramps in (RAMPS, SPREAD_RAMPS, REPEATED_RAMPS, SINGLE_RAMPS)
         )
         carried = CARRIED if self.classes <= 2 else CARRIED_MANY_CLASSES
-        spread *= self.lead_spread_support * max(self.ramps(carried).values())
+        crisp = float(np.prod(list(self.ramps(CRISP).values())))
+        spread *= self.lead_spread_support * max(*self.ramps(carried).values(), crisp)
         found, single = found * self.not_noise(), single * self.not_noise()
         return max(self.carrier_support * max(self.lead_support * found, spread, repeated), single)
 
