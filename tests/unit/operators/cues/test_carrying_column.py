@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from operators.cues import CueSettings, fit, weights
+from operators.cues import CueSettings, fit, robust_weights, weights
 from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, carrying_column
-from operators.cues.decision import best_part
+from operators.cues.decision import Decision, best_part
 from operators.cues.evidence import CARRIER_RAMPS, Evidence
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import fit_searched
@@ -301,3 +301,24 @@ def test_the_others_support_a_shortcut_or_not(honest, support):
     found, _ = found_in(X.astype(np.float32), y, columns)
     assert found.strength > VETO[1]
     assert found.support == support
+
+
+def test_a_column_that_gains_much_is_balanced_where_twins_and_slices_gain_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    cue = np.where(rng.random(4000) < 0.93, y, 1 - y)
+    core = rng.normal(size=(4000, 6)) + np.outer(2 * y - 1, [1.0, 0, 0.4, 0.6, 0, 0])
+    X, ids = np.column_stack([core, cue + 0.25 * rng.normal(size=4000)]).astype(np.float32), np.arange(4000)
+    decide_as_usual = robust_weights._decide
+
+    def twins_gain_nothing(found, *rest):
+        return decide_as_usual(found, *rest) if found.carrier is not None else Decision(1.0, 0.0, ())
+
+    monkeypatch.setattr(robust_weights, "_decide", twins_gain_nothing)
+    state = fit(X, y, ids, CueSettings())
+    assert (state.carrier is not None, state.blend) == (True, 1.0)
+    assert (breaks(state, X, y, ids) == (cue != y)).mean() > 0.97
+    for limit, value in (("SURE_RISE", 1.0), ("MIN_GROUP_ROWS", 1000), ("SURE_CARRIER", 1.1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(robust_weights, limit, value)
+            assert fit(X, y, ids, CueSettings()).blend == 0.0, limit

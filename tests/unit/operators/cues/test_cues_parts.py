@@ -243,12 +243,19 @@ def test_a_shortcut_in_no_single_feature_needs_the_other_evidence_to_be_strong()
 
 def test_hard_rows_of_an_honest_table_are_no_spread_shortcut():
     """Neither do the slices of features agree with the twins, nor does balancing one of them gain much."""
-    hard = replace(GOOD, agreement=0.45, mistake_confidence=0.4, recovery=0.65, gain=0.05)
+    hard = replace(GOOD, agreement=0.45, mistake_confidence=0.4, recovery=0.65, gain=0.05, exchange=0.4)
     assert hard.gate() == 0.0
     assert replace(hard, gain=0.15).gate() == pytest.approx(0.5)
     assert replace(hard, agreement=0.565, gain=0.0).gate() == pytest.approx(0.5)
     assert replace(hard, classes=3).gate() == pytest.approx(5 / 6)
     assert replace(hard, classes=3, agreement=0.39).gate() == 0.0
+
+
+def test_a_rotated_shortcut_is_a_crisp_rule_that_costs_more_rows_than_it_gains():
+    rotated = replace(GOOD, agreement=0.2, crispness=0.96, recovery=0.8, gain=-0.05, exchange=0.2)
+    assert rotated.gate() == 1.0
+    assert replace(rotated, crispness=0.93).gate() == 0.0
+    assert replace(rotated, exchange=0.36).gate() == 0.0
 
 
 def test_costly_weights_for_one_feature_shut_the_gate_and_for_a_spread_shortcut_do_not():

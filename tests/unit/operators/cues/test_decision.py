@@ -19,9 +19,11 @@ from operators.cues.decision import (
     decide,
     raised_gate,
     shortcut_groups,
+    trusted_gate,
+    worst_rise,
 )
 from operators.cues.gather import SampledRows
-from operators.cues.strength import STRENGTHS, Trials, WeightPath, baseline, point_at
+from operators.cues.strength import STRENGTHS, TradeOffPoint, Trials, WeightPath, baseline, point_at
 
 RARE_ROWS = 9
 
@@ -141,6 +143,23 @@ def test_a_large_rise_of_rows_that_break_the_shortcut_raises_a_gate_that_is_not_
         raised_gate(0.5, Trials(trials.strengths, dear, trials.mass, trials.effective_share), y, broken)
         == 0.5
     )
+
+
+def points_of(worst: dict[float, float]) -> tuple[TradeOffPoint, ...]:
+    return tuple(TradeOffPoint(s, 0.9, 0.9, 0.9, w, w, w, (0,), 100, 1.0) for s, w in worst.items())
+
+
+def test_where_only_full_strength_helps_the_worst_group_the_rest_of_the_way_is_taken() -> None:
+    late = points_of({0.0: 0.1, 1.0: 0.0, 1.5: 0.1, 1.75: 0.12, 2.0: 0.5})
+    raised = [trusted_gate(gate, late) for gate in (0.2, 0.3, 0.35, 0.5, 0.75, 1.0)]
+    assert raised == [0.2, 0.3, 0.75, 1.0, 1.0, 1.0]
+    early = points_of({0.0: 0.1, 1.0: 0.0, 1.5: 0.35, 2.0: 0.5})
+    assert [trusted_gate(gate, early) for gate in (0.5, 0.6)] == [0.5, 0.6], "most is gained already"
+    small = points_of({0.0: 0.1, 1.0: 0.0, 1.5: 0.1, 2.0: 0.24})
+    assert trusted_gate(0.5, small) == 0.5
+    assert trusted_gate(0.5, late[:-1]) == 0.5, "full strength was not measured"
+    assert worst_rise(late, 2.0) == pytest.approx(0.4)
+    assert worst_rise(late, 1.25) == 0.0
 
 
 def test_with_many_classes_the_rows_that_break_the_shortcut_may_speak_for_the_worst_group() -> None:

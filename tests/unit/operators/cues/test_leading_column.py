@@ -8,7 +8,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from operators.cues import CueSettings, fit, weights
-from operators.cues.evidence import SINGLE_RAMPS, Evidence
+from operators.cues.evidence import REPEATED_RAMPS, SINGLE_RAMPS, Evidence
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import (
     SPREAD_VETO,
@@ -107,6 +107,34 @@ LEADS = Evidence(
 def test_each_measurement_of_the_leading_column_shuts_a_gate_that_is_too_dear_otherwise(name):
     assert LEADS.gate() == 1.0, "balancing costs more than other evidence allows"
     assert replace(LEADS, **{name: SINGLE_RAMPS[name][0]}).gate() == 0.0
+
+
+REPEATED = replace(
+    LEADS,
+    crispness=0.96,
+    cost=0.15,
+    recovery=0.2,
+    gain=-0.1,
+    lead_strength=0.55,
+    lead_dependence=0.95,
+    lead_unevenness=3.0,
+)
+
+
+@pytest.mark.parametrize("name", REPEATED_RAMPS)
+def test_a_shortcut_that_many_features_repeat_needs_all_of_its_measurements(name):
+    assert REPEATED.gate() == 1.0, "nothing is put right on held-out rows"
+    measured = "lead_strength" if name == "lead_dominance" else name
+    assert replace(REPEATED, **{measured: REPEATED_RAMPS[name][0]}).gate() == 0.0
+
+
+def test_a_column_whose_contradicting_rows_are_wrong_labels_opens_no_gate():
+    """The others tell nothing of these rows, and the weights put few of them right."""
+    noise = replace(LEADS, cost=0.0, lead_strength=0.6, lead_ratio=-0.05, gain=0.07)
+    assert noise.gate() == 0.0
+    for measured in ({"lead_ratio": 0.1}, {"lead_strength": 0.8}, {"gain": 0.25}, {"lead_dependence": 0.7}):
+        assert replace(noise, **measured).gate() == 1.0
+    assert replace(noise, classes=3).gate() == 1.0, "of more classes nothing is known"
 
 
 def test_without_the_support_of_the_others_no_gate_is_open():
