@@ -227,8 +227,10 @@ class Evidence:
         """
         if self.classes > 2:
             return self.carrier_gate()
-        if self.carrier_standing >= ALL_STAND:
-            return 0.0
+        return self.carrier_of_two_gate() if self.carrier_standing < ALL_STAND else 0.0
+
+    def carrier_of_two_gate(self) -> float:
+        """Return the trust in a column of two classes that held-out rows have to favour, in [0, 1]."""
         return float(np.prod(list(self.ramps(CARRIER_OF_TWO_RAMPS).values())))
 
     def searched_gate(self) -> float:

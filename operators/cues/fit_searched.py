@@ -20,6 +20,11 @@ from operators.cues.share_columns import share_support
 from operators.cues.slices import find_slices, slice_factor, strongest
 from operators.cues.state import CueSettings, CueState
 
+SURE_CARRIER = 0.5
+"""Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
+SURE_RATIO = 0.15
+"""Ratio of such a column from which the rows that contradict it are not mostly wrong labels."""
+
 
 def fit_searched(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, scaler: Scaler, class_factor: Floats
@@ -54,9 +59,14 @@ def fit_searched(
     )
     gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
     opened, sided = gate > RAISED_GATE[0], None
-    # Of two classes a column whose values all stand for one opens no gate by itself: honest ones can look so.
-    if carrier and found >= gate and (own > 0 or (opened and found > 0)):
-        gate, sided = (found if opened else own) * carrier.part(), carrier.sides
+    # Of two classes a column whose values all stand for one needs held-out rows that clearly favour it.
+    alone = (
+        pointed <= 2
+        and evidence.carrier_of_two_gate() >= SURE_CARRIER
+        and evidence.carrier_ratio >= SURE_RATIO
+    )
+    if carrier and found >= gate and (own > 0 or (opened and found > 0) or alone):
+        gate, sided = (found if opened or alone else own) * carrier.part(), carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)
     return CueState(
         scaler=scaler,

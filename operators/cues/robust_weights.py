@@ -22,10 +22,10 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.decision import Decision, DecisionSample, decide, worst_rise
+from operators.cues.decision import RAISED_GATE, Decision, DecisionSample, decide, worst_rise
 from operators.cues.draws import draw_sample
 from operators.cues.fit_named import fit_named
-from operators.cues.fit_searched import fit_searched
+from operators.cues.fit_searched import SURE_CARRIER, fit_searched
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.row_weights import breaks, full_factor, raw_factor
@@ -35,10 +35,8 @@ from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
-SURE_CARRIER = 0.5
-"""Gate of a column of two classes above which it may be balanced although twins and slices gain nothing."""
 SURE_RISE = 0.15
-"""Least rise of the worst group on held-out rows in that case."""
+"""Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -127,9 +125,10 @@ def _choose_factor(
             return search, balanced
         return without, _decide(without, *whole, s, counts)
     plain, balanced = (_decide(state, *whole, s, counts) for state in (without, search))
-    if plain.blend <= 0 and not _clearly_better(balanced, search, whole):
-        return without, plain
-    return (search, balanced) if balanced.blend > 0 else (without, plain)
+    gained = plain.blend > 0 and without.blend > RAISED_GATE[0]
+    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, whole)):
+        return search, balanced
+    return without, plain
 
 
 def _clearly_better(balanced: Decision, search: CueState, whole: tuple[Floats, Integers, Integers]) -> bool:
@@ -138,7 +137,7 @@ def _clearly_better(balanced: Decision, search: CueState, whole: tuple[Floats, I
     Held-out rows have to show a large rise of the worst group, and every class enough rows that contradict
     the column: with few, rows of both classes are one group, which an honest column can raise.
     """
-    if balanced.blend <= 0 or search.evidence is None or search.evidence.carrier_gate() < SURE_CARRIER:
+    if balanced.blend <= 0 or search.evidence is None or search.evidence.carrier_of_two_gate() < SURE_CARRIER:
         return False
     X, y, ids = whole
     contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=search.pointed)
