@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.cues.class_sides import CHANCE, classes_of_levels, independent_factors
-from operators.cues.evidence import ramp
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.independence import TINY, Independence, independence
 from operators.cues.leading_column import are_components, features_of, support_of, unevenness
 from operators.cues.named import Sides, level_of
+from operators.cues.ramps import ramp
 from operators.cues.slices import Slices, candidate_cuts, strongest
 from operators.cues.state import CueSettings
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
-from operators.cues.evidence import ramp
 from operators.cues.gain import exchanged, rise
+from operators.cues.ramps import ramp
 from operators.cues.strength import (
     CLASS_BALANCE,
     FULL,

@@ -16,11 +16,11 @@ from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
 from operators.cues.cross_fitting import cross_fit_halves
 from operators.cues.draws import halves
-from operators.cues.evidence import ramp
 from operators.cues.linear import Scaler, class_balance, with_directions
 from operators.cues.mentions import HALVES, fit_directions
 from operators.cues.named import Named
 from operators.cues.params import CueWords
+from operators.cues.ramps import ramp
 from operators.cues.references import FeatureColumns
 from operators.cues.robust_weights import fit
 from operators.cues.state import CueSettings, CueState

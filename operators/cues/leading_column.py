@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.evidence import SINGLE_RAMPS, ramp
 from operators.cues.independence import TINY, Independence, independence
+from operators.cues.ramps import SINGLE_RAMPS, ramp
 from operators.cues.slices import Slices, SourceColumn, strongest
 from operators.cues.state import CueSettings
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.evidence import ramp
 from operators.cues.independence import Independence, independence
+from operators.cues.ramps import ramp
 from operators.cues.slices import Slices, strongest
 from operators.cues.state import CueSettings
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
-from operators.cues.evidence import SINGLE_RAMPS, ramp
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import support_of
+from operators.cues.ramps import SINGLE_RAMPS, ramp
 
 WORD_RAMPS = {
     "contrast": (0.5, 0.6),

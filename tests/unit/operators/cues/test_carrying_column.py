@@ -8,11 +8,12 @@ import pytest
 from operators.cues import CueSettings, fit, robust_weights, weights
 from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, carrying_column
 from operators.cues.decision import Decision, best_part
-from operators.cues.evidence import CARRIER_RAMPS, Evidence
+from operators.cues.evidence import Evidence
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import fit_searched
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.named import Named
+from operators.cues.ramps import CARRIER_RAMPS
 from operators.cues.row_weights import breaks
 from operators.cues.serialise import load_state, save_state
 from operators.cues.slices import SourceColumn, find_slices
@@ -307,7 +308,7 @@ def test_a_column_that_gains_much_is_balanced_where_twins_and_slices_gain_nothin
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 4000)
     cue = np.where(rng.random(4000) < 0.93, y, 1 - y)
-    core = rng.normal(size=(4000, 6)) + np.outer(2 * y - 1, [1.0, 0, 0.4, 0.6, 0, 0])
+    core = rng.normal(size=(4000, 6)) + np.outer(2 * y - 1, [0.7, 0, 0.3, 0.4, 0, 0])
     X, ids = np.column_stack([core, cue + 0.25 * rng.normal(size=4000)]).astype(np.float32), np.arange(4000)
     decide_as_usual = robust_weights._decide
 

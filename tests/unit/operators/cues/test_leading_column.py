@@ -8,7 +8,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from operators.cues import CueSettings, fit, weights
-from operators.cues.evidence import REPEATED_RAMPS, SINGLE_RAMPS, Evidence
+from operators.cues.evidence import Evidence
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import (
     SPREAD_VETO,
@@ -20,6 +20,7 @@ from operators.cues.leading_column import (
     support_of,
 )
 from operators.cues.linear import Scaler, fit_softmax, predict
+from operators.cues.ramps import REPEATED_RAMPS, SINGLE_RAMPS
 from operators.cues.slices import SourceColumn, find_slices
 from tests.unit.operators.cues.test_share_columns import COLUMN
 
@@ -130,11 +131,18 @@ def test_a_shortcut_that_many_features_repeat_needs_all_of_its_measurements(name
 
 def test_a_column_whose_contradicting_rows_are_wrong_labels_opens_no_gate():
     """The others tell nothing of these rows, and the weights put few of them right."""
-    noise = replace(LEADS, cost=0.0, lead_strength=0.6, lead_ratio=-0.05, gain=0.07)
+    noise = replace(LEADS, cost=0.0, lead_strength=0.6, lead_ratio=-0.05, gain=0.09)
     assert noise.gate() == 0.0
     for measured in ({"lead_ratio": 0.1}, {"lead_strength": 0.8}, {"gain": 0.25}, {"lead_dependence": 0.7}):
         assert replace(noise, **measured).gate() == 1.0
     assert replace(noise, classes=3).gate() == 1.0, "of more classes nothing is known"
+
+
+def test_an_independent_column_by_which_little_is_gained_is_honest():
+    honest = replace(LEADS, cost=0.0, gain=0.06)
+    assert honest.gate() == 0.0
+    assert replace(honest, gain=0.07).gate() == pytest.approx(0.5)
+    assert replace(honest, lead_dependence=0.62).gate() == 1.0, "the others tell its side"
 
 
 def test_without_the_support_of_the_others_no_gate_is_open():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, Named, fit, load_state, save_state, weights
-from operators.cues.evidence import RAMPS
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import fit_searched
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.named import balance_table, fit_sides
+from operators.cues.ramps import RAMPS
 from operators.cues.row_weights import full_factor
 from operators.cues.serialise import _encode
 from operators.cues.slices import find_slices
