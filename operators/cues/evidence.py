@@ -153,7 +153,7 @@ class Evidence:
         return max(self.carrier_support * max(self.lead_support * found, spread, repeated), single)
 
     def not_honest(self) -> float:
-        """Return how far the strongest column of two classes is no honest one, nor wrong labels, in [0, 1]."""
+        """Return how far the strongest column of two classes is neither honest nor noise, in [0, 1]."""
         if self.classes > 2 or self.lead_strength <= 0.0:
             return 1.0
         return float(np.prod([max(self.ramps(limits).values()) for limits in (NOT_NOISE, LED)]))
