@@ -19,18 +19,17 @@ from operators.base import (
     FEATURES,
     REASON,
     ROW_ID,
-    VECTOR,
     Apply,
     Context,
     Cost,
     Executor,
-    Operator,
     OperatorError,
     OperatorParams,
     ReportContext,
     ShardReader,
 )
 from operators.columns import vectors_with_gaps
+from operators.embed.column_encoder import ColumnEncoder
 from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
 from operators.factories import check_allowed
 from operators.report import ReportSection
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from operators.embed.kernel import Encoder
 
 
-class Embed(Operator[EmbedParams]):
+class Embed(ColumnEncoder[EmbedParams]):
     """Adds ``x``, a text's or image's vector from a pretrained network, and ``x_fault`` where there is none.
 
     It reads one source column and learns from no row, so that another label, or another draw of validation
@@ -52,32 +51,16 @@ class Embed(Operator[EmbedParams]):
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
     prefers_gpu = True
-    fits_on_all_rows = True
 
     @property
-    def requires(self) -> tuple[str, ...]:
-        """Return no column: the operator reads the source."""
-        return ()
-
-    @property
-    def source_columns(self) -> tuple[str, ...]:
-        """Return the column with texts or images."""
-        return (self.params.column,)
-
-    @property
-    def adds(self) -> tuple[pa.Field, ...]:
-        """Return the added columns: the vector, null if the row cannot be used, and the reason for that."""
-        return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
+    def column(self) -> str:
+        """Return the source column with texts or images."""
+        return self.params.column
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Check on a worker, before any actor starts, that the encoder's package is there."""
         list(executor.map(check_factory, [self.params.model]))
         return {}
-
-    @property
-    def can_predict(self) -> bool:
-        """Return True: the encoder was trained elsewhere."""
-        return True
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Draw maps of feature space."""

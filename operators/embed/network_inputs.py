@@ -17,20 +17,16 @@ from pydantic import Field
 
 from operators.arrays import Float32
 from operators.base import (
-    FEATURE_FAULT,
-    FEATURES,
-    REASON,
-    VECTOR,
     Apply,
     Context,
     Cost,
     Executor,
-    Operator,
     OperatorError,
     OperatorParams,
 )
 from operators.bounded_json import read_json
 from operators.embed.adaptor import embedding_of
+from operators.embed.column_encoder import ColumnEncoder
 from operators.models.pretrained import NO_TOKEN
 
 NAME = "network_inputs"
@@ -70,34 +66,18 @@ class NetworkInputsParams(OperatorParams):
     """Rows that are prepared together."""
 
 
-class NetworkInputs(Operator[NetworkInputsParams]):
+class NetworkInputs(ColumnEncoder[NetworkInputsParams]):
     """Adds ``x``, the inputs of a network for a text or an image, and ``x_fault`` where there are none."""
 
     name = NAME
     version = 1
     cost = Cost(20_000, 20_000)
     Params = NetworkInputsParams
-    fits_on_all_rows = True
 
     @property
-    def requires(self) -> tuple[str, ...]:
-        """Return no column: the operator reads the source."""
-        return ()
-
-    @property
-    def source_columns(self) -> tuple[str, ...]:
-        """Return the column with texts or images."""
-        return (self.params.column,)
-
-    @property
-    def adds(self) -> tuple[pa.Field, ...]:
-        """Return the added columns: the inputs, null if the row cannot be used, and the reason for that."""
-        return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
-
-    @property
-    def can_predict(self) -> bool:
-        """Return True: nothing is learnt from rows."""
-        return True
+    def column(self) -> str:
+        """Return the source column with texts or images."""
+        return self.params.column
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Copy the tokenizer into the state. Raises OperatorError, with the file, if it does not fit."""
