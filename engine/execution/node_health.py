@@ -6,7 +6,6 @@ driver then only learns that workers have died. It asks every node for its disk 
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import tempfile
@@ -18,6 +17,8 @@ from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from operators.bounded_json import parse_json
 
 LEAST_FREE = 64 * 2**20
 """Bytes of free space in a host's temporary folder below which its disk counts as full."""
@@ -71,7 +72,7 @@ def noted_disks() -> dict[str, Disk]:
         url = f"http://{ray._private.worker.get_dashboard_url()}/nodes?view=summary"
         request = urllib.request.Request(url, headers=get_auth_headers_if_auth_enabled({}))
         with urllib.request.urlopen(request, timeout=DASHBOARD_SECONDS) as answer:  # noqa: S310
-            summary = json.loads(answer.read(MAX_BYTES))["data"]["summary"]
+            summary = parse_json(answer.read(MAX_BYTES), url)["data"]["summary"]
         for node in summary:
             disks = [
                 Disk(node["hostname"], folder, int(usage["free"]), int(usage["total"]))

@@ -191,8 +191,14 @@ def test_ray_up_s_nodes_share_a_token() -> None:
     assert path in config["file_mounts"]
 
 
+@pytest.mark.parametrize("part", ["head_start_ray_commands", "worker_start_ray_commands"])
+def test_nobody_else_reads_the_logs_of_ray(part: str) -> None:
+    (start,) = (command for command in ray_up()[part] if "ray start" in command)
+    assert start.startswith("umask 077; ray start")
+
+
 def test_the_token_for_ray_up_is_nobody_else_s(tmp_path: Path) -> None:
-    (line,) = (line for line in (DEPLOY / "ray-up.yaml").read_text().splitlines() if "umask" in line)
+    (line,) = (line for line in (DEPLOY / "ray-up.yaml").read_text().splitlines() if "token_hex" in line)
     subprocess.run(["bash", "-c", line.lstrip("# ")], env=on_path(HOME=str(tmp_path)), check=True)
     token = tmp_path / ".ray" / "rowsieve-token"
     assert str(token).endswith(ray_up()["file_mounts"].popitem()[1].removeprefix("~"))
