@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import posixpath
 import stat
 import tomllib
 from dataclasses import asdict, dataclass, fields
@@ -127,14 +126,14 @@ class Policy:
                 f"hosts in the file that {FILE} names."
             )
 
-    def check_output(self, key: str, path: str) -> None:
-        """Raise InputError if a recipe would write to a place that is not listed."""
+    def check_output(self, key: str, path: str, *, is_table: bool = False) -> None:
+        """Raise InputError if a recipe would write to a place that is not listed, or to a catalog's table."""
         if self.outputs is None:
             return
-        place = _plain_place(path)
-        if not any(fnmatch.fnmatchcase(place, pattern) for pattern in self.outputs):
+        place = f"iceberg:{path}" if is_table else _plain_place(path)
+        if place is None or not any(fnmatch.fnmatchcase(place, pattern) for pattern in self.outputs):
             raise InputError(
-                f"{key}: {redact(place)} is no place to write to on this installation; allowed are: "
+                f"{key}: {redact(place or path)} is no place to write to on this installation; allowed are: "
                 f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {VARIABLES['outputs']}, or "
                 f"to outputs in the file that {FILE} names."
             )
@@ -158,14 +157,27 @@ class Policy:
                 )
 
 
-def _plain_place(path: str) -> str:
-    """Return a path without links and ``..``, or a URI without user, query and ``..``."""
-    scheme, mark, rest = path.partition("://")
-    if scheme.lower() == "iceberg" or (mark and scheme.lower() != "file"):
-        bucket, slash, key = rest.partition("?")[0].partition("#")[0].partition("/")
-        name = posixpath.normpath(f"/{unquote(key)}") if slash else ""
-        return f"{scheme.lower()}://{bucket.rpartition('@')[2].lower()}{name}"
-    return path if path.startswith("iceberg:") else os.path.realpath(rest if mark else path)
+def _plain_place(path: str) -> str | None:
+    """Return a path without links and ``..``, or a URI without its user and query.
+
+    The user of a URI of Azure is its container. None for a URI that says a path in another spelling, or with
+    ``..``: what writes there may read it in different ways.
+    """
+    if "://" not in path:
+        return None if ":" in path.partition("/")[0] else os.path.realpath(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return None
+    key = unquote(parts.path)
+    if parts.scheme == "file":
+        return os.path.realpath(key) if path.partition("://")[2] == key else None
+    if {".", ".."} & set(key.split("/")):
+        return None
+    from connectors.storage.clients import AZURE
+
+    container = f"{parts.username}@" if parts.scheme in AZURE and parts.username else ""
+    return f"{parts.scheme}://{container}{parts.netloc.rpartition('@')[2]}".lower() + key.rstrip("/")
 
 
 def current_policy(*, strict: bool = False) -> Policy:

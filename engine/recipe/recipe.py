@@ -324,8 +324,8 @@ class Recipe(Section):
             policy.check_address(place, recipe.run.address)
         for key, path in recipe.paths():
             policy.check_path(f"{place}: {key}", path)
-        for key, path in recipe.written():
-            policy.check_output(f"{place}: {key}", path)
+        for key, path, is_table in recipe.written():
+            policy.check_output(f"{place}: {key}", path, is_table=is_table)
         return recipe
 
     @classmethod
@@ -347,12 +347,11 @@ class Recipe(Section):
             if export.catalog is None:
                 yield f"output.export.{number}.path", export.path
 
-    def written(self) -> Iterator[tuple[str, str]]:
-        """Yield key and value of each place that a run writes to, tables in a catalog as ``iceberg:NAME``."""
-        yield "output.path", self.output.path
+    def written(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield key and value of each place that a run writes to, and whether it is a table in a catalog."""
+        yield "output.path", self.output.path, False
         for number, export in enumerate(self.output.export):
-            name = export.path if export.catalog is None else f"iceberg:{export.path}"
-            yield f"output.export.{number}.path", name
+            yield f"output.export.{number}.path", export.path, export.catalog is not None
 
     @property
     def place(self) -> str:

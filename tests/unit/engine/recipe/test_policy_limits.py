@@ -162,6 +162,17 @@ def recipe_of(path: str) -> Recipe:
         ("TMP/team-a/link/churn", False),
         ("file://TMP/team-a/churn", True),
         ("file://TMP/team-b/churn", False),
+        ("file://TMP/team-a/%2e%2e/team-b/churn", False),
+        ("file://TMP/team-b/churn#/../../team-a/x", False),
+        ("file://TMP/team-b/churn?/../../team-a/x", False),
+        ("file://TMP/team-b/x%2f..%2f..%2fteam-a%2fx", False),
+        ("s3://curated/team-b/../team-a/churn", False),
+        ("iceberg:ours.x/../../churn", False),
+        ("file:TMP/team-a/churn", False),
+        ("abfss://team-a@curated.dfs.core.windows.net/churn", True),
+        ("abfss://team-b@curated.dfs.core.windows.net/churn", False),
+        ("az://team-a/churn", True),
+        ("az://team-b@team-a/churn", False),
     ],
 )
 def test_a_recipe_writes_to_its_own_place(
@@ -171,7 +182,9 @@ def test_a_recipe_writes_to_its_own_place(
     (tmp_path / "team-a").mkdir()
     (tmp_path / "team-b").mkdir()
     (tmp_path / "team-a" / "link").symlink_to(tmp_path / "team-b")
-    monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"s3://curated/team-a/*,{tmp_path}/team-a/*")
+    azure = "az://team-a/*,abfss://team-a@curated.dfs.core.windows.net/*"
+    places = f"s3://curated/team-a/*,{tmp_path}/team-a/*,{azure},iceberg:ours.*"
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", places)
     named = path.replace("TMP", str(tmp_path))
     value: dict[str, Any] = {"name": "x", "source": {"path": "s3://b/x", "label": "y"}}
     own = f"{tmp_path}/team-a/own"
