@@ -83,10 +83,12 @@ def alarm(check: Callable[[], None]) -> Iterator[Alarm]:
     try:
         yield found
     finally:
-        found.stop()
-        _Signals.alarms.remove(found)
-        if not _Signals.alarms:
-            signal.signal(signal.SIGALRM, _Signals.before)
+        try:
+            found.stop()
+        finally:  # it may be answered while it stops
+            _Signals.alarms.remove(found)
+            if not _Signals.alarms:
+                signal.signal(signal.SIGALRM, _Signals.before)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

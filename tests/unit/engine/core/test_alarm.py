@@ -90,3 +90,12 @@ def test_the_timer_of_somebody_else_goes_on() -> None:
         assert seen == [signal.SIGALRM]
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_one_that_is_answered_while_it_ends_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal may come after the block, before the alarm is silent."""
+    before = signal.getsignal(signal.SIGALRM)
+    monkeypatch.setattr(Alarm, "stop", lambda _: fail())
+    with pytest.raises(RungError), alarm(fail):
+        pass
+    assert signal.getsignal(signal.SIGALRM) is before
