@@ -76,8 +76,8 @@ class CarryingColumn:
     partial: bool = False
 
     def part(self) -> float:
-        """Return how much of the balance is taken at most, in [.75, 1]: less where labels of many classes are
-        wrong."""
+        """Return how much of the balance the evidence allows, in [.75, 1]: less where labels of many classes
+        are wrong. More is taken where only that helps the worst group (``decision.trusted_gate``)."""
         if self.sides.factor.shape[0] <= 2:
             return 1.0
         return LEAST_PART + (1.0 - LEAST_PART) * ramp(self.judged.ratio, *RIGHT)

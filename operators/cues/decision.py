@@ -3,9 +3,9 @@
 The baseline is the better of no weights and class balance (``strength.baseline``). Robust weights whose
 evidence suffices are published only if the worst group is better under them than under both; with more than
 two classes it is enough that the rows which break the shortcut are better in the mean of the classes, by more
-than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows raises
-the strength. Without robust weights the classes are balanced, unless the worst class is better with less of
-it.
+than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows, or
+one of the worst group that full strength alone brings, raises the strength. Without robust weights the
+classes are balanced, unless the worst class is better with less of it.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Evidence:
     carrier_standing: float = 1.0
 
     def gate(self) -> float:
-        """Return the trust in the robust weights, in [0, 1]: the largest gate of four kinds of shortcut.
+        """Return the trust in the robust weights, in [0, 1]: the largest gate of five kinds of shortcut.
 
         Of two classes a column whose values all stand for them opens none by itself.
         """
@@ -177,8 +177,11 @@ class Evidence:
         return found
 
     def weakest(self) -> str:
-        """Return the name of the measurement that lowers the gate most."""
-        ramps = self.ramps(RAMPS) | {"lead_support": min(self.lead_support, self.carrier_support)}
+        """Return the name of the measurement, or ``not_honest``, that lowers the gate most."""
+        ramps = self.ramps(RAMPS) | {
+            "lead_support": min(self.lead_support, self.carrier_support),
+            "not_honest": self.not_honest(),
+        }
         return min(ramps, key=lambda name: ramps[name])
 
 

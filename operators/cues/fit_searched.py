@@ -66,7 +66,8 @@ def fit_searched(
         and evidence.carrier_ratio >= SURE_RATIO
     )
     if carrier and found >= gate and (own > 0 or (opened and found > 0) or alone):
-        gate, sided = (found if opened or alone else own) * carrier.part(), carrier.sides
+        part_of_balance = carrier.part() if pointed > 2 else 1.0  # a class of few rows does not count
+        gate, sided = (found if opened or alone else own) * part_of_balance, carrier.sides
     robust = robust if sided is None else sided.apply(Z, y)
     return CueState(
         scaler=scaler,

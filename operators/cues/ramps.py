@@ -12,13 +12,15 @@ open gate counts (``Evidence.gate``):
   twins only in part; the gain is that confident mistakes are put right.
 - ``REPEATED_RAMPS``: a shortcut that many features repeat, as the pixels of an image do, in a table with few
   or damaged rows, of which mistakes are not put right on held-out rows. Models are sure of their mistakes,
-  slices agree with the twins, and the other features tell the side of the strongest one.
+  slices agree with the twins, and the other features tell the side of the strongest one, or too few rows
+  say whether they do.
 - ``SINGLE_RAMPS``: a shortcut in one leading column that is independent of the other columns, given the
   label. If the others say that it is not, the first two gates are shut as well, unless the features are
   principal components.
 - ``CARRIER_RAMPS``: a column whose values stand for the classes, of more than two classes; of two classes
-  with ``CARRIER_OF_TWO_RAMPS``, where some values stand for none. If it is strong
-  and the others say that it is no shortcut, the first two gates are shut as well.
+  with ``CARRIER_OF_TWO_RAMPS``, where some values stand for none, or where held-out rows clearly favour it
+  (``robust_weights``). If it is strong and the others say that it is no shortcut, the first three gates are
+  shut as well.
 
 Data cannot tell whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and
 ``legitimate`` exist for that.
@@ -71,7 +73,9 @@ REPEATED_RAMPS = {
 }
 """Ramps of a shortcut that many features repeat. ``recovery`` and ``gain`` have no part: where rows are few,
 models with the robust weights learn little from the rows that break it, and damaged ones they never learn. An
-honest column on which models lean as surely has a higher strength, or models are less sure of mistakes."""
+honest column on which models lean as surely has a higher strength, or models are less sure of mistakes.
+``lead_dependence`` is 1 where too few rows can say it, and so opens this gate and those of ``NOT_NOISE`` and
+``LED``: in 28 of the 54 runs of digits with a cue (fifteenth study)."""
 CRISP = {"crispness": (0.93, 0.95), "exchange": (0.36, 0.28)}
 """Ramps of which both stand in for ``CARRIED``, where a shortcut is rotated into all features: the twins have
 one crisp rule, and the few rows that break it cost several others each. Honest hard rows cost fewer."""

@@ -39,6 +39,8 @@ WEAKEST = {
     "support that this is a shortcut; name the column if it is one",
     "lead_support": "the other columns do not support that the column on which models lean most carries one; "
     "name it if it does",
+    "not_honest": "balancing the column on which models lean most gains little on held-out rows, as with an "
+    "honest column or with wrong labels; name it if it carries a shortcut",
 }
 """What shuts the gate, where the name of the measurement does not say it."""
 EXPLANATION = (

@@ -126,22 +126,24 @@ def _choose_factor(
         return without, _decide(without, *whole, s, counts)
     plain, balanced = (_decide(state, *whole, s, counts) for state in (without, search))
     gained = plain.blend > 0 and without.blend > RAISED_GATE[0]
-    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, whole)):
+    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, whole, counts)):
         return search, balanced
     return without, plain
 
 
-def _clearly_better(balanced: Decision, search: CueState, whole: tuple[Floats, Integers, Integers]) -> bool:
+def _clearly_better(
+    balanced: Decision, search: CueState, whole: tuple[Floats, Integers, Integers], counts: Integers
+) -> bool:
     """Return whether a column of two classes is balanced although twins and slices gain nothing by it.
 
-    Held-out rows have to show a large rise of the worst group, and every class enough rows that contradict
-    the column: with few, rows of both classes are one group, which an honest column can raise.
+    Held-out rows have to show a large rise of the worst group, and both classes enough rows that
+    contradict the column: with few, rows of both classes are one group, which an honest column can raise.
     """
     if balanced.blend <= 0 or search.evidence is None or search.evidence.carrier_of_two_gate() < SURE_CARRIER:
         return False
     X, y, ids = whole
-    contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=search.pointed)
-    return bool(contradicting.min() >= MIN_GROUP_ROWS) and (
+    contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=len(counts))
+    return bool(contradicting[counted_classes(counts)].min() >= MIN_GROUP_ROWS) and (
         worst_rise(balanced.points, CLASS_BALANCE + balanced.blend) >= SURE_RISE
     )
 

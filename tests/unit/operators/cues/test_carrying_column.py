@@ -323,3 +323,8 @@ def test_a_column_that_gains_much_is_balanced_where_twins_and_slices_gain_nothin
         with monkeypatch.context() as patch:
             patch.setattr(robust_weights, limit, value)
             assert fit(X, y, ids, CueSettings()).blend == 0.0, limit
+    for rare in (0, 2):  # a class of thirty rows changes nothing, whatever its place in the order
+        with_rare = np.append(np.where(y >= rare, y + 1, y), np.full(30, rare))
+        more = np.vstack([X, rng.normal(size=(30, 7)).astype(np.float32)])
+        state = fit(more, with_rare, np.arange(4030), CueSettings())
+        assert (state.carrier is not None, state.blend) == (True, 1.0), rare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.cues.report import choice_items, cue_section
+from operators.cues.report import choice_items, cue_section, verdict
 from operators.report import RecipeChoices, ReportTable
 
 SUSPECT: dict[str, Any] = {
@@ -154,3 +154,8 @@ def test_words_that_cannot_be_balanced_are_told_first() -> None:
     section = cue_section(FOUND | {"gate": None, "blend": 0.85, "unclear": ["no text contains x."]})
     assert section.content[1] == "Words that the recipe names: no text contains x."
     assert [one.severity for one in section.findings] == ["warning"]
+
+
+def test_a_column_that_may_be_honest_is_said_to_shut_the_gate() -> None:
+    shut = {**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": []}
+    assert "is weak (balancing the column on which models lean most gains little" in verdict(shut)

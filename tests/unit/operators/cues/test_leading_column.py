@@ -132,7 +132,7 @@ def test_a_shortcut_that_many_features_repeat_needs_all_of_its_measurements(name
 def test_a_column_whose_contradicting_rows_are_wrong_labels_opens_no_gate():
     """The others tell nothing of these rows, and the weights put few of them right."""
     noise = replace(LEADS, cost=0.0, lead_strength=0.6, lead_ratio=-0.05, gain=0.09)
-    assert noise.gate() == 0.0
+    assert (noise.gate(), noise.weakest()) == (0.0, "not_honest")
     for measured in ({"lead_ratio": 0.1}, {"lead_strength": 0.8}, {"gain": 0.25}, {"lead_dependence": 0.7}):
         assert replace(noise, **measured).gate() == 1.0
     assert replace(noise, classes=3).gate() == 1.0, "of more classes nothing is known"
