@@ -352,6 +352,9 @@ class Recipe(Section):
         yield "output.path", self.output.path, False
         for number, export in enumerate(self.output.export):
             yield f"output.export.{number}.path", export.path, export.catalog is not None
+            warehouse = export.catalog.get("warehouse", "") if isinstance(export.catalog, dict) else ""
+            if "/" in warehouse:  # a name is one that the catalog knows
+                yield f"output.export.{number}.catalog.warehouse", warehouse, False
 
     @property
     def place(self) -> str:

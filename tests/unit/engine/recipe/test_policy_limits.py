@@ -208,6 +208,24 @@ def test_a_table_of_a_catalog_is_a_place_to_write_to(monkeypatch: pytest.MonkeyP
     Recipe.parse(value)
 
 
+@pytest.mark.parametrize(
+    ("warehouse", "allowed"), [("s3://b/ours", True), ("s3://c/x", False), ("main", True)]
+)
+def test_a_catalog_of_the_recipe_lies_in_a_place_to_write_to(
+    warehouse: str, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = {"type": "rest", "uri": "https://catalog", "warehouse": warehouse}
+    export = {"format": "iceberg", "path": "ours.churn", "catalog": catalog}
+    value: dict[str, Any] = {"name": "x", "source": {"path": "s3://b/x", "label": "y"}}
+    value["output"] = {"path": "s3://b/o", "export": [export]}
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", "s3://b/*,iceberg:ours.*")
+    if allowed:
+        Recipe.parse(value)
+        return
+    with pytest.raises(InputError, match=r"output\.export\.0\.catalog\.warehouse: s3://c/x is no place"):
+        Recipe.parse(value)
+
+
 def test_a_submission_is_checked_strictly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_strictly(recipe_of("s3://bucket/x"))
     recipe = recipe_of("https://example.org/x.csv")
