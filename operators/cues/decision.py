@@ -142,10 +142,11 @@ def decide(
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
         points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
-        reached = (
-            gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted_gate(gate, points))
-        )
-        blend = best_part(points, trusted_gate(gate, points)) if carried else reached
+        trusted = trusted_gate(gate, points)
+        if carried:
+            blend = best_part(points, trusted)
+        else:
+            blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
             return Decision(class_strength(trials, y), blend, points)
         if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
@@ -191,8 +192,7 @@ def raised_gate(gate: float, trials: Trials, y: Integers, broken: npt.NDArray[np
         return gate
     gained = ramp(broken_rise(trials, FULL, y, broken, SURE_OF_RISE), *RAISED_RISE)
     bought = ramp(exchanged(trials.at(CLASS_BALANCE), trials.at(FULL)), *RAISED_EXCHANGE)
-    part = ramp(gate, *RAISED_GATE) * gained * bought
-    return max(gate, round(4.0 * (gate + (1.0 - gate) * part)) / 4.0) if part > 0 else gate
+    return _towards_one(gate, ramp(gate, *RAISED_GATE) * gained * bought)
 
 
 def trusted_gate(gate: float, points: tuple[TradeOffPoint, ...]) -> float:
@@ -207,7 +207,11 @@ def trusted_gate(gate: float, points: tuple[TradeOffPoint, ...]) -> float:
     within = max((worst_rise(points, strength) for strength in reached), default=0.0)
     if within >= 0.5 * full:
         return gate
-    part = ramp(gate, *TRUSTED_GATE) * ramp(full, *TRUSTED_RISE)
+    return _towards_one(gate, ramp(gate, *TRUSTED_GATE) * ramp(full, *TRUSTED_RISE))
+
+
+def _towards_one(gate: float, part: float) -> float:
+    """Return the gate raised by a part of its distance to 1, as a multiple of a quarter, but never lower."""
     return max(gate, round(4.0 * (gate + (1.0 - gate) * part)) / 4.0) if part > 0 else gate
 
 

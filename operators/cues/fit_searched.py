@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.carrying_column import carrying_column
+from operators.cues.carrying_column import CarryingColumn, carrying_column
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.decision import RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
-from operators.cues.evidence import class_correlation, measure, slice_part
+from operators.cues.evidence import Evidence, class_correlation, measure, slice_part
 from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
+from operators.cues.named import Sides
 from operators.cues.row_weights import combine, mask_columns
 from operators.cues.share_columns import share_support
 from operators.cues.slices import find_slices, slice_factor, strongest
@@ -57,17 +58,7 @@ def fit_searched(
         **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s)).items()},
         **(carrier.measurements() if carrier else {}),
     )
-    gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
-    opened, sided = gate > RAISED_GATE[0], None
-    # Of two classes a column whose values all stand for one needs held-out rows that clearly favour it.
-    alone = (
-        pointed <= 2
-        and evidence.carrier_of_two_gate() >= SURE_CARRIER
-        and evidence.carrier_ratio >= SURE_RATIO
-    )
-    if carrier and found >= gate and (own > 0 or (opened and found > 0) or alone):
-        part_of_balance = carrier.part() if pointed > 2 else 1.0  # a class of few rows does not count
-        gate, sided = (found if opened or alone else own) * part_of_balance, carrier.sides
+    gate, sided = gate_and_sides(evidence, carrier, pointed)
     robust = robust if sided is None else sided.apply(Z, y)
     return CueState(
         scaler=scaler,
@@ -87,3 +78,24 @@ def fit_searched(
         seed=s.seed,
         carrier=sided,
     )
+
+
+def gate_and_sides(
+    evidence: Evidence, carrier: CarryingColumn | None, pointed: int
+) -> tuple[float, Sides | None]:
+    """Return the part of the robust factor that the evidence allows, and the sides of the column it balances.
+
+    No sides are returned where twins and slices are followed. Of two classes (``pointed``), a column is
+    returned as well that they do not show; held-out rows then have to favour it clearly.
+    """
+    gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
+    opened = gate > RAISED_GATE[0]
+    alone = (
+        pointed <= 2
+        and evidence.carrier_of_two_gate() >= SURE_CARRIER
+        and evidence.carrier_ratio >= SURE_RATIO
+    )
+    if carrier is None or found < gate or not (own > 0 or (opened and found > 0) or alone):
+        return gate, None
+    part = carrier.part() if pointed > 2 else 1.0  # a class of few rows does not count
+    return (found if opened or alone else own) * part, carrier.sides

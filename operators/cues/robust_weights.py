@@ -113,8 +113,9 @@ def _choose_factor(
     """Return the state whose robust factor is followed, and the decision on it.
 
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
-    better than the baseline as well: an honest column can look so. One that opens a gate by itself comes
-    first, and these are tried if it is no better than the baseline.
+    better than the baseline as well, or held-out rows clearly favour it (``_clearly_better``): an honest
+    column can look so. One that opens a gate by itself comes first, and twins and slices are tried if it is
+    no better than the baseline.
     """
     if search.carrier is None or search.evidence is None or search.pointed > 2:
         return search, _decide(search, *whole, s, counts)
