@@ -29,8 +29,11 @@ STRICT_VARIABLE = "ROWSIEVE_STRICT"
 DEPTH_VARIABLE = "ROWSIEVE_MAX_JSON_DEPTH"
 SECONDS_VARIABLE = "ROWSIEVE_MAX_SECONDS"
 BYTES_VARIABLE = "ROWSIEVE_MAX_BYTES"
+OUTPUTS_VARIABLE = "ROWSIEVE_OUTPUTS"
 
-OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"})
+AZURE = ("az", "azure", "abfs", "abfss")
+"""Schemes of URIs whose user names a container."""
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", *AZURE})
 SCHEMES = OBJECT_STORES | {
     "file",
     "hdfs",
@@ -95,6 +98,7 @@ class SourcePolicy:
     json_depth : levels of lists and objects that a row of JSON may have.
     seconds : time that a run may take, which is also the limit of a database's statement; None: no limit.
     max_bytes : bytes of a source's files as they are stored; None: no limit.
+    outputs : places that a recipe may write, as shell patterns of what :func:`plain_place` returns; None: any.
     """
 
     schemes: frozenset[str] = SCHEMES
@@ -106,6 +110,7 @@ class SourcePolicy:
     json_depth: int = JSON_DEPTH
     seconds: int | None = None
     max_bytes: int | None = None
+    outputs: tuple[str, ...] | None = None
 
     @classmethod
     def from_environment(cls) -> SourcePolicy:
@@ -122,6 +127,7 @@ class SourcePolicy:
             json_depth=min(_number(found, DEPTH_VARIABLE) or JSON_DEPTH, MAX_JSON_DEPTH),
             seconds=_number(found, SECONDS_VARIABLE),
             max_bytes=_number(found, BYTES_VARIABLE) or (STRICT_BYTES if strict else None),
+            outputs=_listed(found, OUTPUTS_VARIABLE) if OUTPUTS_VARIABLE in found else None,
         )
 
     def check_uri(self, uri: str, key: str = "source.path", known: Collection[str] = ()) -> None:
@@ -149,6 +155,17 @@ class SourcePolicy:
         endpoints = _endpoints(uri)
         if endpoints and not _has_own_credentials(uri):
             self.check_ambient(endpoints, key)
+
+    def check_place(self, path: str, key: str) -> None:
+        """Raise ConnectorError, which names ``key``, unless a recipe may write to a path or URI."""
+        if self.outputs is None:
+            return
+        place = plain_place(path)
+        if place is None or not any(fnmatchcase(place, pattern) for pattern in self.outputs):
+            raise ConnectorError(
+                f"{key}: {place or path} is no place to write to on this installation; allowed are: "
+                f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {OUTPUTS_VARIABLE}."
+            )
 
     def check_size(self, n_bytes: int) -> None:
         """Raise ConnectorError for a source whose files have more bytes, before any of them is opened."""
@@ -217,6 +234,27 @@ class SourcePolicy:
             f".pyiceberg.yaml. If you trust the recipe, set "
             f"{PROFILES_VARIABLE}={','.join([*self.profiles, name])} in the environment, on every node."
         )
+
+
+def plain_place(path: str) -> str | None:
+    """Return a path without links and ``..``, or a URI without its user and query.
+
+    The user of a URI of Azure is its container. None for a URI that says a path in another spelling, or with
+    ``..``: what writes there may read it in different ways.
+    """
+    if "://" not in path:
+        return None if ":" in path.partition("/")[0] else os.path.realpath(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return None
+    key = unquote(parts.path)
+    if parts.scheme == "file":
+        return os.path.realpath(key) if path.partition("://")[2] == key else None
+    if {".", ".."} & set(key.split("/")):
+        return None
+    container = f"{parts.username}@" if parts.scheme in AZURE and parts.username else ""
+    return f"{parts.scheme}://{container}{parts.netloc.rpartition('@')[2]}".lower() + key.rstrip("/")
 
 
 def is_metadata_address(text: str) -> bool:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from connectors.base import ConnectorError
-from connectors.policy import current_policy
+from connectors.policy import AZURE, current_policy
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "azure", "abfs", "abfss")
+S3, GCS = ("s3", "s3a"), ("gs", "gcs")
 RETRIES, RETRY_SECONDS = 10, 120
 """Most repetitions and seconds for requests that fail with 5xx, 429 or without an answer."""
 

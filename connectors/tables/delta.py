@@ -32,7 +32,7 @@ from connectors.parquet_source import group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
-from connectors.tables.delta_log import check_log_links, check_vectors
+from connectors.tables.delta_log import check_log, check_vectors
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pd
@@ -56,8 +56,8 @@ class Delta(Connector[DeltaOptions]):
         """Return a source over one version of the table, found here. Raises ConnectorError."""
         deltalake = library("deltalake", "delta")
         uri = location(spec.path, spec.root)
-        check_log_links(uri)
         with reading_table(spec.path, "Delta", library("deltalake.exceptions", "delta").DeltaError):
+            check_log(uri)
             version = deltalake.DeltaTable(uri, version=options.version).version()
         return DeltaSource(spec, uri, int(version))
 
@@ -176,7 +176,7 @@ def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
 
     A process reads the log of a version once.
     """
-    check_log_links(uri)
+    check_log(uri)
     table = library("deltalake", "delta").DeltaTable(uri, version=version)
     _check_names(uri, table)
     rows = pa.table(table.get_add_actions()).to_pylist()

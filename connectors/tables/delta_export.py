@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
+from connectors.tables.delta_log import check_log
 from connectors.tables.export import (
     CommitConflictError,
     CommitResult,
@@ -109,6 +110,7 @@ class DeltaExport(Export):
 
     def _table(self) -> Any:
         deltalake = library("deltalake", "delta")
+        check_log(self.path, "output.export")
         return deltalake.DeltaTable(self.path) if deltalake.DeltaTable.is_deltatable(self.path) else None
 
 

@@ -2,11 +2,12 @@
 
 The library reads data files only when it is asked to, and their names are checked then. Deletion vectors and
 the parts of a checkpoint it opens by itself, by absolute paths too. So the log is read here first, for these
-two alone. Source: the Delta protocol, "Deletion Vector Descriptor Schema" and "V2 Checkpoint Table Feature".
+two alone. It reads each file of a log whole, so their sizes are checked before. Source: the Delta protocol, "Deletion Vector Descriptor Schema" and "V2 Checkpoint Table Feature".
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -24,6 +25,8 @@ from connectors.policy import current_policy
 
 LOG = "_delta_log"
 VECTOR = {"storageType", "pathOrInlineDv"}
+MAX_FILE_BYTES = 256 * 2**20
+"""Bytes of a file of a log that is no Parquet file: a commit, or what names the last checkpoint."""
 ENCODED_UUID = 20
 """Characters of a vector's file name, by Z85, at the end of a relative path; what is before is a folder."""
 _VERSION = re.compile(r"\d{20}")
@@ -31,13 +34,39 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\\]")
 """Characters that readers of URLs leave out, or take for a slash."""
 
 
-def check_log_links(uri: str) -> None:
+def check_log(uri: str, key: str = "source.path") -> None:
+    """Raise ConnectorError for a log that is not to be opened. Nothing of it is read.
+
+    That is a log that is larger than the policy allows for a source, a log with a file beyond
+    ``MAX_FILE_BYTES``, and a local log with a link that leads out of the table, or with a pipe or device.
+    """
+    filesystem, where = resolve(uri)
+    _check_log_links(uri, where)
+    total = 0
+    for info in _files(filesystem, where):
+        size = info.size or 0
+        total += size
+        if size > MAX_FILE_BYTES and not info.path.endswith(".parquet"):
+            raise ConnectorError(
+                f"{key}: {info.path}, a file of the table's log, has {size:,} bytes, and {MAX_FILE_BYTES:,} "
+                f"are read: it would be read whole. If the table is yours, make a checkpoint and have the "
+                f"log cleaned, or write the table anew in smaller commits."
+            )
+    current_policy().check_size(total)
+
+
+def _files(filesystem: fs.FileSystem, where: str) -> list[fs.FileInfo]:
+    """Return the files of a table's log by their paths; none where there is no log."""
+    folder = fs.FileSelector(f"{where.rstrip('/')}/{LOG}", recursive=True, allow_not_found=True)
+    infos = [info for info in filesystem.get_file_info(folder) if info.type == fs.FileType.File]
+    return sorted(infos, key=lambda info: info.path)
+
+
+def _check_log_links(uri: str, folder: str) -> None:
     """Raise ConnectorError where a link in the log of a local table leads out of the table."""
     if current_policy().outside_links or not _is_local(uri):
         return
-    folder = resolve(uri)[1]
-    log = os.path.join(folder, LOG)
-    if os.path.isdir(log):
+    if os.path.isdir(os.path.join(folder, LOG)):
         check_links(folder, below=LOG, hidden=True)
 
 
@@ -52,9 +81,8 @@ def check_vectors(uri: str, version: int) -> None:
     version : commits after it are not read.
     """
     filesystem, where = resolve(uri)
-    infos = filesystem.get_file_info(fs.FileSelector(f"{where.rstrip('/')}/{LOG}", recursive=True))
-    for info in sorted(infos, key=lambda info: info.path):
-        if info.type != fs.FileType.File or not _is_read(info.base_name, version):
+    for info in _files(filesystem, where):
+        if not _is_read(info.base_name, version):
             continue
         try:
             for found in _descriptors(filesystem, info.path):
@@ -96,7 +124,7 @@ def _descriptors(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any
         return value
 
     with filesystem.open_input_stream(path) as stream:
-        for line in stream.read().decode().splitlines():
+        for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
             if line.strip():
                 json.loads(line, object_pairs_hook=keep)
             yield from found

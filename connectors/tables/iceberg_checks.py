@@ -149,7 +149,7 @@ def check_written(metadata: Any, catalog: str | Mapping[str, str], key: str = "o
     ----------
     metadata : the table's metadata, which others may write: location and properties.
     catalog : name of a catalog that the operator defined, which may state any place; or properties, for which
-        a local table lies below ``warehouse``.
+        a local table lies below ``warehouse``, and any table in a place that the policy lists.
     key : of the recipe, for the message.
     """
     location, bare = metadata.location, _bare(metadata.location)
@@ -162,7 +162,10 @@ def check_written(metadata: Any, catalog: str | Mapping[str, str], key: str = "o
                 f"{key}: the metadata of the table state {name} = {value}, which is not below its location "
                 f"{location}. They may be forged to write elsewhere. Remove the property from the table."
             )
-    if isinstance(catalog, str) or "://" in bare:
+    if isinstance(catalog, str):
+        return
+    current_policy().check_place(bare, f"{key}.catalog: the location of the table")
+    if "://" in bare:
         return
     warehouse = catalog.get("warehouse", "")
     if not warehouse or not _is_below(os.path.realpath(bare), os.path.realpath(_bare(warehouse))):

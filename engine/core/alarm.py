@@ -14,6 +14,28 @@ AGAIN_SECONDS = 0.5
 """Time in seconds after which a check that met an import is tried again."""
 
 
+class Interrupt(BaseException):
+    """Carries the error of a check out of the block that it interrupts.
+
+    It is no ``Exception``, as ``KeyboardInterrupt`` is none: code that reports or skips what fails, such as
+    that which calls a plugin, would go on without noticing that the run is over.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        """``error`` is raised in place of this one where the block ends."""
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def errors_of_checks() -> Iterator[None]:
+    """Raise the error of a check that has interrupted the block."""
+    try:
+        yield
+    except Interrupt as interrupt:
+        raise interrupt.error from None
+
+
 class Alarm:
     """Asks the main thread to carry out one check. Made by :func:`alarm`."""
 
@@ -45,7 +67,10 @@ class Alarm:
         """Carry out the check if it is due; from then on it is not due again."""
         if self._rung and not self._over.is_set():
             self._over.set()
-            self._check()
+            try:
+                self._check()
+            except Exception as error:
+                raise Interrupt(error) from None
 
     def stop(self) -> None:
         """Ask for nothing any more. To be called in the main thread."""
@@ -68,8 +93,9 @@ class _Signals:
 def alarm(check: Callable[[], None]) -> Iterator[Alarm]:
     """Yield an alarm that has ``check`` called in this thread, once, while the block runs.
 
-    What ``check`` raises interrupts a loop in Python; a call of a library ends first, and so does an import,
-    since torch can be imported only once. Nothing is called outside of the main thread, which alone gets
+    What ``check`` raises interrupts a loop in Python, is not caught by the block's own ``except Exception``,
+    and leaves the block; a call of a library ends first, and so does an import, since torch can be imported
+    only once. Nothing is called outside of the main thread, which alone gets
     signals. After the last alarm SIGALRM is handled as before the first.
     """
     found = Alarm(check)
@@ -81,11 +107,13 @@ def alarm(check: Callable[[], None]) -> Iterator[Alarm]:
         _Signals.before = signal.signal(signal.SIGALRM, _on_signal)
     _Signals.alarms.append(found)
     try:
-        yield found
+        with errors_of_checks():
+            yield found
     finally:
         try:
-            found.stop()
-        finally:  # it may be answered while it stops
+            with errors_of_checks():  # it may be answered while it stops
+                found.stop()
+        finally:
             _Signals.alarms.remove(found)
             if not _Signals.alarms:
                 signal.signal(signal.SIGALRM, _Signals.before)

@@ -112,8 +112,13 @@ MEMORY_WORDS = (
     "out of memory",
     "array is too big",
     "Maximum allowed dimension exceeded",
+    "can't start new thread",
 )
-"""Texts of torch, C++ and NumPy where a number asks for more memory than there is."""
+"""Texts of Python, torch, C++ and NumPy where a number asks for more memory than there is.
+
+The stack of a thread takes memory. A limit on the number of threads has the same text, and then the system's
+figure has to be raised too: ``out_of_memory`` names both.
+"""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -138,6 +143,8 @@ def out_of_memory(
     keys = f"Lower {given}, or source.shard_bytes" if given else "Lower the recipe's large numbers"
     reason = one_line(error) if isinstance(error, Exception) else type(error).__name__
     more = "run where there is more memory"
+    if "new thread" in reason:
+        reason += " (its stack takes memory; a limit of threads, ulimit -u, has the same text)"
     if allowed is not None:
         reason += f". An operator may take {allowed >> 20:,} MiB on this installation"
         more = "ask its operator to raise ROWSIEVE_MAX_OPERATOR_BYTES"

@@ -31,10 +31,17 @@ import stat
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from connectors.foundation.messages import nearest
-from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_BYTES, STRICT_SCHEMES
+from connectors.policy import (
+    JSON_DEPTH,
+    MAX_JSON_DEPTH,
+    SCHEMES,
+    STRICT_BYTES,
+    STRICT_SCHEMES,
+    plain_place,
+)
 from engine.core.errors import InputError
 from engine.core.redaction import redact
 
@@ -130,7 +137,7 @@ class Policy:
         """Raise InputError if a recipe would write to a place that is not listed, or to a catalog's table."""
         if self.outputs is None:
             return
-        place = f"iceberg:{path}" if is_table else _plain_place(path)
+        place = f"iceberg:{path}" if is_table else plain_place(path)
         if place is None or not any(fnmatch.fnmatchcase(place, pattern) for pattern in self.outputs):
             raise InputError(
                 f"{key}: {redact(place or path)} is no place to write to on this installation; allowed are: "
@@ -155,29 +162,6 @@ class Policy:
                     f"{place}: source.path: the source has {found:,} {key[4:]}, and {most:,} are allowed on "
                     f"this installation. Name less of it; its operator can raise {VARIABLES[key]}."
                 )
-
-
-def _plain_place(path: str) -> str | None:
-    """Return a path without links and ``..``, or a URI without its user and query.
-
-    The user of a URI of Azure is its container. None for a URI that says a path in another spelling, or with
-    ``..``: what writes there may read it in different ways.
-    """
-    if "://" not in path:
-        return None if ":" in path.partition("/")[0] else os.path.realpath(path)
-    try:
-        parts = urlsplit(path)
-    except ValueError:
-        return None
-    key = unquote(parts.path)
-    if parts.scheme == "file":
-        return os.path.realpath(key) if path.partition("://")[2] == key else None
-    if {".", ".."} & set(key.split("/")):
-        return None
-    from connectors.storage.clients import AZURE
-
-    container = f"{parts.username}@" if parts.scheme in AZURE and parts.username else ""
-    return f"{parts.scheme}://{container}{parts.netloc.rpartition('@')[2]}".lower() + key.rstrip("/")
 
 
 def current_policy(*, strict: bool = False) -> Policy:

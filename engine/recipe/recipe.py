@@ -352,9 +352,14 @@ class Recipe(Section):
         yield "output.path", self.output.path, False
         for number, export in enumerate(self.output.export):
             yield f"output.export.{number}.path", export.path, export.catalog is not None
-            warehouse = export.catalog.get("warehouse", "") if isinstance(export.catalog, dict) else ""
+            if not isinstance(export.catalog, dict):
+                continue
+            key = f"output.export.{number}.catalog"
+            warehouse, uri = (export.catalog.get(name, "") for name in ("warehouse", "uri"))
             if "/" in warehouse:  # a name is one that the catalog knows
-                yield f"output.export.{number}.catalog.warehouse", warehouse, False
+                yield f"{key}.warehouse", warehouse, False
+            if uri.startswith("sqlite"):  # a file, which the export changes
+                yield f"{key}.uri", uri.partition("://")[2].removeprefix("/"), False
 
     @property
     def place(self) -> str:

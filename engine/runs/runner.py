@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
+from engine.core.alarm import errors_of_checks
 from engine.core.errors import InputError, system_error
 from engine.core.events import Event, Kind, Listener, Meter, silent
 from engine.core.output_layout import version_folder
@@ -90,7 +91,7 @@ def run(
     with ExitStack() as stack:
         runner = _Runner(recipe, listener, used, stack, verbose=verbose)
         try:
-            with checked_after(runner.max_seconds, runner.check_time):
+            with errors_of_checks(), checked_after(runner.max_seconds, runner.check_time):
                 return runner.run()
         except OSError as error:
             if not runner.holds_lease:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors import ConnectorError, open_source
+from connectors.policy import SourcePolicy, set_policy
 from connectors.tables import delta, lance
 from connectors.tables.delta_log import check_vectors
 from connectors.tables.export import VersionTag, open_export
+from connectors.tables.iceberg_checks import check_written
 from tests import tables
 
 ROWS = pa.table({"k": [1, 2, 3], "y": ["a", "b", "a"]})
@@ -165,6 +168,27 @@ def test_links_in_a_log_lead_nowhere(name: str, lake: Path, monkeypatch: pytest.
     (lake / name).symlink_to(outside)
     refused("lies outside of", path=lake, format="delta")
     refused("lies outside of", path=f"file://{lake}", format="delta")
+
+
+@pytest.mark.parametrize("name", ["_last_checkpoint", "00000000000000000000.json"])
+def test_a_file_of_a_log_has_a_bounded_size(name: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library reads it whole."""
+    monkeypatch.setattr("deltalake.DeltaTable", lambda *_, **__: pytest.fail("the log was read"))
+    with (lake / "_delta_log" / name).open("a") as file:
+        file.truncate(2**40)  # takes no room on the disk
+    refused("source.path", name, "1,099,511,627,776 bytes", "268,435,456", path=lake, format="delta")
+    table = open_export("delta", str(lake), "append")
+    with pytest.raises(ConnectorError, match=rf"output\.export: .*{name}.* 1,099,511,627,776 bytes"):
+        table.committed_state(VersionTag("v1", "a1"))
+
+
+def test_a_log_counts_as_bytes_of_the_source(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lake / "_delta_log" / "00000000000000000001.json").write_text(" " * 100_000)
+    set_policy(SourcePolicy(max_bytes=50_000))
+    try:
+        refused("source.path", "50,000 are allowed", path=lake, format="delta")
+    finally:
+        set_policy(None)
 
 
 def test_a_pipe_in_a_table_is_not_waited_for(lake: Path) -> None:
@@ -333,6 +357,44 @@ def test_an_iceberg_export_writes_no_table_behind_a_link(tmp_path: Path) -> None
     with pytest.raises(ConnectorError, match=r"output\.export\.catalog.*not below the warehouse"):
         exported(made, "a1")
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("location", "allowed"),
+    [
+        ("s3://ours/shop/rows", True),
+        ("s3://theirs/shop/rows", False),
+        ("s3://ours/../theirs/rows", False),
+        ("s3://theirs/x?a=s3://ours/rows", False),
+        ("file:///lake/rows", False),
+    ],
+)
+def test_a_catalog_of_the_recipe_places_no_table_beside_the_outputs(location: str, allowed: bool) -> None:
+    """The recipe's own catalog, a REST server or a database, says where a table lies."""
+    pytest.importorskip("pyiceberg")
+    metadata = SimpleNamespace(location=location, properties={})
+    catalog = {"type": "rest", "uri": "https://catalog.example.org", "warehouse": "/lake"}
+    set_policy(SourcePolicy(outputs=("s3://ours/*",)))
+    try:
+        if allowed:
+            check_written(metadata, catalog)
+            return
+        with pytest.raises(ConnectorError, match=r"output\.export.*ROWSIEVE_OUTPUTS|with '\.\.'"):
+            check_written(metadata, catalog)
+    finally:
+        set_policy(None)
+
+
+def test_an_iceberg_export_obeys_the_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyiceberg")
+    made = tables.new("iceberg", tmp_path)
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"{tmp_path}/other/*")
+    with pytest.raises(ConnectorError, match=r"output\.export.*is no place to write to.*ROWSIEVE_OUTPUTS"):
+        exported(made, "a1")
+    assert not list(tmp_path.rglob("*.parquet"))
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"{tmp_path}/lake/*")
+    exported(made, "a1")
+    assert list(tmp_path.rglob("*.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from engine.core.errors import InfeasibleError, InputError
+from engine.core.events import Event
 from engine.execution import memory_limit
 from engine.execution.memory_limit import limited_memory
+from engine.runs.plugins import RunContext, RunPlugin
 from engine.runs.runner import run
 from operators.base import Apply
 from operators.gradients.adaptor import Gradients
@@ -84,6 +87,37 @@ def test_an_operator_that_takes_too_long_is_ended_and_named(
     monkeypatch.setenv("ROWSIEVE_MAX_OPERATOR_SECONDS", "2")
     monkeypatch.setattr(Probe, "fit", idle)
     started = time.monotonic()
-    with pytest.raises(InputError, match=r"operators\.probe: it has taken longer than the 2 seconds"):
+    with pytest.raises(InputError, match=r"operators\.\w+: it has taken longer than the 2 seconds"):
         run(small_recipe(tmp_path, shards=1))
     assert time.monotonic() - started < 40
+
+
+class SlowPlugin(RunPlugin):
+    """Does not come back while an operator runs."""
+
+    def operator_started(self, context: RunContext, event: Event) -> None:
+        idle()
+
+
+def test_the_time_of_an_operator_ends_a_plugin_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner reports what a plugin raises, and goes on; the end of the time is no error of a plugin."""
+    monkeypatch.setenv("ROWSIEVE_MAX_OPERATOR_SECONDS", "2")
+    started = time.monotonic()
+    with pytest.raises(InputError, match=r"operators\.\w+: it has taken longer than the 2 seconds"):
+        run(small_recipe(tmp_path, shards=1), plugins=[SlowPlugin()])
+    assert time.monotonic() - started < 40
+
+
+def starts_a_thread(*_: Any) -> Any:
+    threads = [threading.Thread(target=time.sleep, args=(0.2,)) for _ in range(200)]
+    for thread in threads:  # the stack of each takes eight megabytes
+        thread.start()
+
+
+def test_an_operator_without_memory_for_a_thread_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROWSIEVE_MAX_OPERATOR_BYTES", str(500 * MIB))
+    monkeypatch.setattr(Probe, "fit", starts_a_thread)
+    with pytest.raises(InfeasibleError, match=r"operators\.probe: memory ran out: can't start new thread"):
+        run(small_recipe(tmp_path, shards=1))

@@ -226,6 +226,23 @@ def test_a_catalog_of_the_recipe_lies_in_a_place_to_write_to(
         Recipe.parse(value)
 
 
+@pytest.mark.parametrize(("file", "allowed"), [("team-a/x.db", True), ("team-b/x.db", False)])
+def test_the_database_of_a_recipes_own_catalog_is_a_place_to_write_to(
+    file: str, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export adds its table to the database, or makes one; it might be that of another tenant."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{file}", "warehouse": f"{tmp_path}/team-a/lake"}
+    export = {"format": "iceberg", "path": "ours.churn", "catalog": catalog}
+    value: dict[str, Any] = {"name": "x", "source": {"path": "s3://b/x", "label": "y"}}
+    value["output"] = {"path": f"{tmp_path}/team-a/own", "export": [export]}
+    monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"{tmp_path}/team-a/*,iceberg:ours.*")
+    if allowed:
+        Recipe.parse(value)
+        return
+    with pytest.raises(InputError, match=r"output\.export\.0\.catalog\.uri: .*team-b/x\.db is no place"):
+        Recipe.parse(value)
+
+
 def test_a_submission_is_checked_strictly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_strictly(recipe_of("s3://bucket/x"))
     recipe = recipe_of("https://example.org/x.csv")
