@@ -98,7 +98,7 @@ class SourcePolicy:
     json_depth : levels of lists and objects that a row of JSON may have.
     seconds : time that a run may take, which is also the limit of a database's statement; None: no limit.
     max_bytes : bytes of a source's files as they are stored; None: no limit.
-    outputs : places that a recipe may write, as shell patterns of what :func:`plain_place` returns; None: any.
+    outputs : places that a recipe may write, as patterns of what :func:`plain_place` returns; None: any.
     """
 
     schemes: frozenset[str] = SCHEMES

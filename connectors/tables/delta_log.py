@@ -2,7 +2,8 @@
 
 The library reads data files only when it is asked to, and their names are checked then. Deletion vectors and
 the parts of a checkpoint it opens by itself, by absolute paths too. So the log is read here first, for these
-two alone. It reads each file of a log whole, so their sizes are checked before. Source: the Delta protocol, "Deletion Vector Descriptor Schema" and "V2 Checkpoint Table Feature".
+two alone. The library reads each file of a log whole, so the sizes of files are checked before that. Source:
+the Delta protocol, "Deletion Vector Descriptor Schema" and "V2 Checkpoint Table Feature".
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def disks_of_nodes(seconds: float = ANSWER_SECONDS) -> list[Disk]:
     is none, the result has no total.
     """
     asked = {_ask(node["NodeID"]): str(node["NodeManagerHostname"]) for node in ray.nodes() if node["Alive"]}
-    ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=seconds)
+    ready, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=seconds)
+    for task in waiting:  # or it would start once the node is well again
+        ray.cancel(task, force=True)
     found = [_answer(task, host) if task in ready else Disk(host) for task, host in asked.items()]
     silent = [disk.host for disk in found if not disk.total]
     noted = noted_disks() if silent else {}

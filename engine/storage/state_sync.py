@@ -46,13 +46,14 @@ def download(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
 
     def get(name: str) -> None:
-        with tempfile.NamedTemporaryFile(dir=folder.parent, delete=False) as file:
-            try:
+        file = tempfile.NamedTemporaryFile(dir=folder.parent, delete=False)  # noqa: SIM115
+        try:
+            with file:  # a full disk is noticed at its end at the latest
                 (source / name).read_into(cast(BinaryIO, file))
-            except BaseException:
-                Path(file.name).unlink()
-                raise
-        Path(file.name).replace(folder / name)
+            Path(file.name).replace(folder / name)
+        except BaseException:
+            Path(file.name).unlink()
+            raise
 
     with ThreadPoolExecutor(MAX_TRANSFERS) as pool:
         list(pool.map(get, names))

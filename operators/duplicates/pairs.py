@@ -6,6 +6,7 @@ made one as shards come (:mod:`operators.duplicates.runs`).
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32, Ids
+from operators.base import OperatorError
 from operators.duplicates.minhash import Duplicates, oldest
 from operators.duplicates.runs import Run, choose_runs
 
@@ -60,7 +62,7 @@ def join_shards(state: Path) -> None:
     known = sorted(map(Run.of, state.glob(f"{PAIRS}-*")))
     for run in set(choose_runs([], known, LARGEST)) - set(known):
         parts = [state / f"{one.name(PAIRS)}.npy" for one in known if run.first <= one.first <= run.last]
-        np.save(state / run.name(PAIRS), np.concatenate([np.load(path) for path in parts]))
+        np.save(state / run.name(PAIRS), np.concatenate([_opened(path) for path in parts]))
         for path in parts:
             path.unlink()
 
@@ -76,10 +78,24 @@ class StoredPairs:
         """Return the older near duplicates of rows (n,), ascending by their ids."""
         found = []
         for path in self._paths if len(ids) else []:
-            pairs: Pairs = np.load(path, mmap_mode="r")
-            if pairs[-1]["row"] < ids[0]:
-                continue
-            first, end = np.searchsorted(pairs["row"], [ids[0], ids[-1] + 1])
-            part = np.array(pairs[first:end])
-            found.append((part["row"], part["of"], part["similarity"]))
+            pairs = _opened(path)
+            rows = pairs["row"]  # `np.searchsorted` would copy all of them, for each shard
+            first, end = bisect_left(rows, ids[0]), bisect_right(rows, ids[-1])
+            if first < end:
+                part = np.array(pairs[first:end])
+                found.append((part["row"], part["of"], part["similarity"]))
         return oldest(ids, found)
+
+
+def _opened(path: Path) -> Pairs:
+    """Return the pairs of a file, which are read as they are used. Raises OperatorError for another form."""
+    try:
+        pairs: Pairs = np.load(path, mmap_mode="r")
+    except (ValueError, EOFError):
+        pairs = np.empty(0)
+    if pairs.dtype != PAIR or pairs.ndim != 1:
+        raise OperatorError(
+            f"operators.duplicates: {path} holds no pairs of rows: it is damaged or forged. Remove "
+            f"{path.parent.parent}; the next run makes it anew."
+        )
+    return pairs

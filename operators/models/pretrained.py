@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from operators.base import OperatorError
@@ -150,8 +151,11 @@ def read_pretrained(folder: Path, layers: int | Literal["all"]) -> PretrainedSpe
         spec = PretrainedSpec.model_validate(
             {"takes": TYPES[kind], "config": kept, "layers": layers, **given}
         )
-    except ValueError as error:
-        raise _refused(folder / PIXELS, str(error)) from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))
+        why = f"image_{place}: {str(fault['input'])[:60]} is refused: {fault['msg']}. Give three numbers"
+        raise _refused(folder / PIXELS, why) from None
     with torch.device("meta"):
         _freeze(_encoder(spec.config), layers)
     return spec

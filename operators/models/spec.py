@@ -37,6 +37,12 @@ ModelName = Annotated[str, AfterValidator(check_model_name)]
 Widths = tuple[Annotated[int, Field(ge=1)], ...]
 
 
+SMALLEST_STD = 1e-3
+"""Of colours from 0 to 1, about a quarter of one of 255 steps; pixels are divided by it."""
+Mean = Annotated[float, Field(ge=-1e3, le=1e3)]
+Deviation = Annotated[float, Field(ge=SMALLEST_STD, le=1e3)]
+
+
 class PretrainedSpec(BaseModel):
     """A pretrained network of texts or images, of which the last layers are trained."""
 
@@ -48,9 +54,9 @@ class PretrainedSpec(BaseModel):
     """The network's own configuration, checked by :mod:`operators.models.pretrained`."""
     layers: int | Literal["all"]
     """Number of the last layers that are trained; ``all``: every parameter."""
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    mean: tuple[Mean, Mean, Mean] = (0.5, 0.5, 0.5)
     """Of images: mean of each colour, from 0 to 1, that the network was trained with."""
-    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    std: tuple[Deviation, Deviation, Deviation] = (0.5, 0.5, 0.5)
     """Of images: its standard deviation."""
 
 

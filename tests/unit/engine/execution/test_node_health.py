@@ -18,7 +18,7 @@ import ray
 
 from engine.core.errors import InfeasibleError, system_error
 from engine.execution import node_health
-from engine.execution.node_health import Disk, noted_disks, own_disk, trouble
+from engine.execution.node_health import Disk, disks_of_nodes, noted_disks, own_disk, trouble
 from engine.execution.ray_executor import dying_workers
 
 
@@ -90,6 +90,20 @@ def test_what_the_dashboard_has_noted(
         monkeypatch.setattr(ray._private.worker, "get_dashboard_url", lambda: address)
         assert noted_disks() == found
     assert noted_disks() == {}
+
+
+def test_a_task_that_no_node_has_answered_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start as soon as the node is well again, when nobody waits for it."""
+    cancelled: list[str] = []
+    nodes = [{"NodeID": name, "NodeManagerHostname": name, "Alive": True} for name in ("one", "two")]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(node_health, "_ask", lambda node: f"task of {node}")
+    monkeypatch.setattr(ray, "wait", lambda tasks, **_: (tasks[:1], tasks[1:]))
+    monkeypatch.setattr(ray, "get", lambda task: Disk("one", "/tmp", 1, 2))
+    monkeypatch.setattr(ray, "cancel", lambda task, force: cancelled.append(task))
+    monkeypatch.setattr(node_health, "noted_disks", dict)
+    assert disks_of_nodes() == [Disk("one", "/tmp", 1, 2), Disk("two")]
+    assert cancelled == ["task of two"]
 
 
 def die() -> None:

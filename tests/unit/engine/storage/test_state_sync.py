@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import pytest
 
@@ -22,7 +23,7 @@ from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import ObjectRunStore, synced_executor, working_copy
-from engine.storage.state_sync import SyncedFolder, SyncingExecutor, snapshot
+from engine.storage.state_sync import SyncedFolder, SyncingExecutor, download, snapshot
 from engine.training.job import TrainingJob
 from engine.training.serving import write_served_model
 from engine.training.split_scores import score
@@ -31,6 +32,27 @@ from operators.base import Context, Resources
 from tests.data import small_recipe
 from tests.s3 import S3Server
 from tests.unit.engine.storage.test_object_output import files_of, recipe_at
+
+
+class FullDisk:
+    """An object whose content fits in a buffer; the disk takes none of it when the buffer is written."""
+
+    def __truediv__(self, name: str) -> FullDisk:
+        return self
+
+    def read_into(self, file: BinaryIO) -> None:
+        file.write(b"content")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_a_download_that_the_disk_does_not_take_leaves_no_file(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            download(cast(ObjectPath, FullDisk()), ["a"], tmp_path / "state")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.rglob("*")] == ["state"]
 
 
 class OtherHosts:

@@ -277,6 +277,26 @@ def test_a_column_that_cannot_be_read_is_named(column: str, bert: Path, tmp_path
         train(TrainSpec(published_texts(tmp_path), params), LocalExecutor())
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("image_std", [0.2, 0, 0.2]),
+        ("image_std", [0.2, 1e-300, 0.2]),
+        ("image_std", [0.2, -0.1, 0.2]),
+        ("image_std", [0.2, "x", 0.2]),
+        ("image_std", 0.2),
+        ("image_mean", [0.2, 1e300, 0.2]),
+    ],
+)
+def test_colours_by_which_no_pixel_can_be_scaled_are_refused(key: str, value: Any, tmp_path: Path) -> None:
+    """Divided by zero, all scores would be NaN."""
+    folder = save_network("vit", tmp_path)
+    (folder / "preprocessor_config.json").write_text(json.dumps({key: value}))
+    with pytest.raises(OperatorError, match=rf"preprocessor_config\.json: {key}") as raised:
+        read_pretrained(folder, 1)
+    assert "\n" not in str(raised.value)
+
+
 def test_images_are_fine_tuned_from_bytes(tmp_path: Path) -> None:
     folder = save_network("vit", tmp_path / "net")
     rng = np.random.default_rng(0)

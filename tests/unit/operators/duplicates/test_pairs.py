@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.execution.local_executor import LocalExecutor
-from operators.base import Context, DatasetDelta, ShardInfo
+from operators.base import Context, DatasetDelta, OperatorError, ShardInfo
 from operators.duplicates import pairs
 from operators.duplicates.adaptor import DuplicatesOperator
 from operators.duplicates.pairs import StoredPairs, join_shards, write_pairs
@@ -49,6 +50,30 @@ def test_many_increments_of_texts_leave_few_files(tmp_path: Path) -> None:
     left = [path.name for path in state.iterdir() if not path.name.startswith("texts-")]
     assert all(name.startswith("pairs-") for name in left)
     assert len(left) <= np.log2(NIGHTS) + 1
+
+
+def test_the_pairs_of_a_shard_are_found_without_those_of_others(tmp_path: Path) -> None:
+    """Reading all pairs for each shard takes time that grows with the square of the rows, and the memory."""
+    rows = np.arange(1, 1_000_001)
+    write_pairs(tmp_path, 0, rows, rows - 1, np.ones(len(rows), np.float32))
+    stored = StoredPairs(tmp_path)
+    stored.of_rows(np.arange(3))
+    tracemalloc.start()
+    found = stored.of_rows(np.arange(500_000, 500_100))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.of.tolist() == list(range(499_999, 500_099))
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [np.empty(0), np.zeros(3), np.zeros((2, 2), pairs.PAIR), np.zeros(1, pairs.PAIR[["row", "of"]])],
+)
+def test_a_forged_file_of_pairs_is_named(content: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "pairs-000000000000000-000000000000000-3.npy", content)
+    with pytest.raises(OperatorError, match=r"pairs-\d+-\d+-3\.npy holds no pairs of rows"):
+        StoredPairs(tmp_path).of_rows(np.arange(3))
 
 
 def test_files_of_pairs_are_joined_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
