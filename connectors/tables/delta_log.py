@@ -13,9 +13,12 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
@@ -26,8 +29,12 @@ from connectors.policy import current_policy
 
 LOG = "_delta_log"
 VECTOR = {"storageType", "pathOrInlineDv"}
+FOOTERS_AT_ONCE = 8
 MAX_FILE_BYTES = 256 * 2**20
 """Bytes of a file of a log that is no Parquet file: a commit, or what names the last checkpoint."""
+SPARE_ROWS, BYTES_PER_ROW = 10_000, 8
+"""Rows that any checkpoint may have, and fewest bytes for each one beyond: the names of files alone, which
+end in 16 random bytes, take more. A row takes a kilobyte of memory, however small the file is."""
 ENCODED_UUID = 20
 """Characters of a vector's file name, by Z85, at the end of a relative path; what is before is a folder."""
 _VERSION = re.compile(r"\d{20}")
@@ -36,15 +43,16 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\\]")
 
 
 def check_log(uri: str, key: str = "source.path") -> None:
-    """Raise ConnectorError for a log that is not to be opened. Nothing of it is read.
+    """Raise ConnectorError for a log that is not to be opened. Only the footers of checkpoints are read.
 
     That is a log that is larger than the policy allows for a source, a log with a file beyond
-    ``MAX_FILE_BYTES``, and a local log with a link that leads out of the table, or with a pipe or device.
+    ``MAX_FILE_BYTES``, or with a checkpoint of more rows than its size can hold, and a local log with a link
+    that leads out of the table, or with a pipe or device.
     """
     filesystem, where = resolve(uri)
     _check_log_links(uri, where)
-    total = 0
-    for info in _files(filesystem, where):
+    total, files = 0, _files(filesystem, where)
+    for info in files:
         size = info.size or 0
         total += size
         if size > MAX_FILE_BYTES and not info.path.endswith(".parquet"):
@@ -54,6 +62,24 @@ def check_log(uri: str, key: str = "source.path") -> None:
                 f"log cleaned, or write the table anew in smaller commits."
             )
     current_policy().check_size(total)
+    checkpoints = [info for info in files if info.path.endswith(".parquet")]
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        for info, rows in zip(checkpoints, pool.map(partial(_n_rows, filesystem), checkpoints), strict=True):
+            if rows > SPARE_ROWS + (info.size or 0) // BYTES_PER_ROW:
+                raise ConnectorError(
+                    f"{key}: {info.path}, a checkpoint of the table's log, states {rows:,} rows in "
+                    f"{info.size:,} bytes, which no list of files can have: in memory they would take "
+                    f"gigabytes. Write the checkpoint anew."
+                )
+
+
+def _n_rows(filesystem: fs.FileSystem, info: fs.FileInfo) -> int:
+    """Return the rows that a Parquet file states; 0 for what is none, which the library refuses by itself."""
+    try:
+        with filesystem.open_input_file(info.path) as file:
+            return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowException, OSError):
+        return 0
 
 
 def _files(filesystem: fs.FileSystem, where: str) -> list[fs.FileInfo]:

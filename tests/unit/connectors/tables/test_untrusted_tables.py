@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -180,6 +181,19 @@ def test_a_file_of_a_log_has_a_bounded_size(name: str, lake: Path, monkeypatch: 
     table = open_export("delta", str(lake), "append")
     with pytest.raises(ConnectorError, match=rf"output\.export: .*{name}.* 1,099,511,627,776 bytes"):
         table.committed_state(VersionTag("v1", "a1"))
+
+
+def test_a_small_checkpoint_stands_for_no_million_files(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million equal rows in 250 KB took more than 1.5 GB and minutes of the library's."""
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.DeltaTable(str(lake)).create_checkpoint()
+    file = next((lake / "_delta_log").glob("*.checkpoint.parquet"))
+    rows = pq.read_table(file)
+    add = rows.filter(pc.is_valid(rows["add"])).slice(0, 1)
+    pq.write_table(pa.concat_tables([rows, *[add] * 100_000]).combine_chunks(), file, compression="zstd")
+    assert file.stat().st_size < 300_000
+    monkeypatch.setattr("deltalake.DeltaTable", lambda *_, **__: pytest.fail("the log was read"))
+    refused("source.path", ".checkpoint.parquet", "states 100,0", path=lake, format="delta")
 
 
 def test_a_log_counts_as_bytes_of_the_source(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
