@@ -19,6 +19,7 @@ from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import nulls_for_missing
 from connectors.files import each
 from connectors.foundation.messages import shorten
+from connectors.json_width import check_width
 from connectors.policy import current_policy
 from connectors.schema import map_type
 from connectors.text_source import CODECS, TextSource, compression, whole
@@ -87,7 +88,9 @@ class JsonlSource(TextSource):
             stop = shard.start + (units.rfind(b"\n") + 1) * encoding.unit
         data = self._text(shard.path, shard.start, stop)
         try:
-            return _guessed(nulls_for_missing(data, self.spec)) if data.strip() else pa.schema([])
+            if not data.strip():
+                return pa.schema([])
+            return _guessed(nulls_for_missing(data, self.spec), shard.path)
         except pa.ArrowInvalid:
             return pa.schema([])
 
@@ -98,13 +101,13 @@ class JsonlSource(TextSource):
         return self._mark_length(path)
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
-        return _guessed(nulls_for_missing(data, self.spec))
+        return _guessed(nulls_for_missing(data, self.spec), path)
 
     def _resolved(self, schema: pa.Schema) -> pa.Schema:
         return _all_plain(schema)
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
-        return parse_json(nulls_for_missing(data, self.spec), schema)
+        return parse_json(nulls_for_missing(data, self.spec), schema, path)
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
         row = nulls_for_missing(row, self.spec)
@@ -125,14 +128,22 @@ class JsonlSource(TextSource):
         )
 
 
-def infer_json(data: bytes) -> pa.Schema:
-    """Return the schema of JSON lines. Raises ArrowInvalid if their types differ."""
-    return _all_plain(_guessed(data))
+def infer_json(data: bytes, place: str = "JSON lines") -> pa.Schema:
+    """Return the schema of JSON lines of ``place``.
+
+    Raises ArrowInvalid if their types differ, and ConnectorError where their columns would take far more
+    memory than the text.
+    """
+    return _all_plain(_guessed(data, place))
 
 
-def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
-    """Parse JSON lines with exactly ``schema``. Raises ArrowInvalid if a line does not fit."""
+def parse_json(data: bytes, schema: pa.Schema, place: str = "JSON lines") -> pa.Table:
+    """Parse JSON lines of ``place`` with exactly ``schema``.
+
+    Raises ArrowInvalid if a line does not fit, and ConnectorError as :func:`infer_json` does.
+    """
     check_depth(data)
+    check_width(data, schema, place, _n_objects)
     file, block_size = whole(data)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
@@ -200,8 +211,16 @@ def _null_row(data: bytes) -> int | None:
     return None
 
 
-def _guessed(data: bytes) -> pa.Schema:
+def _n_objects(data: bytes) -> int:
+    """Return the number of objects in JSON lines; braces inside of strings do not count."""
+    values = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(values == ord("{"))
+    return int((np.searchsorted(_quotes(values), places) % 2 == 0).sum())
+
+
+def _guessed(data: bytes, place: str) -> pa.Schema:
     check_depth(data)
+    check_width(data, None, place, _n_objects)
     file, block_size = whole(data)
     found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
     try:

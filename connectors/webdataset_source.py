@@ -36,6 +36,8 @@ NUMBERS = ("cls", "cls2", "index", "inx", "id")
 """Endings of texts and of whole numbers, as the library ``webdataset`` decodes them."""
 PICKLES = ("pyd", "pkl", "pickle", "pth", "pt", "joblib")
 """Endings of pickles, which are refused."""
+MAX_ENDINGS = 256
+"""Different endings in a tar. The type of one may take reading a shard, and each sample has all of them."""
 BLOCK = 512
 """Bytes of a block of a tar: members are padded to whole blocks."""
 
@@ -151,9 +153,10 @@ def split_samples(path: str, members: Iterable[Member]) -> list[Sample]:
     """Group neighbouring members by key: the name up to the first dot after the last slash.
 
     Members without an ending and hidden ones are passed over. Raises ConnectorError for a pickle, for a field
-    that a sample has twice, and for one with the name of the key's column.
+    that a sample has twice, for one with the name of the key's column, and for more than ``MAX_ENDINGS``.
     """
     samples: list[Sample] = []
+    endings: set[str] = set()
     for member in members:
         folder, base = os.path.split(member.name)
         stem, dot, ending = base.partition(".")
@@ -177,6 +180,13 @@ def split_samples(path: str, members: Iterable[Member]) -> list[Sample]:
             raise CorruptError(
                 f"{path}: the sample {key} has two files .{ending}. Give each sample a key of its own."
             )
+        endings.add(ending)
+        if len(endings) > MAX_ENDINGS:
+            raise CorruptError(
+                f"{path}: its files have more than {MAX_ENDINGS} different endings, {ending[:40]!r} among "
+                f"them, and each would be a column. An ending begins at the first dot of a name: leave dots "
+                f"out of the keys."
+            )
         last.fields[ending] = member.data
         samples[-1] = replace(last, stop=member.stop)
     return samples
@@ -189,7 +199,7 @@ def type_of(path: str, name: str, samples: Callable[[], Sequence[Sample]]) -> pa
     kind = _kind(name)
     if kind == "json":
         lines = _json_lines(path, name, samples())
-        return _whole_column(path, name, lambda: infer_json(lines)).field(name).type
+        return _whole_column(path, name, lambda: infer_json(lines, f"{path}: .{name}")).field(name).type
     if kind == "npy":
         first = next(sample for sample in samples() if name in sample.fields)
         numbers = _value(path, name, first).dtype
@@ -205,8 +215,8 @@ def column_of(path: str, wanted: pa.Field, samples: Sequence[Sample]) -> pa.Arra
     if name == KEY:
         return pa.array([sample.key for sample in samples], wanted.type)
     if _kind(name) == "json":
-        lines = _json_lines(path, name, samples)
-        return _whole_column(path, name, lambda: parse_json(lines, pa.schema([wanted])))[name]
+        lines, place = _json_lines(path, name, samples), f"{path}: .{name}"
+        return _whole_column(path, name, lambda: parse_json(lines, pa.schema([wanted]), place))[name]
     values = [_value(path, name, sample) for sample in samples]
     return _whole_column(path, name, lambda: pa.array(values, wanted.type))
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import re
+import resource
 import tarfile
 import time
 from collections.abc import Callable
@@ -195,3 +196,65 @@ def test_columns_of_one_name_take_linear_time(tmp_path: Path) -> None:
     assert seconds(lambda: check_same_names("a", names, "b", names[::-1])) < 2
     schema = pa.schema([(name, pa.int8()) for name in names])
     assert seconds(lambda: pick(schema, names, "a")) < 2
+
+
+def own_keys(row: int) -> str:
+    return "{" + ",".join(f'"k{row}_{place}":1' for place in range(30)) + "}"
+
+
+WIDE = {
+    "keys of its own in each row": "\n".join(map(own_keys, range(4000))),
+    "many columns in the first row, many empty rows": own_keys(0)[:-1]
+    + "".join(f',"w{place}":1' for place in range(20_000))
+    + "}"
+    + "\n{}" * 40_000,
+    "a list of objects": '{"a":[' + ",".join(own_keys(row) for row in range(2000)) + "]}",
+    "the same keys in many objects": "\n".join(
+        f'{{"o{row}":' + "{" + ",".join(f'"i{place}":1' for place in range(200)) + "}}" for row in range(1000)
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WIDE.values(), ids=WIDE)
+def test_few_bytes_of_json_make_no_gigabytes_of_columns(text: str, tmp_path: Path) -> None:
+    """A cell for each row and each key that any row has: 0.4 MB of them took 650 MB."""
+    (tmp_path / "x.jsonl").write_text(text + "\n")
+
+    def refused() -> None:
+        with pytest.raises(ConnectorError, match=r"x\.jsonl: [\d,]+ objects have [\d,]+ keys or more"):
+            open_source(str(tmp_path / "x.jsonl")).list()
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert seconds(refused) < 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # KiB
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":[' + ",".join(f'{{"x":{place},"y":1,"z":"t"}}' for place in range(100_000)) + "]}",
+        "\n".join(f'{{"a":{row},"text":"{"{:}" * 200}"}}' for row in range(2000)),
+        "\n".join(f'{{"a":{row},"b":{{"c":1,"d":[{{"e":1}}]}}}}' for row in range(30_000)),
+    ],
+    ids=["a long list of objects", "braces in texts", "objects in objects"],
+)
+def test_json_of_many_objects_is_read(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(text + "\n")
+    source = open_source(str(tmp_path / "x.jsonl"))
+    listing = source.list()
+    assert sum(source.read(shard, ["a"], listing.schema).num_rows for shard in listing.shards)
+
+
+def test_a_tar_of_many_endings_is_refused(tmp_path: Path) -> None:
+    """To find the type of one that ends in json, a shard was read: 20 MB took hours."""
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for place in range(2000):
+            info = tarfile.TarInfo(f"{place}.f{place}.json")
+            info.size = 2
+            tar.addfile(info, io.BytesIO(b"{}"))
+
+    def refused() -> None:
+        with pytest.raises(ConnectorError, match=r"x\.tar: its files have more than 256 different endings"):
+            open_source(str(tmp_path / "x.tar")).list()
+
+    assert seconds(refused) < 5
