@@ -6,13 +6,15 @@ import fnmatch
 import os
 import re
 from collections.abc import Collection
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from connectors.errors import ConnectorError
 
 OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
 """URI schemes that pyarrow reads itself."""
+AZURE = ("az", "azure", "abfs", "abfss")
+"""Schemes of URIs whose user names a container."""
 
 
 def is_quoted(path: str) -> bool:
@@ -124,3 +126,24 @@ class Glob:
             if place in found and self._is_open(place):
                 found.add(place + 1)
         return found
+
+
+def plain_place(path: str) -> str | None:
+    """Return a path without links and ``..``, or a URI without its user and query.
+
+    The user of a URI of Azure is its container. None for a URI that says a path in another spelling, or with
+    ``..``: what writes there may read it in different ways.
+    """
+    if "://" not in path:
+        return None if ":" in path.partition("/")[0] else os.path.realpath(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return None
+    key = unquote(parts.path)
+    if parts.scheme == "file":
+        return os.path.realpath(key) if path.partition("://")[2] == key else None
+    if {".", ".."} & set(key.split("/")):
+        return None
+    container = f"{parts.username}@" if parts.scheme in AZURE and parts.username else ""
+    return f"{parts.scheme}://{container}{parts.netloc.rpartition('@')[2]}".lower() + key.rstrip("/")

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from connectors.errors import ConnectorError
-from connectors.locations import NATIVE
+from connectors.locations import AZURE, NATIVE, plain_place
 
 SCHEMES_VARIABLE = "ROWSIEVE_SCHEMES"
 HOSTS_VARIABLE = "ROWSIEVE_HOSTS"
@@ -31,8 +31,6 @@ SECONDS_VARIABLE = "ROWSIEVE_MAX_SECONDS"
 BYTES_VARIABLE = "ROWSIEVE_MAX_BYTES"
 OUTPUTS_VARIABLE = "ROWSIEVE_OUTPUTS"
 
-AZURE = ("az", "azure", "abfs", "abfss")
-"""Schemes of URIs whose user names a container."""
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", *AZURE})
 SCHEMES = OBJECT_STORES | {
     "file",
@@ -234,27 +232,6 @@ class SourcePolicy:
             f".pyiceberg.yaml. If you trust the recipe, set "
             f"{PROFILES_VARIABLE}={','.join([*self.profiles, name])} in the environment, on every node."
         )
-
-
-def plain_place(path: str) -> str | None:
-    """Return a path without links and ``..``, or a URI without its user and query.
-
-    The user of a URI of Azure is its container. None for a URI that says a path in another spelling, or with
-    ``..``: what writes there may read it in different ways.
-    """
-    if "://" not in path:
-        return None if ":" in path.partition("/")[0] else os.path.realpath(path)
-    try:
-        parts = urlsplit(path)
-    except ValueError:
-        return None
-    key = unquote(parts.path)
-    if parts.scheme == "file":
-        return os.path.realpath(key) if path.partition("://")[2] == key else None
-    if {".", ".."} & set(key.split("/")):
-        return None
-    container = f"{parts.username}@" if parts.scheme in AZURE and parts.username else ""
-    return f"{parts.scheme}://{container}{parts.netloc.rpartition('@')[2]}".lower() + key.rstrip("/")
 
 
 def is_metadata_address(text: str) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from connectors.base import ConnectorError
-from connectors.policy import AZURE, current_policy
+from connectors.locations import AZURE
+from connectors.policy import current_policy
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

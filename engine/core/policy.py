@@ -34,13 +34,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from connectors.foundation.messages import nearest
+from connectors.locations import plain_place
 from connectors.policy import (
     JSON_DEPTH,
     MAX_JSON_DEPTH,
     SCHEMES,
     STRICT_BYTES,
     STRICT_SCHEMES,
-    plain_place,
 )
 from engine.core.errors import InputError
 from engine.core.redaction import redact
