@@ -124,14 +124,14 @@ class ArrowSource(FileSource):
             handle.seek(0)
             if magic.startswith(FEATHER_1):
                 raise ConnectorError(
-                    f"{path} is Feather version 1, which is no Arrow. Write it again as version 2."
+                    f"{path} is Feather version 1, not the Arrow format. Write it again as version 2."
                 )
             try:
                 kind = pa.ipc.open_file if magic == MAGIC else pa.ipc.open_stream
                 yield kind(handle, options=options)
             except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
                 raise CorruptError(
-                    f"{path} is no whole Arrow file: {str(error).splitlines()[0].rstrip('. ')}. "
+                    f"{path} is not a whole Arrow file: {str(error).splitlines()[0].rstrip('. ')}. "
                     f"It may have been cut off while written or copied: write or copy it again."
                 ) from error
 

@@ -162,7 +162,7 @@ class SourceSpec:
     guessed: bool = False
     """Whether the format was guessed, so that files with other endings than its own are left out."""
     policy: SourcePolicy = field(default_factory=current_policy)
-    """What may be opened; by default the policy of the process that makes the spec."""
+    """Limits of what may be opened; by default the policy of the process that makes the spec."""
 
 
 @dataclass(frozen=True)

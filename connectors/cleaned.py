@@ -104,7 +104,7 @@ class Cleaned(Wrapper):
             example = next(iter(self.label_map))
             raise ConnectorError(
                 f"source.label_map: the label {self.label!r} of {self.path} has type {kind}, and the key "
-                f"{example!r} is no value of it. Write the keys in quotes."
+                f"{example!r} is not a value of it. Write the keys in quotes."
             )
 
 

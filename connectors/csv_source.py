@@ -35,7 +35,7 @@ MOSTLY = 0.8
 HEADER_BYTES = 2**16
 """Bytes that are read at a time to find the end of the header, or the first rows of a shard."""
 MAX_NAME_BYTES, MAX_HEADER_BYTES = 2**10, 2**24
-"""Largest lengths of a column name and of all of them. Longer ones are no header, or an attempt to use up
+"""Largest lengths of a column name and of all of them. Longer ones are not a header, or an attempt to use up
 the memory."""
 MAX_DIGITS = 64
 """A longer name is not checked for being a number."""
@@ -262,7 +262,7 @@ class CsvSource(TextSource):
             value = shorten(column[row].as_py())
             most = "over 99%" if share > 0.99 else f"{share:.0%}"
             raise ConnectorError(
-                f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is no number, but "
+                f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is not a number, but "
                 f"{most} of the column are. Correct the value or leave it empty; if it stands for a "
                 f"missing value, set source.missing: [{value}]; if the column is text, name it in "
                 f"source.text_columns."

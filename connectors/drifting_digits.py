@@ -23,7 +23,7 @@ ENDS = (0, 1000, 1400, 1797)
 CALM = (LOOP_DARK, NO_LOOP_BRIGHT)
 """Shares of digits whose background is that of the other class, on nights 1 and 2."""
 CHANGED = (0.5, 0.5)
-"""The same shares on night 3: the background says nothing about the label."""
+"""These shares on night 3: the background says nothing about the label."""
 
 
 def make_night(night: int, *, seed: int = 0) -> pa.Table:

@@ -312,7 +312,9 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
     if is_fsspec(path):
         return ConnectorError(f"{text}, or cannot be reached. Correct source.path.")
     if folder in ("", "/") and path.partition("://")[0] in OBJECT_STORES:
-        return ConnectorError(f"{text}: there is no bucket {name!r}, or these keys do not see it.")
+        return ConnectorError(
+            f"{text}: there is no bucket {name!r}, or these keys do not see it. Correct path or keys."
+        )
     if filesystem.get_file_info(folder or "/").type != fs.FileType.Directory:
         return ConnectorError(f"{text}. Correct source.path.")
     infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))

@@ -93,7 +93,7 @@ def parse(value: Any) -> Predicate | None:
     if value is None:
         return None
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ConnectorError(f"source.filter: {value!r} is no list of clauses. {WRITE}.")
+        raise ConnectorError(f"source.filter: {value!r} is not a list of clauses. {WRITE}.")
     if isinstance(value[0], str):
         value = [value]
     conjunctions = [value] if any(_like_clause(part) for part in value) else value
@@ -107,13 +107,13 @@ def _like_clause(value: Any) -> bool:
 
 def _conjunction(value: Any) -> tuple[Clause, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ConnectorError(f"source.filter: {value!r} is no list of clauses. {WRITE}.")
+        raise ConnectorError(f"source.filter: {value!r} is not a list of clauses. {WRITE}.")
     return tuple(_checked(clause) for clause in value)
 
 
 def _checked(value: Any) -> Clause:
     if not _like_clause(value) or len(value) != 3:
-        raise ConnectorError(f"source.filter: {value!r} is no clause. {WRITE}.")
+        raise ConnectorError(f"source.filter: {value!r} is not a clause. {WRITE}.")
     name, operation, operand = value
     if operation not in OPERATIONS:
         raise ConnectorError(
@@ -156,6 +156,6 @@ def _literal(name: str, kind: pa.DataType, value: Any) -> pa.Scalar:
         return pa.scalar(value) if numbers else pa.scalar(value).cast(kind)
     except pa.ArrowException as error:
         raise ConnectorError(
-            f"source.filter: column {name!r} is {kind}, and {value!r} is no value of that type. Write one, "
+            f"source.filter: column {name!r} is {kind}, and {value!r} is not such a value. Write one, "
             f"in quotes if it is text."
         ) from error

@@ -146,7 +146,7 @@ class HuggingFaceSource(ArrowSource):
         try:
             found = parse_json_text(text)
             if not isinstance(found, dict):
-                raise JsonTextError("it is no object")
+                raise JsonTextError("it is not an object")
         except JsonTextError as error:
             raise CorruptError(f"{path} describes no dataset: {error}. Save the dataset again.") from error
         return found

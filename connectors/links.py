@@ -53,7 +53,7 @@ def check_inside(folder: str, path: str) -> None:
 def check_plain(path: str) -> None:
     """Raise ConnectorError for a path with the character NUL, which no file has."""
     if "\0" in path:
-        raise ConnectorError(f"{path!r} is no path: it holds the character NUL. Correct what names it.")
+        raise ConnectorError(f"{path!r} is not a path: it holds the character NUL. Correct what names it.")
 
 
 def check_regular(folder: str, path: str) -> None:

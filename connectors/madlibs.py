@@ -44,7 +44,9 @@ def make_madlibs(path: Path, *, seed: int = 0) -> pa.Table:
         source = pv.read_csv(path)
         label, template, text = (source[name] for name in ("Label", "Template", "Text"))
     except (OSError, pa.ArrowInvalid, KeyError) as error:
-        raise ConnectorError(f"{path} is no CSV with the columns Text, Label and Template: {error}") from None
+        raise ConnectorError(
+            f"{path} is not a CSV with the columns Text, Label and Template: {error}"
+        ) from None
     rng = np.random.default_rng(seed)
     drawn = []
     for (wanted_label, wanted_template), n in ROWS.items():

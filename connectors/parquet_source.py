@@ -154,7 +154,7 @@ class ParquetSource(FileSource):
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
         """Return all rows of a shard after checking that they fit into ``max_bytes``.
 
-        Sizes in a footer are no upper limit, because one long value of a dictionary may occur in every row.
+        Sizes in a footer are not upper limits, as one long value of a dictionary may occur in every row.
         Columns of which this may be true are read as dictionaries and counted before they are expanded.
         """
         groups = range(shard.start, shard.stop)
@@ -217,7 +217,7 @@ class ParquetSource(FileSource):
                 yield _open(handle)
             except (pa.ArrowException, OSError) as error:
                 raise CorruptError(
-                    f"{path} is no whole Parquet file: {_first_line(error)} "
+                    f"{path} is not a whole Parquet file: {_first_line(error)} "
                     f"It may have been cut off while written or copied: write or copy it again."
                 ) from error
 

@@ -196,7 +196,7 @@ class SourcePolicy:
         name = _plain_name(host)
         if _FORBIDDEN.search(name):
             raise ConnectorError(
-                f"{key}: {host!r} is no host: it holds a blank, a backslash or a control character. "
+                f"{key}: {host!r} is not a host: it holds a blank, a backslash or a control character. "
                 f"Correct it."
             )
         if not name or name in (self.hosts or ()):
@@ -204,7 +204,7 @@ class SourcePolicy:
         if self.hosts is not None and not any(fnmatchcase(name, pattern.lower()) for pattern in self.hosts):
             raise ConnectorError(
                 f"{key}: the host {host!r} is not among those that {HOSTS_VARIABLE} allows: "
-                f"{', '.join(self.hosts)}."
+                f"{', '.join(self.hosts)}. The operator of this installation can add it there."
             )
         if name in METADATA_HOSTS or any(is_metadata_address(address) for address in _addresses(name)):
             raise ConnectorError(
@@ -307,7 +307,7 @@ def _check_spelling(uri: str, key: str) -> None:
     if scheme in OBJECT_STORES:
         region = next((value for name, value in _settings(uri, key) if name.lower() == "region"), "")
         if not re.fullmatch(r"[A-Za-z0-9-]*", region):
-            raise ConnectorError(f"{key}: {region!r} is no region: write a name such as eu-west-1.")
+            raise ConnectorError(f"{key}: {region!r} is not a region: write a name such as eu-west-1.")
 
 
 def _settings(uri: str, key: str = "source.path") -> list[tuple[str, str]]:

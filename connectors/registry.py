@@ -87,7 +87,7 @@ def _load(point: EntryPoint) -> Connector[Any] | None:
     try:
         kind = point.load()
         if not (isinstance(kind, type) and issubclass(kind, Connector)):
-            why = "is no subclass of connectors.base.Connector"
+            why = "is not a subclass of connectors.base.Connector"
         elif getattr(kind, "name", None) != point.name:
             why = f"names itself {getattr(kind, 'name', None)!r}, not {point.name!r}"
         else:

@@ -1,7 +1,7 @@
 """Cut text into byte ranges that end where rows end, a block at a time, without a loop over rows.
 
 A row ends at LF, CR or CR LF. In quoted text (CSV, RFC 4180) such a byte ends a row only where the
-number of quote characters so far is even. Blank lines are no rows.
+number of quote characters so far is even. Blank lines are not rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RowScanner:
         self._decoder = codecs.getincrementaldecoder(encoding.name)()
 
     def scan(self, block: bytes) -> tuple[Ints, Bools]:
-        """Return the offsets just after each row end in the block, and whether that row is no blank line."""
+        """Return the offsets just after each row end in the block, and whether that row is not blank."""
         self._check_text(block)
         data = np.frombuffer(self.encoding.units(block), np.uint8)
         breaks = (data == LF) | (data == CR)

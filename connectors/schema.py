@@ -19,6 +19,11 @@ USUAL = {
 """Types of texts and bytes, and the usual type of the same values."""
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds lists, of any or of a fixed length."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
 def merged(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return one schema for files, by path, that holds all of their types (int32 to int64, int to float, null
     to any); columns are in the order of the first file.

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
+from connectors.schema import is_list
 from connectors.storage import ObjectPath, Place
 from connectors.storage.beneath import new_file_beneath
 
@@ -124,7 +125,7 @@ def _group_rows(table: pa.Table) -> int:
 def _list_values(column: pa.ChunkedArray) -> int:
     """Return the number of values in a column of lists; 0 for other types."""
     kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+    if not is_list(kind):
         return 0
     return int(pc.sum(pc.list_value_length(column)).as_py() or 0)
 

@@ -50,11 +50,11 @@ STRAY_UTF8 = re.compile(rb"(?<=[\x00-\x7f])(?:" + _UTF8_LETTERS + rb")(?=[\x00-\
 """Letters and marks in UTF-8 between ASCII characters, which no text in a Western encoding of one byte a
 character holds: an accented letter, a typographic mark, or Greek, Cyrillic, Chinese or Japanese letters."""
 OTHER = 0x80
-"""Stands for a code unit that is no ASCII character."""
+"""Stands for a code unit that is not an ASCII character."""
 
 
 class UnknownEncodingError(ValueError):
-    """No encoding has this name, or files of it cannot be cut into rows."""
+    """Raised for an encoding that does not exist, or whose files cannot be cut into rows."""
 
 
 @dataclass(frozen=True)

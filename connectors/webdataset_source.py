@@ -308,7 +308,7 @@ def _walk(path: str, file: Any, mode: Any, *, with_data: bool) -> Iterator[Membe
                 yield from _file(path, tar, info, with_data=with_data)
     except (tarfile.TarError, EOFError, UnicodeDecodeError, ValueError) as error:
         raise CorruptError(
-            f"{path} is no whole tar: {error}. It may be compressed, or have been cut off while written or "
+            f"{path} is not a whole tar: {error}. It may be compressed, or was cut off while written or "
             f"copied: write or copy it again, uncompressed."
         ) from error
 

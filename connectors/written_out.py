@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.errors import ConnectorError
+from connectors.schema import is_list
 
 VIEWS = (pa.string_view(), pa.binary_view())
 
@@ -53,7 +54,7 @@ def written_out_bytes(array: pa.Array) -> int:
         return _view_bytes(array)
     if pa.types.is_struct(kind):
         return sum(written_out_bytes(inner) for inner in array.flatten())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return 8 * len(array) + written_out_bytes(array.flatten())
     return int(array.nbytes)
 

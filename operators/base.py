@@ -644,8 +644,8 @@ def _copy_entry(parent: int, source: Path, target: Path, link: bool) -> None:
 def _linked(parent: int, name: str, target: Path) -> bool:
     """Make ``target`` a hard link to a file of the open folder ``parent``; return whether that was possible.
 
-    It is not across disks, on some file systems, and for a file of another user. What is no regular file any
-    more, as somebody has replaced it meanwhile, is removed again.
+    A link is not possible across disks, on some file systems, and to a file of another user. A link to a file
+    that somebody has meanwhile replaced by something else than a regular file is removed again.
     """
     try:
         os.link(name, target, src_dir_fd=parent, follow_symlinks=False)

@@ -45,7 +45,7 @@ def read_json(path: Path) -> Any:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):  # before it is made a file, which a folder cannot be
         os.close(handle)
-        raise BadJsonError(path, "it is no regular file")
+        raise BadJsonError(path, "it is not a regular file")
     with open(handle, "rb") as file:
         return parse_json(file.read(MAX_BYTES + 1), path)
 

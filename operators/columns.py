@@ -1,4 +1,4 @@
-"""Arrow list columns as matrices and back, without copying where memory allows."""
+"""Kinds of Arrow types, and Arrow list columns as matrices and back, without copying where memory allows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,28 @@ from operators.base import VECTOR, OperatorError
 
 MAX_CHILD_VALUES = 2**31 - 1
 """Arrow lists count their values with 32-bit offsets."""
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds numbers: whole ones, floats or decimals."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds bytes, of any or of a fixed length."""
+    return bool(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds lists, of any or of a fixed length."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def plain_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a dictionary column as its plain values, others as they are."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def vectors_to_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from connectors.foundation.messages import cut
+
 FactValue: TypeAlias = str | int | float | bool | None
 
 
@@ -78,5 +80,4 @@ def shown(value: Any) -> FactValue:
         return f"{len(value):,} bytes"
     if isinstance(value, list) and value and all(isinstance(item, int | float) for item in value):
         return f"{len(value):,} numbers, norm {math.sqrt(sum(item * item for item in value)):.4g}"
-    text = str(value)
-    return text if len(text) <= 200 else text[:199] + "…"
+    return cut(str(value), 200)

@@ -74,7 +74,7 @@ def _load(point: EntryPoint) -> type[Operator[Any]]:
         raise KeyError(point.name) from error
     if not (isinstance(found, type) and issubclass(found, Operator)):
         _log.warning(
-            "The operator plugin %s (%s) is no operators.base.Operator; skipped", point.name, point.value
+            "The operator plugin %s (%s) is not an operators.base.Operator; skipped", point.name, point.value
         )
         raise KeyError(point.name)
     return found

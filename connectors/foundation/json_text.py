@@ -48,7 +48,7 @@ def parse_json_text(data: bytes | str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise JsonTextError(f"it is no JSON ({error})") from None
+        raise JsonTextError(f"it is not JSON ({error})") from None
 
 
 def _depth(data: bytes) -> int:

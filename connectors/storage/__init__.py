@@ -182,7 +182,7 @@ def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table
 
 
 def read_part_schema(place: Place) -> pa.Schema:
-    """Return the schema of one part. Raises ConnectorError for what is no Parquet file of a run."""
+    """Return the schema of one part. Raises ConnectorError for what is not a Parquet file of a run."""
     with _opened(place) as file:
         check_part(place, file)
         return file.schema_arrow
@@ -216,7 +216,7 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
 
 @contextmanager
 def _opened(place: Place) -> Iterator[pq.ParquetFile]:
-    """Open a part. Raises ConnectorError for what is no Parquet file of a run, also while it is read."""
+    """Open a part. Raises ConnectorError for what is not a Parquet file of a run, also while it is read."""
     try:
         with _parquet(place) as file:
             yield file
@@ -233,7 +233,7 @@ def _opened(place: Place) -> Iterator[pq.ParquetFile]:
 def _parquet(place: Place) -> Iterator[pq.ParquetFile]:
     if isinstance(place, Path):
         if place.exists() and not place.is_file():  # a pipe would be waited for
-            raise ConnectorError(f"{place} is no regular file. Remove it, and run the recipe again.")
+            raise ConnectorError(f"{place} is not a regular file. Remove it, and run the recipe again.")
         with pq.ParquetFile(place, memory_map=True) as file:
             yield file
     else:

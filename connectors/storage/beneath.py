@@ -124,7 +124,7 @@ def old_file_beneath(root: Path, file: Path) -> Iterator[io.BufferedReader]:
     Raises
     ------
     ConnectorError
-        The file or a folder above it, beneath the root, is a link; or it is no regular file.
+        The file or a folder above it, beneath the root, is a link; or it is not a regular file.
     OSError
         It cannot be read.
     """
@@ -136,7 +136,7 @@ def old_file_beneath(root: Path, file: Path) -> Iterator[io.BufferedReader]:
             raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):  # before it is made a file, which a folder cannot be
         os.close(handle)
-        raise ConnectorError(f"{file} is no regular file. Remove it.")
+        raise ConnectorError(f"{file} is not a regular file. Remove it.")
     with open(handle, "rb") as opened:
         yield opened
 

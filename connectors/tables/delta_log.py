@@ -118,7 +118,7 @@ def check_vectors(uri: str, version: int) -> None:
             raise
         except (ValueError, OSError, RecursionError, AttributeError, TypeError) as error:
             raise ConnectorError(
-                f"source.path: {info.path} is no log of a Delta table: {type(error).__name__} while its "
+                f"source.path: {info.path} is not a log of a Delta table: {type(error).__name__} while its "
                 f"deletion vectors were looked for. Write the table anew."
             ) from error
     if _is_local(uri) and not current_policy().outside_links:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.column_names import check_same_names
 from connectors.foundation.json_text import parse_json_text
+from connectors.schema import is_list
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, place_of, read_whole
 from connectors.tables.common import library, location
@@ -76,7 +77,7 @@ def read_record(folder: Place, name: str) -> dict[str, Any] | None:
         found = None
     if not isinstance(found, dict):
         raise ConnectorError(
-            f"{folder / name} is no record of an export: it is damaged or forged. Remove it."
+            f"{folder / name} is not a record of an export: it is damaged or forged. Remove it."
         )
     return found
 
@@ -259,7 +260,7 @@ def storable(schema: pa.Schema, small_integers: bool = True) -> pa.Schema:
 def _storable(kind: pa.DataType, small: bool) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _storable(kind.value_type, small)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return pa.list_(_storable(kind.value_type, small))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _storable(field.type, small)) for field in kind])

@@ -69,7 +69,7 @@ class HfExport(Export):
     ) -> PendingExport:
         """Check the folder and prepare the writer.
 
-        Raises ConnectorError for a place that is no local folder, for mode ``append``, for a folder that
+        Raises ConnectorError for a place that is not a local folder, for mode ``append``, for a folder that
         holds other files, and for columns that ``datasets`` cannot read.
         """
         folder = place_of(self.path)
@@ -145,7 +145,7 @@ class SplitWriter:
         counts = Counter(rows[self.split].to_pylist()) if self.split else Counter({ALL: len(rows)})
         if strange := [name for name in counts if not (name and SPLIT.fullmatch(name))]:
             raise ConnectorError(
-                f"the column {self.split!r} holds {str(strange[0])[:60]!r}, which is no name of a split: "
+                f"the column {self.split!r} holds {str(strange[0])[:60]!r}, which is not a name of a split: "
                 "letters, digits and '_'. The version was changed, or not written by a run: publish again."
             )
         rows = self._numbered(rows)

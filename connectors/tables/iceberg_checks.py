@@ -243,7 +243,7 @@ def _folder_of_table(where: str) -> str:
 def _bare(location: str) -> str:
     """Return a location without ``file://`` and a final slash; links of a local path are followed.
 
-    Raises ConnectorError for what is no path.
+    Raises ConnectorError for what is not a path.
     """
     check_plain(location)
     bare = location.removeprefix("file://").removeprefix("file:").rstrip("/")

@@ -209,7 +209,7 @@ class SqlSource:
 
     def _within(self, shard: SourceShard, schema: pa.Schema) -> str:
         if not isinstance(shard, KeyRange):
-            raise ConnectorError(f"{shard.path} is no key range. Plan and run again.")
+            raise ConnectorError(f"{shard.path} is not a key range. Plan and run again.")
         key = quoted(self.options.key)
         return f"{key} >= {shard.low} AND {key} <= {shard.high} AND {where(self.spec.filter, schema)}"
 
@@ -271,7 +271,7 @@ class SqlSource:
         if not os.path.exists(path):
             raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
         if not os.path.isfile(path):  # a pipe would be waited for
-            raise ConnectorError(f"{self._name}: {path} is no file. Correct source.path.")
+            raise ConnectorError(f"{self._name}: {path} is not a file. Correct source.path.")
         return path
 
 
@@ -364,7 +364,9 @@ def expand(url: str, policy: SourcePolicy) -> str:
                 f"{NAMES_VARIABLE}={','.join([*policy.variables, name])} in the environment, on every node."
             )
         if name not in os.environ:
-            raise ConnectorError(f"source.path: the environment variable {name} is not set.")
+            raise ConnectorError(
+                f"source.path: the environment variable {name} is not set. Set it on every node."
+            )
         return quote(os.environ[name], safe="")
 
     scheme, mark, rest = url.partition("://")

@@ -45,8 +45,8 @@ def check_database_file(path: str, may_trigger: Collection[str] = ()) -> None:
     Raises
     ------
     ConnectorError
-        The database or a file of its journal is no regular file, the journal names another file, the
-        database has views, virtual tables or triggers, or it is no SQLite database.
+        The database or a file of its journal is not a regular file, the journal names another file, the
+        database has views, virtual tables or triggers, or it is not a SQLite database.
     """
     path = os.path.realpath(path)
     for ending in ("", "-journal", "-wal", "-shm"):
@@ -78,7 +78,7 @@ def _check_regular(path: str) -> None:
         return
     if not stat.S_ISREG(mode):
         raise ConnectorError(
-            f"{path} is no regular file, as the files of a SQLite database are. Remove it, or move the "
+            f"{path} is not a regular file, as the files of a SQLite database are. Remove it, or move the "
             f"database aside."
         )
 

@@ -87,7 +87,7 @@ def _check_kind(kind: str) -> None:
 
     known = get_args(Kind)
     if kind not in known:
-        raise InputError(f"--kind {kind}: one of {', '.join(known)}.{nearest(kind, known)}")
+        raise InputError(f"--kind {kind}: choose one of {', '.join(known)}.{nearest(kind, known)}")
 
 
 def _print_or_write(text: str, folder: Path | None, kind: str) -> None:

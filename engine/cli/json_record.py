@@ -19,7 +19,7 @@ class LeakRecord(Record):
     """A source column that tells the label on its own."""
 
     name: str
-    """Column."""
+    """Name of the column."""
     score: float
     """Balanced accuracy of the column alone on unseen rows."""
     chance: float
@@ -32,7 +32,7 @@ class ExportRecord(Record):
     format: str
     """delta, hf, iceberg, lance or parquet."""
     path: str
-    """The table."""
+    """Path or name of the table."""
     state: str
     """The table's own name for its state with the version."""
     written: bool

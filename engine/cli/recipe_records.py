@@ -15,7 +15,7 @@ class WarningRecord(Record):
     kind: str
     """Kind of the finding."""
     text: str
-    """What was found, and what to do."""
+    """The finding in words, with the remedy."""
 
 
 class ValueCount(Record):
@@ -31,57 +31,57 @@ class LabelRecord(Record):
     """Values of the label column."""
 
     name: str
-    """Column."""
+    """Name of the label column."""
     counts: list[ValueCount]
     """Values with their rows, the most frequent first."""
     distinct: int
-    """Number of values."""
+    """Number of different values."""
     missing: int
-    """Rows without one."""
+    """Number of rows without a value."""
     is_exact: bool
     """False where the counts are those of a sample."""
 
 
 class ColumnRecord(Record):
-    """How a column of the source is used."""
+    """A column of the source and its use."""
 
     name: str
-    """Column."""
+    """Name of the column."""
     type: str
-    """Type in Arrow."""
+    """Arrow type of the column."""
     kind: str | None
-    """Kind of the feature; null where it is none."""
+    """Kind of the feature; null where the column is not a feature."""
     reason: str | None
-    """Why it is no feature."""
+    """The reason why the column is not a feature; null where it is one."""
     note: str
-    """A remark."""
+    """A remark on the column, or an empty text."""
     parameters: Object
-    """Parameters of its encoding."""
+    """Parameters of the column's encoding."""
     read_by: list[str] | None = None
-    """Operators that read it as it is."""
+    """Operators that read the column as it is stored."""
     rows_seen: int | None = None
-    """Rows that were looked at."""
+    """Number of rows that were looked at."""
     missing: int | None = None
-    """Those without a value."""
+    """Number of these rows without a value."""
     distinct: int | None = None
-    """Values in them."""
+    """Number of different values in these rows."""
     examples: list[str] | None = None
-    """Some values."""
+    """Some of the values, as text."""
 
 
 class SourceRecord(Record):
     """Columns and label of a source."""
 
     columns: list[ColumnRecord]
-    """Every column."""
+    """All columns of the source."""
     seen: str
-    """Rows that were looked at."""
+    """The rows that were looked at, in words."""
     label: LabelRecord
     """Values of the label."""
     likely_leaks: list[LeakRecord]
     """Columns that tell the label on their own."""
     warnings: list[WarningRecord]
-    """Findings."""
+    """Findings about the source."""
 
 
 class ValidationRecord(SourceRecord):
@@ -105,7 +105,7 @@ class PlanRecord(Record):
     rows: int
     """Rows of the source."""
     learnt_from: str
-    """Which rows operators learn from."""
+    """The rows that operators learn from, in words."""
     features: list[str]
     """Columns that are features."""
     schema_: list[Object] = Field(alias="schema")
@@ -119,9 +119,9 @@ class PlanRecord(Record):
     operators: list[Object]
     """`name`, `version`, `params`, `requires`, `adds`, `fingerprint`."""
     source: SourceRecord
-    """Columns and label."""
+    """Columns and label of the source."""
     withdrawn: str | None
-    """Why a run is refused: the reason of the withdrawal of `withdrawn_as`; null where it is not."""
+    """The reason given when `withdrawn_as` was withdrawn, for which a run is refused; null where none was."""
     withdrawn_as: str | None
     """A withdrawn version with the same rows, operators and seed."""
 
@@ -136,9 +136,9 @@ class DraftRecord(Record):
     rows: int
     """Rows of the source."""
     columns: int
-    """Its columns."""
+    """Number of columns of the source."""
     used: int
-    """Columns that are used as features."""
+    """Number of columns that are used as features."""
     cpu_seconds: float
     """Expected time of a run on one core."""
     likely_leaks: list[LeakRecord]
@@ -153,7 +153,7 @@ class FormatRecord(Record):
     name: str
     """Value of `source.format`."""
     summary: str
-    """What it reads."""
+    """The files or tables that the format reads."""
     extensions: list[str]
     """Endings by which it is recognised."""
     markers: list[str]
@@ -170,7 +170,7 @@ class OperatorRecord(Record):
     name: str
     """Key under `operators`."""
     summary: str
-    """What it does."""
+    """The task of the operator."""
     version: int
     """Raised when equal parameters give other values."""
     methods: list[str]

@@ -51,7 +51,8 @@ def retract(
 
         if undo and (why or models or method or dry_run):
             raise InputError(
-                "rowsieve retract --undo takes neither --why nor --models, --method or --dry-run."
+                "rowsieve retract --undo takes neither --why nor --models, --method or --dry-run. Leave them "
+                "out."
             )
         if not undo and not why:
             raise InputError(

@@ -217,10 +217,8 @@ def loss_table(table: LossTable, reference: Mapping[str, float | None] = Mapping
     """Return the mean loss of each group; the worst one is marked, and so are groups of few rows."""
     from engine.training.page import shown_number
 
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    shown.add_column("group")
-    for name in ("rows", "mean loss", "95 % interval", *([REFERENCE] if reference else []), "train rows"):
-        shown.add_column(name, justify="right")
+    numbers = ("rows", "mean loss", "95 % interval", *([REFERENCE] if reference else []), "train rows")
+    shown = plain_table("group", *numbers, right=numbers)
     for group in table.groups[:MAX_GROUPS]:
         label = group.group + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled else ""

@@ -15,23 +15,23 @@ class RunRecord(Record):
     version: str
     """Name of the version."""
     path: str
-    """Its folder, relative if it lies below the working directory."""
+    """The version's folder, relative if it lies below the working directory."""
     already_published: bool
     """True where the version existed before and nothing was computed."""
     rows: int
-    """Rows of the version."""
+    """Number of rows of the version."""
     groups: int
-    """Inferred groups."""
+    """Number of inferred groups."""
     outliers: int
-    """Rows that are marked as corrupt."""
+    """Number of rows that are marked as corrupt."""
     quarantined: int
-    """Rows that were set aside."""
+    """Number of rows that were set aside."""
     oracle: bool
     """True where the groups are the recipe's true ones."""
     report: str | None
-    """The HTML report."""
+    """Path of the HTML report."""
     mlflow_run_id: str | None
-    """Run on MLflow."""
+    """Id of the run on MLflow."""
     incremental: Object | None
     """Decision of an incremental run: `base`, `outcome`, `why`, `drift` with each figure, and `shards`; null
     for a full run."""
@@ -42,11 +42,11 @@ class RunRecord(Record):
     exports: list[ExportRecord]
     """Tables of `output.export`."""
     parts_taken_over: int
-    """Parts that are those of the base version."""
+    """Number of parts that are those of the base version."""
     likely_leaks: list[LeakRecord]
     """Columns that tell the label on their own."""
     warnings: list[str]
-    """What operators warn of, such as near duplicates between training and test rows."""
+    """Warnings of operators, such as near duplicates between training and test rows."""
     seconds: float
     """Duration of this run."""
 
@@ -55,23 +55,23 @@ class OperatorStatus(Record):
     """Progress of one operator."""
 
     operator: str
-    """Name."""
+    """Name of the operator."""
     fingerprint: str
     """Folder of its results in the run store."""
     fitted: bool
-    """Whether its state is stored."""
+    """Whether the operator's state is stored."""
     committed: int
-    """Finished shards."""
+    """Number of finished shards."""
     total: int
-    """Shards of the plan."""
+    """Number of shards of the plan."""
     rows: int
-    """Rows of the finished shards."""
+    """Number of rows of the finished shards."""
     quarantined: int
-    """Rows that it set aside."""
+    """Number of rows that the operator set aside."""
     skipped: int
-    """Rows of files that could not be read."""
+    """Number of rows of files that could not be read."""
     seconds: float
-    """Time of the workers."""
+    """Computing time of the workers, added up."""
     rate: float | None
     """Rows per second."""
     eta_seconds: float | None
@@ -84,13 +84,13 @@ class StatusRecord(Record):
     version: str
     """The version that the recipe publishes now."""
     published: bool
-    """Whether it is published."""
+    """Whether this version is published."""
     current: bool
-    """Whether readers of the output get it."""
+    """Whether readers of the output get this version."""
     withdrawn: str | None
-    """Why it was withdrawn, or one of the same rows, operators and seed, so that a run is refused."""
+    """The reason given when `withdrawn_as` was withdrawn, for which a run is refused; null where none was."""
     withdrawn_as: str | None
-    """The version that was withdrawn for this reason."""
+    """The withdrawn version: this one, or one of the same rows, operators and seed."""
     withdrawn_bases: dict[str, str]
     """Withdrawn versions that it continues from, with their reasons."""
     running: bool
@@ -100,17 +100,17 @@ class StatusRecord(Record):
     died: bool
     """Whether the last run ended without releasing the output."""
     silent_seconds: float | None
-    """Seconds since its last heartbeat."""
+    """Seconds since the last heartbeat of the run."""
     step: Object | None
-    """Latest event of the run."""
+    """The latest event of the run."""
     last_error: Object | None
-    """Why the last run failed: `error`, `at`."""
+    """The failure of the last run: `error` and `at`; null where it did not fail."""
     unfinished_steps: list[Object]
     """Steps after publishing that failed or were interrupted: `name`, `status`, `error`."""
     dropped_exports: list[Object]
     """Failed exports that the recipe no longer names."""
     warnings: list[str]
-    """What the operators that are fitted warn of."""
+    """Warnings of the operators that are fitted."""
     operators: list[OperatorStatus]
     """The operators in their order."""
 
@@ -121,13 +121,13 @@ class JobRecord(Record):
     id: str
     """Name of the job, for `status`, `logs` and `cancel`."""
     state: Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"]
-    """State; the last three are final."""
+    """State of the job; the last three are final."""
     message: str
     """The cluster's message, with the end of the output of a job that failed."""
     started: str | None
-    """ISO time."""
+    """Start of the job, in ISO 8601."""
     ended: str | None
-    """ISO time."""
+    """End of the job, in ISO 8601; null while it goes on."""
     exit_code: int | None
     """Exit code of `rowsieve run` in the job; null until it ends."""
     metadata: dict[str, str]
@@ -154,37 +154,37 @@ class EventRecord(Record):
     """Progress of an operator, or of a step such as `plan` and `publish`: a line of ``--log-format json``."""
 
     kind: Literal["start", "fit", "progress", "finish", "reused"]
-    """What happened."""
+    """Kind of the event."""
     operator: str
-    """Operator or step."""
+    """Name of the operator or step."""
     rows: int
-    """Processed rows."""
+    """Number of processed rows."""
     total_rows: int
-    """All rows."""
+    """Number of rows in all."""
     shards: int
-    """Processed shards."""
+    """Number of processed shards."""
     total_shards: int
-    """All shards."""
+    """Number of shards in all."""
     seconds: float
-    """Seconds since its start."""
+    """Seconds since the start of the operator or step."""
     worked_rows: int
-    """Rows that this run computed."""
+    """Number of rows that this run computed."""
     worked_seconds: float
-    """Time of the workers for them."""
+    """Computing time of the workers for these rows."""
     fit_pass: int
-    """Pass over the data in which a fit is; 0 before the first."""
+    """Number of the fit's current pass over the data; 0 before the first."""
     pieces: int
-    """Finished pieces of this pass."""
+    """Number of finished pieces of this pass."""
     total_pieces: int
-    """All pieces of this pass."""
+    """Number of pieces of this pass in all."""
     quarantined: int
-    """Rows that it set aside."""
+    """Number of rows that the operator set aside."""
     unit: str
-    """What `rows` and `total_rows` count: `rows`, of a training `epochs`, of a search `trainings`."""
+    """Unit of `rows` and `total_rows`: `rows`, for a training `epochs`, for a search `trainings`."""
     rows_per_second: float
-    """Rate of the operator."""
+    """Rows per second of the operator."""
     rows_per_worker_second: float
-    """Rate of one worker while it computes."""
+    """Rows per second of one worker while it computes."""
 
 
 class ScheduleRecord(Record):

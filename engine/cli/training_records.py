@@ -11,19 +11,19 @@ class TrainingRecord(Record):
     """A trained model."""
 
     folder: str
-    """Its folder."""
+    """Folder of the model."""
     version: str
-    """The version that it was trained on."""
+    """The version that the model was trained on."""
     reused: bool
     """True where the same training was done before."""
     models: int
-    """Models of the ensemble."""
+    """Number of models of the ensemble."""
     model_weights: list[float]
-    """Their weights."""
+    """Weights of the models in the ensemble."""
     evaluations: dict[str, Object]
     """Scores by split."""
     selection: Object | None
-    """Search for parameters."""
+    """Record of the search for parameters."""
     strength: Any
     """Strength of the weights, where it was chosen."""
     importance: Object | None
@@ -34,7 +34,7 @@ class TrainingRecord(Record):
     run_id: str | None
     """MLflow's run of this training; null without tracking, and for a training that was found again."""
     registered: Object | None
-    """On MLflow: `name`, `version`, `run_id`, `tracking_uri`."""
+    """The registered model on MLflow: `name`, `version`, `run_id`, `tracking_uri`."""
     promoted: Object | None
     """Verdict of the promotion rule: `promoted`, `reason`."""
 
@@ -43,26 +43,26 @@ class PredictionRecord(Record):
     """Predictions of a dataset."""
 
     model: str
-    """Model."""
+    """The model as the command named it."""
     version: str
-    """The version that it was trained on."""
+    """The version that the model was trained on."""
     rows: int
-    """Rows."""
+    """Number of rows."""
     failed: int
-    """Rows without a prediction."""
+    """Number of rows without a prediction."""
     parts: list[Object]
     """Written files: `path`, `rows`, `failed`, `sha256`, `source`."""
     filled: list[str]
     """Columns that are missing and taken as empty."""
     kept: int
-    """Files of an earlier call that were kept."""
+    """Number of files of an earlier call that were kept."""
 
 
 class ComparedMethod(Record):
     """Scores of one method of group inference."""
 
     method: str
-    """Method."""
+    """Name of the method."""
     ari: float | None
     """Adjusted Rand index with the true groups."""
     floor: float | None
@@ -74,8 +74,8 @@ class ComparedMethod(Record):
     outlier_recall: float | None
     """Recall of the outlier mark."""
     sizes: list[int]
-    """Rows of each group."""
+    """Number of rows of each group."""
     noise: int
-    """Rows in no group."""
+    """Number of rows in no group."""
     seconds: float
-    """Time."""
+    """Duration in seconds."""

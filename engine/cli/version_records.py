@@ -20,7 +20,7 @@ class FaultyRow(Record):
     """A row that was set aside."""
 
     row_id: int
-    """Position in the plan."""
+    """The row's `row_id`, its position in the plan."""
     file: str
     """File of the source."""
     row: int
@@ -28,11 +28,11 @@ class FaultyRow(Record):
     operator: str
     """Operator that rejected it."""
     column: str | None
-    """Column at fault."""
+    """The column at fault; null where it is none."""
     value: str | None
-    """Its value, as text."""
+    """The value in that column, as text."""
     error: str
-    """What is wrong with it."""
+    """The fault in words."""
     raw: str | None
     """The whole row, as JSON."""
 
@@ -41,9 +41,9 @@ class ExportedRows(Record):
     """Rows that were set aside and are written to a file."""
 
     rows: int
-    """Their number."""
+    """Number of rows."""
     file: str
-    """The file."""
+    """Path of the file."""
 
 
 class ReplayRecord(Record):
@@ -52,28 +52,28 @@ class ReplayRecord(Record):
     version: str
     """The version that was published."""
     rows: int
-    """Rows that were set aside before."""
+    """Number of rows that were set aside before."""
     recovered: int
-    """Those of them that are used now."""
+    """Number of these rows that are used now."""
     new: int
-    """Rows that were set aside only now."""
+    """Number of rows that were set aside only now."""
 
 
 class VersionRecord(Record):
     """A published version."""
 
     version: str
-    """Name."""
+    """Name of the version."""
     current: bool
-    """Whether readers of the output get it."""
+    """Whether readers of the output get this version."""
     publication_number: int
     """Position in the order of publication, from 1; 0 for versions from before the numbers."""
     published_at: float
-    """Seconds since 1970."""
+    """Time of publication, in seconds since 1970."""
     rows: int
-    """Rows."""
+    """Number of rows."""
     groups: int
-    """Inferred groups."""
+    """Number of inferred groups."""
     base: str | None
     """The version that it continues from."""
     outcome: str
@@ -87,14 +87,14 @@ class VersionRecord(Record):
     models: list[str]
     """Registered models that were trained on it."""
     withdrawn: str | None
-    """Why it was withdrawn."""
+    """The reason why the version was withdrawn; null where it was not."""
 
 
 class PruneRecord(Record):
     """Versions that were removed; with ``--dry-run``: that would be."""
 
     versions: list[str]
-    """Removed versions."""
+    """Names of the removed versions."""
     fingerprints: list[str]
     """Removed folders of the run store."""
     kept_for: dict[str, str]
@@ -105,13 +105,13 @@ class DiffRecord(Record):
     """Differences of two versions."""
 
     before: str
-    """First version."""
+    """Name of the first version."""
     after: str
-    """Second version."""
+    """Name of the second version."""
     rows: dict[str, int]
-    """`before`, `after`, `common`, `gone`, `new`."""
+    """Numbers of rows: `before`, `after`, `common`, `gone`, `new`."""
     matched: Object
-    """By what rows were matched: `key` (columns), `content_columns`, rows `by_key`, `by_position` in
+    """Rows that were matched, by means: `key` (columns), `content_columns`, rows `by_key`, `by_position` in
     unchanged files and `by_content`; rows `without_key` and `repeated` (they have the key or content of an
     earlier row), before and after."""
     groups: list[Object]
@@ -124,14 +124,14 @@ class DiffRecord(Record):
     tolerance: float
     """Difference above which a weight counts as changed."""
     rows_written: int | None = None
-    """With `--rows`: rows in the file."""
+    """Number of rows in the file; null without `--rows`."""
 
 
 class GroupsRecord(Record):
     """The groups of a version in words."""
 
     version: str
-    """Version."""
+    """Name of the version."""
     recipe: str
     """Name of the recipe."""
     format: int
@@ -139,11 +139,11 @@ class GroupsRecord(Record):
     columns: list[Object | str]
     """Columns that the words are about."""
     sampled_rows: int
-    """Rows that were drawn."""
+    """Number of rows that were drawn."""
     groups: list[Object]
     """`group`, `class`, `rows`, `share`, `accuracy`, `description`, `rule`, `terms`, `central_rows`."""
     slices: list[Object]
-    """Suspected shortcuts."""
+    """Suspected shortcuts: `slice`, `also`, `description`."""
 
 
 class CuesRecord(BaseModel):
@@ -152,11 +152,11 @@ class CuesRecord(BaseModel):
     model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
     version: str
-    """Version."""
+    """Name of the version."""
     classes: list[str]
     """Classes of the label."""
     sample_rows: int
-    """Rows that were looked at."""
+    """Number of rows that were looked at."""
     suspects: list[Object]
     """`slice`, `reference` for the recipe, `answer`, `gain`, `cost`, `strength`, and accuracies."""
     spurious: list[Any]
@@ -164,7 +164,7 @@ class CuesRecord(BaseModel):
     legitimate: list[Any]
     """Columns that the recipe names as honest signal."""
     robustness: str
-    """How robust the weights are."""
+    """The recipe's `operators.cues.robustness`: safe or bold."""
     trade_off: Object | None
     """Worst group and mean over the strength of weighting."""
     importance: Object | None
@@ -177,15 +177,15 @@ class RowRecord(Record):
     """Result of ``rowsieve explain``: the findings of each operator about one row."""
 
     version: str
-    """Version."""
+    """Name of the version."""
     row_id: int
-    """The row."""
+    """The row's `row_id`."""
     path: str
     """File of the source."""
     shard: int
-    """Shard of the plan."""
+    """Number of the row's shard in the plan."""
     row: int
-    """Row in the shard."""
+    """Position of the row in its shard, from 0."""
     source: Object
     """Values of the source's columns."""
     published: Object
@@ -195,18 +195,18 @@ class RowRecord(Record):
 
 
 class LineageRecord(Record):
-    """Where a version comes from, and what was trained on it."""
+    """The origin of a version, and the models that were trained on it."""
 
     version: str
-    """Version."""
+    """Name of the version."""
     withdrawn: str | None
-    """Why it was withdrawn; null where it stands."""
+    """The reason why the version was withdrawn; null where it stands."""
     folder: str
-    """Its folder."""
+    """Folder of the version."""
     content: str
-    """Digest of its rows."""
+    """Digest of the version's rows."""
     rows: int
-    """Rows."""
+    """Number of rows."""
     tracking_uri: str
     """MLflow's server or database."""
     runs: list[Object]
@@ -225,9 +225,9 @@ class RetractionRecord(Record):
     """A withdrawal, or its end."""
 
     version: str
-    """Version."""
+    """Name of the version."""
     why: str
-    """Reason; empty where the version stands again."""
+    """The reason of the withdrawal; empty where the version stands again."""
     current: str | None
     """The version that readers get now; null where none stands."""
     before: str | None
@@ -243,9 +243,9 @@ class RetractionRecord(Record):
     (empty where the export may not have ended), `at`, and `replaced_by`, the version written over it since,
     else empty."""
     mlflow_error: str
-    """Why MLflow was not told; empty if it was."""
+    """The error that kept MLflow from being told; empty if there was none."""
     exports_error: str
-    """Why the tables are not known; empty if they are."""
+    """The error that kept the exports from being listed; empty if there was none."""
     elsewhere: list[str]
     """Other outputs on the same MLflow server with a version of this name, whose runs and models were left
     alone."""

@@ -84,7 +84,7 @@ class _Signals:
 
     alarms: ClassVar[list[Alarm]] = []
     before: Any = None
-    """How SIGALRM was handled before the first of them."""
+    """The handler of SIGALRM before the first of them."""
     last: float = float("-inf")
     """Time at which an alarm has sent a signal."""
 

@@ -140,7 +140,7 @@ class Policy:
         place = f"iceberg:{path}" if is_table else plain_place(path)
         if place is None or not any(fnmatch.fnmatchcase(place, pattern) for pattern in self.outputs):
             raise InputError(
-                f"{key}: {redact(place or path)} is no place to write to on this installation; allowed are: "
+                f"{key}: {redact(place or path)} cannot be written to on this installation; allowed are: "
                 f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {VARIABLES['outputs']}, or "
                 f"to outputs in the file that {FILE} names."
             )
@@ -265,7 +265,7 @@ def _policy_text(path: str, place: str) -> str:
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
-        raise InputError(f"{place}: this is no regular file. Name a policy file.")
+        raise InputError(f"{place}: this is not a regular file. Name a policy file.")
     with open(handle, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if mode & stat.S_IWOTH:

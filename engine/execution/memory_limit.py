@@ -12,7 +12,7 @@ FIELD = "VmData:"
 
 
 class _State:
-    """Whether a limit holds in this process now. The first one holds for the blocks within it."""
+    """State of this process: whether a limit holds now. The first one holds for the blocks within it."""
 
     limited = False
 

@@ -49,7 +49,7 @@ def given_key(name: str, key: str, recipe: Mapping[str, Any]) -> str:
     """
     if not KEY.fullmatch(key):
         raise InputError(
-            f"--key {key}: letters, digits, '.', '_' and '-' only, at most 64, for example 2026-11-21."
+            f"--key {key}: use at most 64 letters, digits, '.', '_' and '-', for example 2026-11-21."
         )
     return f"{name}-{key}-{digest(dict(recipe))[:12]}"
 

@@ -48,7 +48,7 @@ class Estimate:
         CPU seconds that a network takes for free texts, which are not part of ``seconds``: a GPU, bfloat16
         and repeated texts make it less.
     added
-        Whether ``slowest`` is no operator of the recipe: every run of its kind has it.
+        Whether ``slowest`` is not an operator of the recipe: every run of its kind has it.
 
     """
 

@@ -26,7 +26,8 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
         raise InputError(f"operators.{name}: there is no such operator.{hint}") from None
     if name == PARTS:
         raise InputError(
-            f"operators.{name}: the engine adds it; see operators.split.fit_on and source.holdout."
+            f"operators.{name}: the engine adds this operator. Remove the key; operators.split.fit_on and "
+            f"source.holdout decide which rows are held out."
         )
     if name == "ingest" and "ingest" in recipe.operators:
         raise InputError("operators.ingest: always runs first; set its options under `source`.")

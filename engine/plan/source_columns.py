@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from connectors.foundation.messages import first_of
 from engine.core.errors import InputError
 from engine.core.json_files import read_key
 from engine.plan.model import Plan
@@ -218,9 +219,8 @@ def _check_used(uses: Mapping[str, ColumnUse], encoded: bool) -> None:
         for name, use in uses.items()
         if use.reason not in (Unused.LABEL, Unused.TRUTH)
     ]
-    more = f" and {len(why) - 5} more" if len(why) > 5 else ""
     raise InputError(
-        f"No column of the source can be used as a feature: {'; '.join(why[:5])}{more}. Name other "
+        f"No column of the source can be used as a feature: {first_of(why, 5, '; ')}. Name other "
         "columns under source.features, or a kind for one of these under operators.encode.columns."
     )
 

@@ -18,7 +18,7 @@ from operators.counts import count
 MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
 """Characters that Markdown reads as marks, or by which it recognises links."""
 ADDRESSES = re.compile(r":(?=//)|(?<=www)\.|@", re.IGNORECASE)
-"""What the hub takes for the address of a page or of a person, and makes a link."""
+"""Signs of an address of a page or person, of which the hub makes a link."""
 MAX_ROWS = 50
 """Maximum number of groups, and of source columns, that the card lists."""
 SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")

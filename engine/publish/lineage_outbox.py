@@ -165,7 +165,7 @@ def _is_named(one: Any) -> bool:
 
 
 def deliver(client: Any, output: Place, place: Place) -> bool:
-    """Deliver one waiting event and remove its file; a file that is no event of ours is left alone.
+    """Deliver one waiting event and remove its file; a file that is not an event of ours is left alone.
 
     Return whether the endpoint has taken it.
 

@@ -63,7 +63,7 @@ class Record:
     params: dict[str, str] = field(default_factory=dict)
     dataset: dict[str, str] = field(default_factory=dict)
     context: str = "curation"
-    """What the run does with the dataset: ``curation`` or ``training``."""
+    """The run's use of the dataset: ``curation`` or ``training``."""
     texts: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     """Tables as MLflow writes them (JSON of ``columns`` and ``data``), by the name of their artifact."""
@@ -94,7 +94,7 @@ class Answer:
     run_id: str | None
     """MLflow's id of the run; None if the server does not have it."""
     problem: str = ""
-    """Why the record was not delivered; it then waits in the output."""
+    """The reason why the record was not delivered and waits in the output; empty if it was delivered."""
     warnings: tuple[str, ...] = ()
     """Warnings that another process logged meanwhile."""
 
@@ -115,7 +115,7 @@ _RECORD = TypeAdapter(Record)
 
 
 def record_of(values: Any) -> Record:
-    """Return the record of values as JSON has them. Raises ValueError if they are no record."""
+    """Return the record of values as JSON has them. Raises ValueError if they are not a record."""
     return _RECORD.validate_python(values)
 
 

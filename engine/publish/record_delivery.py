@@ -116,7 +116,7 @@ class ProcessSender:
 def serve() -> None:
     """Answer messages until standard input ends: the program of the process, whose argument is the output."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what MLflow prints is no answer
+    os.dup2(2, 1)  # what MLflow prints is not an answer
     _serve(DirectSender(place_of(sys.argv[1])), sys.stdin, answers)
     os._exit(0)  # nothing is left to do, and freeing all modules takes half a second
 

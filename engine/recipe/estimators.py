@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
@@ -33,6 +33,9 @@ class EstimatorParams(DescribedModel):
     """Parameters of an estimator; those that are not given have the defaults of its library."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Params = TypeVar("Params", bound=EstimatorParams)
 
 
 class LogisticRegressionParams(EstimatorParams):
@@ -275,13 +278,20 @@ def check_estimator(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
         hint = "" if len(longer) > 1 else nearest(model, known_names)
         hint = hint or f" There are: {', '.join(longer or known_names)}."
         raise ValueError(f"model {model!r}: a recipe cannot name this estimator.{hint}")
-    kind = known_names[model]
+    return check_model_params(model, known_names[model], params).model_dump()
+
+
+def check_model_params(model: str, kind: type[Params], params: Mapping[str, Any]) -> Params:
+    """Return the parameters of a model, checked by their class.
+
+    Raises ValueError for a parameter that the class does not have or that is out of its range.
+    """
     for key in params:
         if key not in kind.model_fields:
             known = nearest(key, kind.model_fields) or f" There are: {', '.join(kind.model_fields)}."
             raise ValueError(f"model_params: {model} takes no {key!r} here.{known}")
     try:
-        return kind.model_validate(dict(params)).model_dump()
+        return kind.model_validate(dict(params))
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:

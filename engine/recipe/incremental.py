@@ -66,7 +66,7 @@ class DriftSection(Section):
 
 
 class IncrementalSection(Section):
-    """Whether a run continues from a published version. By default it depends only on its input."""
+    """The version that a run continues from, and its handling of new rows. By default a run starts afresh."""
 
     base: str | None = Field(
         default=None,

@@ -41,7 +41,7 @@ class NamedObjective:
 
     name: str
     number: float | None
-    """What stands behind the colon."""
+    """The number behind the colon; None without one."""
     task: Task
     plugin: ObjectivePlugin | None = None
     """The installed plugin; None for a built-in objective."""
@@ -80,14 +80,14 @@ def _number(text: str, behind: str) -> float:
     except ValueError:
         found = math.nan
     if not math.isfinite(found):
-        raise ValueError(f"objective {text!r}: {behind!r} is no number")
+        raise ValueError(f"objective {text!r}: {behind!r} is not a number")
     return found
 
 
 def _check_number(text: str, name: str, number: float | None) -> None:
     if name != PINBALL:
         if number is not None:
-            raise ValueError(f"objective {text!r}: {name} takes no number")
+            raise ValueError(f"objective {text!r}: {name} takes no number. Write {name} alone")
     elif number is None or not 0 < number < 1:
         raise ValueError(
             f"objective {text!r}: give the quantile to predict, between 0 and 1, as in pinball:0.9"

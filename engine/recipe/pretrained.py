@@ -10,10 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from connectors.foundation.messages import nearest
-from engine.recipe.estimators import EstimatorParams
+from engine.recipe.estimators import EstimatorParams, check_model_params
 from operators.models.spec import PRETRAINED
 
 PACKAGES = ("transformers", "tokenizers", "PIL")
@@ -52,20 +51,11 @@ def check_pretrained_name(name: str) -> str:
 
 def check_pretrained(model: str, params: Mapping[str, Any]) -> PretrainedParams:
     """Return the checked ``model_params`` of a pretrained network. Raises ValueError, which names the key."""
-    for key in params:
-        if key not in PretrainedParams.model_fields:
-            known = nearest(key, PretrainedParams.model_fields) or ""
-            known = known or f" There are: {', '.join(PretrainedParams.model_fields)}."
-            raise ValueError(f"model_params: {model} takes no {key!r}.{known}")
-    if "column" not in params:
+    if "column" not in params and params.keys() <= PretrainedParams.model_fields.keys():
         raise ValueError(
             f"model_params.column: {model} needs the name of the column with texts or images that it reads"
         )
-    try:
-        return PretrainedParams.model_validate(dict(params))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"model_params.{first['loc'][0]}: {first['msg']}, not {first['input']!r}") from None
+    return check_model_params(model, PretrainedParams, params)
 
 
 def folder_of(model: str) -> Path:

@@ -192,7 +192,7 @@ class OutputSection(Section):
 
 
 class RunSection(Section):
-    """How the run is carried out. The results do not depend on this section."""
+    """Where and how fast a run is carried out. The results do not depend on this section."""
 
     executor: Literal["auto", "ray", "local"] = Field(
         default="auto",
@@ -238,7 +238,7 @@ class RunSection(Section):
 
 
 class ImageSection(Section):
-    """How the report draws a row as a picture."""
+    """Size and column of the pictures that the report draws of rows."""
 
     column: str = Field(description="Source column: a vector of pixels, row by row")
     height: int = Field(ge=1, description="In pixels")

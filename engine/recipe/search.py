@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Sampler = Literal["grid", "random", "tpe"]
 PACKAGE, EXTRA = "optuna", "tune"
 NOT_SEARCHED = ("trainer", "where", "workers", "resources")
-"""Keys that are no parameters of a trainer, or do not change the model."""
+"""Keys that are not parameters of a trainer, or do not change the model."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Range:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers are drawn."""
+        """Whether both ends are whole numbers, so that only such numbers are drawn."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, generator: np.random.Generator) -> float | int:
@@ -176,7 +176,7 @@ def _check_keys(axes: Mapping[str, Axis], space: str) -> None:
             raise InputError(f"{space} {key}: losses of several {key}s cannot be compared. Train each alone.")
         if key in NOT_SEARCHED:
             raise InputError(
-                f"{space} {key}: {key} is no parameter to search for. Train with each value alone."
+                f"{space} {key}: {key} is not a parameter to search for. Train with each value alone."
             )
 
 

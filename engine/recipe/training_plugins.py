@@ -47,7 +47,13 @@ def find_plugin(group: str, name: str, kind: type[Plugin]) -> Plugin | None:
             continue
         if isinstance(found, kind):
             return found
-        _log.warning("%s of %s (%s) is no %s; it is skipped", point.name, group, point.value, kind.__name__)
+        _log.warning(
+            "%s of %s (%s) is not of the class %s; it is skipped",
+            point.name,
+            group,
+            point.value,
+            kind.__name__,
+        )
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from connectors.foundation.messages import first_of
 from engine.report.survey import Survey
 from operators.arrays import NOISE
 from operators.counts import count
@@ -81,9 +82,7 @@ class WorstGroup:
         size = f"{count(self.stat.rows, 'row')}, {percent(self.share)}"
         if not self.pooled:
             return f"{self.members[0].label} (class {self.members[0].class_name}, {size})"
-        labels = [str(row.group) for row in self.members]
-        more = f" and {len(labels) - MAX_NAMED} more" if len(labels) > MAX_NAMED else ""
-        named = ", ".join(labels[:MAX_NAMED]) + more
+        named = first_of([str(row.group) for row in self.members], MAX_NAMED)
         return f"the groups with fewer than {MIN_ROWS} rows taken together (groups {named}; {size})"
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from connectors.foundation.messages import cut
 from engine.plan.model import Plan
 from engine.report.groups import GroupRow
 from engine.report.pictures import NOISE_STYLE, REST_STYLE, png, style
@@ -127,7 +128,7 @@ def draw_panel(axes: Any, shown: PointMap, colouring: Colouring) -> None:
             marker=marker,
             alpha=0.75,
             linewidths=0.9 if marker == "x" else 0,
-            label=name if len(name) <= 28 else name[:27] + "…",
+            label=cut(name, 28),
             zorder=2 + depth[name],
         )
     disable_math(axes.set_title(f"{shown.title}, by {colouring.title}", fontsize=10))

@@ -20,8 +20,8 @@ _NOTE = re.compile(re.escape(BODY) + re.escape(NOTE).replace(re.escape("{why}"),
 def mark_report(output: Place, version: str, why: str) -> None:
     """Say at the top of a version's report why it was withdrawn; with an empty ``why``, remove the note.
 
-    Nothing is done where there is no report, or the file is no report of ours. The note taken away leaves the
-    page as it was, byte for byte.
+    Nothing is done where there is no report, or the file is not one of Rowsieve. The note taken away leaves
+    the page as it was, byte for byte.
     """
     place = output / "reports" / f"{version}.html"
     try:

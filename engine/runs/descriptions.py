@@ -31,7 +31,7 @@ from engine.report.survey import ROW, Rows, first_per_group, rows_of
 from engine.runs.description_format import fault_of
 from engine.storage.reader import StoreReader
 from operators.base import FEATURES, GROUP, LABEL, PREDICTION, ROW_ID, Executor
-from operators.columns import vectors_to_numpy
+from operators.columns import is_binary, vectors_to_numpy
 from operators.cues.listing import SUSPECTS, read_suspects
 from operators.descriptions import GroupSample, describe_groups, describe_slices
 from operators.encode.tags import is_tags
@@ -207,9 +207,8 @@ def _with_accuracy(
 def _is_opaque(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
     nested = pa.types.is_nested(kind) and not is_tags(kind)
-    return bool(nested or binary or pa.types.is_null(kind))
+    return nested or is_binary(kind) or bool(pa.types.is_null(kind))
 
 
 def _is_prose(column: pa.ChunkedArray) -> bool:

@@ -20,6 +20,7 @@ from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.plan.chain import CONTRACT
 from engine.training.version import Version
+from operators.columns import is_binary, is_number, plain_values
 
 DIGEST_BYTES = 16
 
@@ -72,7 +73,7 @@ def digests(table: pa.Table, columns: Sequence[ComparedColumn]) -> list[bytes]:
 
 def key_texts(table: pa.Table, columns: Sequence[ComparedColumn]) -> pa.Array:
     """Return the key of each row as text, null where a column of it is null; several columns as a list."""
-    values = [pc.cast(_decoded(table.column(column.name)), pa.string()).to_pylist() for column in columns]
+    values = [pc.cast(plain_values(table.column(column.name)), pa.string()).to_pylist() for column in columns]
     rows = zip(*values, strict=True)
     if len(values) == 1:
         return pa.array(values[0], pa.string())
@@ -81,11 +82,14 @@ def key_texts(table: pa.Table, columns: Sequence[ComparedColumn]) -> pa.Array:
 
 
 def check_key_types(table: pa.Table, columns: Sequence[ComparedColumn]) -> None:
-    """Raise InputError if a column of a key has values that are no plain values."""
+    """Raise InputError if a column of a key has values that are not plain values."""
     for column in columns:
-        kind = _decoded(table.column(column.name)).type
-        if pa.types.is_nested(kind) or _is_binary(kind):
-            raise InputError(f"--key {column.name}: the column has the type {kind}, which cannot be a key.")
+        kind = plain_values(table.column(column.name)).type
+        if pa.types.is_nested(kind) or is_binary(kind):
+            raise InputError(
+                f"--key {column.name}: the column has the type {kind}, which cannot be a key. Name a column "
+                f"of texts, numbers or dates."
+            )
 
 
 def _source_types(version: Version) -> dict[str, str]:
@@ -103,15 +107,15 @@ def _joined(columns: Sequence[Any], mark: bytes) -> Any:
 
 def _plain(column: pa.ChunkedArray, types_differ: bool) -> pa.ChunkedArray | list[bytes]:
     """Return the values as bytes: a column where Arrow can write them, else a list with a value per row."""
-    column = _decoded(column)
+    column = plain_values(column)
     kind = column.type
-    if _is_binary(kind):
+    if is_binary(kind):
         return column.cast(pa.large_binary())
     if pa.types.is_fixed_size_list(kind) and not types_differ and _is_fixed_number(kind.value_type):
         return _fixed_rows(column)
     if pa.types.is_nested(kind):
         return [_as_json(value) for value in column.to_pylist()]
-    if types_differ and _is_number(kind):
+    if types_differ and is_number(kind):
         column = pc.cast(column, pa.float64(), safe=False)
     elif types_differ and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         column = pc.cast(column, pa.timestamp("us"), safe=False)
@@ -142,17 +146,3 @@ def _as_json(value: Any) -> bytes:
 
 def _is_fixed_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return _is_fixed_number(kind) or bool(pa.types.is_decimal(kind))

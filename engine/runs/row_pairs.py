@@ -40,7 +40,7 @@ PLACE = pa.schema([(FILE, pa.string()), (ROW, pa.int64()), (KEY, pa.string())])
 STORED = pa.schema(
     [(DIGEST, pa.binary(DIGEST_BYTES)), (CONTENT, pa.binary(DIGEST_BYTES)), *PLACE, *VALUES.items()]
 )
-"""What a temporary file holds of a row."""
+"""Columns of a temporary file of rows."""
 ROWS_IN_MEMORY = 500_000
 """Rows of each version that are matched at a time, on average."""
 MAX_RANGES = 200
@@ -63,7 +63,7 @@ class RowBatch:
 
     @property
     def other_duplicate(self) -> npt.NDArray[np.bool_]:
-        """Which pairs (n,) nearly duplicate an older row in one version alone."""
+        """Mask (n,) of the pairs whose row nearly duplicates an older row in one version alone."""
         then, now = (
             pc.is_valid(side[DUPLICATE_OF]).to_numpy(zero_copy_only=False) for side in (self.then, self.now)
         )
@@ -73,7 +73,7 @@ class RowBatch:
 
 @dataclass
 class MatchCounts:
-    """How many rows of both versions were matched by what, and which could not be told apart."""
+    """Numbers of rows of both versions that were matched, by means, and of rows that were not told apart."""
 
     by_key: int = 0
     by_position: int = 0

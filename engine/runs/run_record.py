@@ -28,7 +28,7 @@ class Step:
     error: str = ""
     exit_code: int = 0
     at: float | None = None
-    """When the step ended, in seconds since the epoch."""
+    """Time at which the step ended, in seconds since the epoch."""
 
 
 def record_file(output: Place, version: str) -> Place:

@@ -193,7 +193,7 @@ def fit_record(value: Any, place: Place) -> dict[str, Any]:
     try:
         _FIT.validate_python(value, strict=True)
     except ValidationError:
-        why = "it is no record of a fit, with metrics and seconds"
+        why = "it is not a record of a fit, with metrics and seconds"
         raise DamagedFileError(str(BadJsonError(place, why))) from None
     return dict(value)
 

@@ -2,7 +2,7 @@
 
 Two versions have the same *rows* if they read the same bytes in the same way, and the same *recipe* if the
 label, the features, the columns, the seed, the operators and their parameters are the same. Versions of the
-operators' methods are no part of the recipe, nor is a parameter that one of the two releases does not know.
+operators' methods are not part of the recipe, nor is a parameter that one of the two releases does not know.
 """
 
 from __future__ import annotations

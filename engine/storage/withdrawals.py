@@ -51,7 +51,7 @@ class Reason(BaseModel):
 
 
 class Withdrawal(VersionRecord):
-    """Why and when a version was withdrawn (``at`` in seconds since 1970), and whether it was current.
+    """Reason and time of a withdrawal (``at``, in seconds since 1970), and whether the version was current.
 
     ``earlier`` are reasons that were given before, the latest last. By ``data``, the version's rows and
     recipe, a run is found that would publish the same under another name. ``method`` says that the operators

@@ -21,7 +21,7 @@ def check_column(version: Version, name: str, key: str = "truth") -> None:
 
 
 def check_numeric(version: Version, target: str) -> None:
-    """Raise InputError unless a version has a numeric column of this name that is no feature."""
+    """Raise InputError unless a version has a numeric column of this name that is not a feature."""
     check_column(version, target, "train.target")
     kinds = {str(field["name"]): str(field["type"]) for field in version.manifest["schema"]}
     if not NUMERIC.match(kinds[target]):

@@ -57,7 +57,7 @@ class Ensemble:
     about: dict[str, Any]
     """Trainer, parameters, classes and dataset version, as the training recorded them."""
     target: TargetScale | None = None
-    """Of a regression: how the outputs of its models become predictions. None for a classification."""
+    """The map from the outputs of a regression's models to predictions; None for a classification."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Ensemble:

@@ -77,7 +77,7 @@ class EstimatorLearner:
     def model(self) -> EstimatorModule:
         """The estimator that was fitted or restored last. Raises OperatorError if there is none."""
         if self._module is None:
-            raise OperatorError("The estimator has not been fitted yet.")
+            raise OperatorError("The estimator has not been fitted yet. Call fit first.")
         return self._module
 
     def fit(self, X: npt.NDArray[np.float32], y: Int64 | Float64, weight: Float64) -> None:

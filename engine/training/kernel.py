@@ -62,7 +62,7 @@ class TrainingOutcome:
     best_epoch: int | None
     """The epoch that ``keep: best`` chose."""
     target_scale: TargetScale | None = None
-    """Of a regression: how outputs become predictions."""
+    """The map from the outputs of a regression to predictions; None for a classification."""
 
 
 def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:

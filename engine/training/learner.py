@@ -51,7 +51,8 @@ class Learner:
         self._common = [buffer.clone() for buffer in self._buffers()]
         if not self._parameters:
             raise OperatorError(
-                f"train.model '{params.model}' has no trainable parameter: every one is frozen."
+                f"train.model '{params.model}' has no trainable parameter: every one is frozen. Leave "
+                "requires_grad on for those that are to be trained."
             )
         self.device = self._parameters[0].device
         self._sizes = [p.numel() for p in (*self._parameters, *self._common)]

@@ -21,10 +21,10 @@ from engine.training.ensemble import Ensemble
 from engine.training.estimators import EstimatorModule
 from engine.training.libraries import library_of
 from engine.training.libraries.scikit_learn import TRUSTED
-from engine.training.raw_rows import is_number
 from engine.training.serving import PARAMS, REQUEST, ServedModel
 from engine.training.version import Version
 from operators.base import SPLIT
+from operators.columns import is_list, is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,7 @@ def column_type(kind: pa.DataType) -> Any:
 
     if pa.types.is_dictionary(kind):
         return column_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return Array(column_type(kind.value_type))
     if pa.types.is_boolean(kind):
         return DataType.boolean

@@ -102,7 +102,7 @@ def _check_missing(request: SourceRequest, names: Sequence[str], served: ServedM
         if name not in names and name not in served.optional:
             raise InputError(
                 f"{path} has no column {name!r}, and --allow-missing cannot help: the model has no rule for "
-                f"missing values of this column."
+                f"missing values of this column. Add the column, or train with missing values in it."
             )
     missing = [name for name in served.names if name not in {*names, *request.allow_missing}]
     if not missing:

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.cells import clean_texts, is_text
+from connectors.foundation.messages import cut
+from operators.columns import is_number
 from operators.values import python_value
 
 if TYPE_CHECKING:
@@ -195,8 +197,8 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             converted.append(pa.scalar(None, field.type))
             text = SHORT.repr(value) if isinstance(value, CONTAINERS) else repr(value)
-            shown = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-            faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type)} (value: {shown})")
+            fault = f"column {field.name!r} {_type_fault(field.type)} (value: {cut(text, LONGEST_VALUE)})"
+            faults.setdefault(row, fault)
     return pa.array([one.as_py() for one in converted], field.type)
 
 
@@ -229,11 +231,6 @@ def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scal
         if not isinstance(value, str) or not pa.types.is_timestamp(kind) or not kind.tz:
             raise
         return pa.array([value]).cast(pa.timestamp(kind.unit)).cast(kind)[0]  # without a zone: UTC
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type holds numbers: whole ones, floats or decimals."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _needs_float(value: Any, kind: pa.DataType) -> bool:

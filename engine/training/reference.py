@@ -32,7 +32,7 @@ class Reference:
     """Scores of class-balanced ERM; without a model the reason why there is none."""
 
     model: str = ""
-    """Its base model, such as ``logistic``."""
+    """Name of the base model, such as ``logistic``."""
     folder: str = ""
     scores: dict[str, Scores] = field(default_factory=dict)
     reason: str = ""

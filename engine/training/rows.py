@@ -290,4 +290,4 @@ def _class_indices(labels: npt.NDArray[Any]) -> Int64:
 def _check_values(name: str, values: npt.NDArray[Any], usable: npt.NDArray[np.bool_], what: str) -> None:
     if not usable.all():
         row = int(np.flatnonzero(~usable)[0])
-        raise OperatorError(f"{name}: row {row} has {what} ({values[row]!r}).")
+        raise OperatorError(f"{name}: row {row} has {what} ({values[row]!r}). Correct it, or leave it out.")

@@ -259,7 +259,9 @@ def _curve(
     try:
         points = trade_off(Z, rows.y, rows.row_id, path, factor, groups, seed=task.seed)
     except ValueError as error:
-        raise InputError(f"max_mean_loss: the strength of weighting cannot be measured: {error}.") from None
+        raise InputError(
+            f"max_mean_loss: the strength of weighting cannot be measured: {error}. Leave max_mean_loss out."
+        ) from None
     if not has_factor(factor, rows.y):
         end["end"] = "class balance"
     by_class = groups is rows.y

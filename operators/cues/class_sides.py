@@ -1,4 +1,4 @@
-"""Which class a value of a column stands for, and the balance of what values stand for against the label.
+"""The class that each value of a column stands for, and the balance of these classes against the label.
 
 A value stands for the class among whose rows it is most over-represented, unless it goes with all classes
 nearly alike, or as nearly as chance has it, as a missing value mostly does: counted to one class, it would
@@ -19,7 +19,7 @@ the value stands for none."""
 CHANCE = 3.0
 """Standard errors by which the rows of that class exceed those of a value that goes with all alike."""
 TINY = 1e-12
-"""Least divisor."""
+"""Least divisor, against division by 0."""
 
 
 def classes_of_levels(

@@ -1,4 +1,4 @@
-"""How far the side of a slice is independent of the other columns, given the label.
+"""Measures whether the side of a slice is independent of the other columns, given the label.
 
 Which side of a shortcut a row lies on does not depend on the other columns, given the label. So models that
 do not see the column judge the rows that break the shortcut as well, and as surely, as the others, but for
@@ -34,12 +34,12 @@ MIN_RIGHT_ROWS = 10
 SIDE_L2 = 1e-2
 """Ridge penalty of the models of the side, whose rarer part may have few rows."""
 TINY = 1e-9
-"""Least divisor."""
+"""Least divisor, against division by 0."""
 
 
 @dataclass(frozen=True)
 class Independence:
-    """How models without a column judge the rows that break its slice, against the other rows.
+    """Accuracy and certainty of models without a column on the rows that break its slice and on the others.
 
     ``label_accuracy`` is a mean over all classes, the other figures over those that have 20 rows on both
     sides. All are 0 without such a class.

@@ -1,4 +1,4 @@
-"""Whether the other columns support that class shares carry a shortcut.
+"""Decides by the other columns whether class shares carry a shortcut.
 
 A class share is made from labels: ``encode`` gives the rows of a category the share of a class among its
 other rows. Models lean on it and are wrong where a row contradicts its category, whether the category is a

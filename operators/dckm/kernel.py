@@ -134,11 +134,11 @@ class LoopEnd(NamedTuple):
     step: float
     """Size of the step from y; 0 if none lowers the objective."""
     value: float
-    """Objective."""
+    """Value of the objective."""
     without_error: float
     """Objective without the clusters' error."""
     balance: float
-    """Balance cost."""
+    """Value of the balance cost."""
     clusters: Clusters
     effective: float
     """Effective sample size."""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from connectors.foundation.messages import cut
 from operators.arrays import Float64, Mask
 from operators.encode.calendar_words import VALUES, part_text
 from operators.readable import Scale, time_text
@@ -161,8 +162,8 @@ def view_key(of: Any) -> tuple[str, str]:
 
 def shown(value: str) -> str:
     """Return a value for display: shortened if it is long, quoted if it is empty or ends in white space."""
-    cut = value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
-    return f'"{cut}"' if cut != cut.strip() or not cut else cut
+    text = cut(value, LONGEST_VALUE)
+    return f'"{text}"' if text != text.strip() or not text else text
 
 
 def merge(conditions: list[Condition]) -> list[Condition]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float64
+from operators.columns import is_number
 from operators.descriptions.views import LevelView, NumberView, PartView, TextView, View
 from operators.encode.calendar_words import PERIODS
 from operators.encode.datetimes import calendar_part, default_parts
@@ -68,7 +69,7 @@ def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | Non
     if pa.types.is_boolean(kind):
         texts = pc.if_else(column, "true", "false")
         return _levels(name, texts.to_pylist(), fit)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if is_number(kind):
         values = _floats(column)
         return None if _is_identifier(name, values, kind) else _numbers(name, values, fit)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

@@ -47,7 +47,7 @@ WEIGHT_COLUMN = NAME + FACTOR
 class DuplicatesOperator(Operator[DuplicatesParams]):
     """Adds ``duplicate_of``, the oldest near duplicate among older rows, and the similarity (0 without one).
 
-    A row whose texts are empty, or that ``ingest`` rejects, is no duplicate and has none. Memory: a worker
+    A row whose texts are empty, or that ``ingest`` rejects, is not a duplicate and has none. Memory: a worker
     holds one shard; for texts 48 bytes for each new row of a slice of a band and a bounded number of
     signatures, for vectors 300 bytes for each row of a tree that it builds, of at most 2^22 rows.
     """

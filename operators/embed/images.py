@@ -32,7 +32,7 @@ def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
     Raises
     ------
     ValueError
-        The file is not there, or its content is no whole image, or larger than 64 megapixels.
+        The file is not there, or its content is not a whole image, or larger than 64 megapixels.
     """
     try:
         with warnings.catch_warnings():

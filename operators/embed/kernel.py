@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from operators.arrays import Float32
 
 WINDOW = 16
-"""So many batches are prepared together: enough to fill batches of equal shape, and bounded memory."""
+"""Number of batches that are prepared together: they fill batches of equal shape, in bounded memory."""
 
 
 Key = tuple[type, Any]

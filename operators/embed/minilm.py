@@ -142,7 +142,7 @@ class LastLayer(nn.Module):
         super().__init__()
         if n_features % WIDTH:
             raise ValueError(
-                f"n_features={n_features} is no multiple of {WIDTH}; use `embed: {{model: minilm_tokens}}`"
+                f"n_features={n_features} is not a multiple of {WIDTH}; use `embed: {{model: minilm_tokens}}`"
             )
         bert = load_bert()
         bert.set_attn_implementation("eager")

@@ -105,7 +105,7 @@ def check_tokenizer(found: Any) -> None:
     kilobytes, make 16 GB of a letter, and a regular expression may go back without end.
     """
     if not isinstance(found, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     for part, known in STEPS.items():
         waiting, n_steps = [found.get(part)], 0
         while waiting:

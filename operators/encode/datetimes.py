@@ -191,7 +191,7 @@ def read_dates(
     nothing = np.zeros(len(column), bool)
     if form == Form.NOTHING:
         return np.full(len(column), np.nan), np.full(len(column), np.nan), nothing
-    if form != Form.TIME:  # numbers are no dates; JSON has them as text
+    if form != Form.TIME:  # numbers are not dates; JSON has them as text
         return np.full(len(column), np.nan), np.full(len(column), np.nan), ~np.isnan(as_numbers(column))
     seconds = as_seconds(column)
     if not (zone and pa.types.is_timestamp(column.type) and column.type.tz):

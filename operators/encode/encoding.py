@@ -135,7 +135,7 @@ class TableEncoding:
             raise
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise BadJsonError(path, f"it is no encoding of columns ({reason})") from error
+            raise BadJsonError(path, f"it is not an encoding of columns ({reason})") from error
 
 
 def target_file(index: int) -> str:

@@ -33,7 +33,7 @@ from operators.encode.texts import DATES
 MIN_UNIQUE_SHARE = 0.95
 """Distinct values per row from which a column counts as nearly unique."""
 MIN_UNIQUE_SHARE_NAMED = 0.5
-"""The same for a column whose name says that it is an identifier: a patient may have several rows."""
+"""The least share for a column whose name says that it is an identifier: a patient may have several rows."""
 MIN_UNIQUE_ROWS = 50
 """Rows with a value below which no column is called an identifier: a small table may lack repetitions."""
 MAX_OTHER_WIDTHS = 0.1
@@ -176,7 +176,7 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
 
 
 def _requested_datetime(summary: ColumnSummary, date_format: str) -> ColumnUse:
-    """Return the use as dates. Raises OperatorError if the values are no dates of the format."""
+    """Return the use as dates. Raises OperatorError if the values are not dates of the format."""
     if summary.form == Form.TIME:
         return ColumnUse(Kind.DATETIME)
     if date_format in summary.parsed:

@@ -232,7 +232,7 @@ def fit_number(
 def read_numbers(
     column: pa.ChunkedArray, missing: tuple[str, ...] = ()
 ) -> tuple[Float64, npt.NDArray[np.bool_]]:
-    """Return a column's numbers (n,), NaN for missing ones, and which rows (n,) hold text that is no number.
+    """Return a column's numbers (n,), NaN for missing ones, and a mask (n,) of texts that are not numbers.
 
     Parameters
     ----------

@@ -116,16 +116,16 @@ class ColumnParams(OperatorParams):
 
 
 class EncodeParams(OperatorParams):
-    """How ordinary columns become features. Columns that are not named are encoded by their kind."""
+    """The encoding of ordinary columns as features. Columns that are not named are encoded by their kind."""
 
     numeric: NumericParams = NumericParams()
     """Columns with numbers or booleans."""
     categorical: CategoricalParams = CategoricalParams()
-    """Categories."""
+    """Columns of categories."""
     datetime: DatetimeParams = DatetimeParams()
     """Dates and points in time."""
     text: TextParams = TextParams()
-    """Free text."""
+    """Columns of free text."""
     columns: Mapping[str, Annotated[ColumnParams, BeforeValidator(_column)]] = Field(default_factory=dict)
     """Single columns: ``{age: {missing: median}, zip: categorical, note: exclude}``."""
     missing_values: tuple[str, ...] = MISSING_TEXTS

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float32
+from operators.columns import is_list
 from operators.encode.sketches import Counts, ValueCounts
 from operators.encode.texts import is_missing, tidy
 from operators.encoded_features import Output
@@ -27,7 +28,7 @@ Rows = npt.NDArray[np.int64]
 def is_tags(kind: pa.DataType) -> bool:
     """Return whether a type is a list of texts."""
     types = pa.types
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+    if not is_list(kind):
         return False
     inner = kind.value_type
     inner = inner.value_type if types.is_dictionary(inner) else inner

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from operators.arrays import Float32, Float64
 
 N_FOLDS = 5
-"""As in ``TargetEncoder``."""
+"""Number of folds of the cross-fitting, as in scikit-learn's ``TargetEncoder``."""
 PURPOSE = "encode/fold"
 
 

@@ -138,7 +138,7 @@ def _by_pattern(values: pa.Array, pattern: str) -> Float64:
 
 
 def _whole(parts: pa.StructArray, name: str, *, optional: bool = False) -> npt.NDArray[np.int64]:
-    """Return a part of dates as integers; -1 where the text is no date, 0 for an optional part."""
+    """Return a part of dates as integers; -1 where the text is not a date, 0 for an optional part."""
     field = pc.struct_field(parts, name)
     empty = pc.or_kleene(pc.is_null(field), pc.equal(pc.binary_length(field), 0))
     found = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, field.type), field).cast(pa.int64())

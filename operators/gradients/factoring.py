@@ -77,9 +77,9 @@ def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) 
         one_vector = isinstance(weight, Factors) and weight.errors.shape[1] == 1
         if not (names.keys() <= {"weight", "bias"} and (one_vector or weight is None)):
             raise ValueError(
-                f"the gradients in {', '.join(repr(name) for name in names.values())} are no product of one "
-                "activation and one error per row; only those of nn.Linear layers with one vector per row "
-                "are. Choose such layers by `parameters`, or use flat gradients."
+                f"the gradients in {', '.join(repr(name) for name in names.values())} are not products of "
+                "one activation and one error per row; only those of nn.Linear layers with one vector per "
+                "row are. Choose such layers by `parameters`, or use flat gradients."
             )
         n_outputs, n_inputs = selected[names["weight"]].shape if weight is not None else (bias.shape[1], 0)
         parts.append(FactoredLayer(path, n_inputs, n_outputs, weight is not None, bias is not None))

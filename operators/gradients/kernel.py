@@ -274,7 +274,7 @@ def per_sample_gradients(
     Raises
     ------
     ValueError
-        No parameter matches, X and y disagree, a label is no class of the model, the model mixes the rows
+        No parameter matches, X and y disagree, a label is not a class of the model, the model mixes the rows
         of a batch (there is then no per-sample gradient), or the route does not suit the model.
     """
     selected = select_parameters(model, parameters)

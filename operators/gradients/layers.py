@@ -77,7 +77,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     output: Tensor | None
-    """None where it returned no tensor, or several."""
+    """The output of the layer; None where it returned no tensor, or several."""
 
     @property
     def is_per_row(self) -> bool:

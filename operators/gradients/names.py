@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def found_in(names: Iterable[str], pattern: str) -> list[str]:
-    """Return the names in which RE2 finds the pattern. Raises ArrowInvalid for what is no pattern of RE2."""
+    """Return the names in which RE2 finds the pattern. Raises ArrowInvalid for a faulty pattern."""
     known = pa.array([*names, ""], pa.string())  # never empty: Arrow would not look at the pattern
     return [name for name in known.filter(pc.match_substring_regex(known, pattern)).to_pylist() if name]
 

@@ -17,7 +17,7 @@ def _check_pattern(pattern: str) -> str:
     try:
         found_in([], pattern)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{pattern[:200]!r} is no regular expression of RE2: {error}") from error
+        raise ValueError(f"{pattern[:200]!r} is not a regular expression of RE2: {error}") from error
     return pattern
 
 

@@ -50,7 +50,7 @@ class StoredFile:
 def check_regular(path: Path) -> None:
     """Raise ValueError for a pipe, which would be waited for, a device and the like; and OSError."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError(f"{path} is no regular file. Correct stored.path.")
+        raise ValueError(f"{path} is not a regular file. Correct stored.path.")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _npy(path: Path) -> StoredFile:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is no NumPy file of numbers: {error}") from error
+        raise ValueError(f"{path} is not a NumPy file of numbers: {error}") from error
     if not isinstance(array, np.memmap) or array.ndim != 2 or array.dtype.kind != "f":
         kind = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
         raise ValueError(
@@ -160,7 +160,9 @@ def _bergson_shards(folder: Path) -> Sequence[Path]:
     wanted = [f"{index:05d}-of-{total:05d}" for index in range(total)]
     if not total or sorted(found) != wanted:
         missing = sorted(set(wanted) - set(found))
-        raise ValueError(f"{folder} is no whole set of shards (missing: {missing[:3]}). Let bergson finish.")
+        raise ValueError(
+            f"{folder} is not a whole set of shards (missing: {missing[:3]}). Let bergson finish."
+        )
     return [found[name] for name in wanted]
 
 
@@ -175,7 +177,7 @@ def _bergson_file(folder: Path) -> StoredFile:
         width, dtype = _bergson_type(info)
         return _sized(StoredFile(folder / "gradients.bin", dtype, int(info["num_grads"]), width))
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{path} is no record of bergson's: {type(error).__name__} {error}.") from error
+        raise ValueError(f"{path} is not a record of bergson's: {type(error).__name__} {error}.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -191,7 +193,7 @@ def _bergson_type(info: dict[str, Any]) -> tuple[int, str]:
     fields = np.dtype(info["dtype"]).fields or {}
     parts = [part.subdtype or (part, (1,)) for part, *_ in fields.values()]
     if len({part.str for part, _ in parts}) != 1:
-        raise ValueError(f"its dtype {info['dtype']} is no list of fields of one type")
+        raise ValueError(f"its dtype {info['dtype']} is not a list of fields of one type")
     return sum(int(np.prod(shape)) for _, shape in parts), parts[0][0].str
 
 

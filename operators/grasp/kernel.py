@@ -52,7 +52,7 @@ from operators.metrics import Silhouettes, mean_silhouettes
 from operators.points import Metric, Points, equal_rows
 
 Quality: TypeAlias = Callable[[int, int], Any]
-"""From the place of a cell in the grid: how far its labels are from those of exact DBSCAN."""
+"""A function of a cell's place in the grid that measures its labels against those of exact DBSCAN."""
 Clustering: TypeAlias = tuple[Labels, npt.NDArray[np.bool_], Quality | None]
 """Labels and core flags (n_eps, n_min_samples, n) of all cells of a grid; no quality where they are exact."""
 Search: TypeAlias = Callable[[Sequence[float], Sequence[int]], Clustering]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FAILED = -1.0
 """Recorded score of a setting that failed."""
 FLAT = 0.05
-"""A share of noise that changes by more than this within one step of the grid is no plateau."""
+"""A share of noise that changes by more than this within one step of the grid is not a plateau."""
 TIED = 0.005
 """Scores that differ by less than this count as equal."""
 MAX_CLASSES = 24

@@ -93,7 +93,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
     def _record(self, index: int, counts: Counter[tuple[int, int]]) -> dict[str, Any]:
         sizes = [counts[index, side] for side in (FOLLOWS, BREAKS)]
-        # An empty part is no group, even if 0 rows are required.
+        # An empty part is not a group, even if 0 rows are required.
         least = max(1.0, least_rows(sum(sizes), self.params.min_rows, self.params.min_share))
         return {"class": index, "n_groups": 2 if min(sizes) >= least else 1}
 

@@ -95,7 +95,7 @@ class Ingest(Operator[IngestParams]):
         ------
         OperatorError
             Fewer than two classes, or very many; a label that is a quantity or an identifier; a feature that
-            is no number; a vector column without vectors.
+            is not a number; a vector column without vectors.
         """
         shards = range(len(context.shards.shards))
         counts: Counter[Any] = Counter()

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connectors.foundation.messages import shorten
 from operators.arrays import Float32
 from operators.base import OperatorError
+from operators.columns import is_list, is_number
 from operators.values import python_value
 
 Codes = npt.NDArray[np.uint8]
@@ -41,8 +42,8 @@ TEXTS = {
     Reason.INFINITE: "is infinite",
     Reason.LENGTH: "is a vector of another length",
     Reason.RANGE: "is beyond the range of float32",
-    Reason.NUMBER: "is text that is no number, in a column of numbers",
-    Reason.DATE: "is text that is no date, in a column of dates",
+    Reason.NUMBER: "is text that is not a number, in a column of numbers",
+    Reason.DATE: "is text that is not a date, in a column of dates",
 }
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -50,22 +51,16 @@ NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 def is_scalar(kind: pa.DataType) -> bool:
     """Return whether a column of this type is one feature."""
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    )
+    return is_number(kind) or bool(pa.types.is_boolean(kind))
 
 
 def is_vector(kind: pa.DataType) -> bool:
     """Return whether a column of this type is a vector of features."""
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return bool(lists and is_scalar(kind.value_type))
+    return is_list(kind) and is_scalar(kind.value_type)
 
 
 def check_features(table: pa.Table, features: Sequence[str]) -> None:
-    """Raise OperatorError for the first column that is no number or vector of numbers."""
+    """Raise OperatorError for the first column that is not a number or vector of numbers."""
     for name in features:
         kind = table.schema.field(name).type
         if is_scalar(kind) or is_vector(kind):
@@ -77,12 +72,12 @@ def check_features(table: pa.Table, features: Sequence[str]) -> None:
 
 
 def _first_word(column: pa.ChunkedArray) -> str:
-    """Return a note on the first text that is no number, since it may be the only one; else empty."""
+    """Return a note on the first text that is not a number, since it may be the only one; else empty."""
     kind = column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return ""
     words = pc.filter(column, pc.invert(pc.match_substring_regex(column, NUMBER)))
-    return f" (its first value that is no number: {shorten(words[0].as_py())})" if len(words) else ""
+    return f" (its first value that is not a number: {shorten(words[0].as_py())})" if len(words) else ""
 
 
 def feature_widths(table: pa.Table, features: Sequence[str]) -> tuple[int | None, ...]:
@@ -119,7 +114,7 @@ def assemble_features(
     Raises
     ------
     OperatorError
-        A column is no number or vector of numbers.
+        A column is not a number or vector of numbers.
     """
     check_features(table, features)
     expected = widths if widths is not None else [width or 0 for width in feature_widths(table, features)]

@@ -22,7 +22,7 @@ FEW_ROWS = 50
 MANY_CLASSES = 20
 """Distinct values above which a label may be a quantity, or name rows."""
 ROWS_PER_CLASS = 20.0
-"""Mean rows of a value below which many distinct values are no classes."""
+"""Mean rows of a value below which many distinct values are not classes."""
 TRAILING = re.compile(r"[\s.;,]+$")
 """Marks at the end of a value that do not make it another one."""
 STRIP = "source.strip: true"

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from connectors.foundation.messages import shorten
 from operators.base import OperatorError
+from operators.columns import plain_values
 from operators.ingest.kernel import Codes, Reason
 
 
@@ -28,7 +29,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
     OperatorError
         The classes are of another type than the column.
     """
-    labels = decode(column)
+    labels = plain_values(column)
     try:
         known = pa.array(classes)
         fits = _kind(known.type) == _kind(labels.type) or (
@@ -53,7 +54,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
 
 def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
     """Return the rows of each label but null and NaN. Raises OperatorError for types that name no class."""
-    labels = decode(column).drop_null()
+    labels = plain_values(column).drop_null()
     if not _kind(labels.type):
         raise OperatorError(
             f"The label column has type {column.type}; labels are text, integers, booleans or floats. Name "
@@ -74,8 +75,3 @@ def _kind(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "integer"
     return "float" if pa.types.is_floating(kind) else ""
-
-
-def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a dictionary column as its plain values, others as they are."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

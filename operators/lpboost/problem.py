@@ -34,7 +34,7 @@ GOAL = MAX_GAP / 4
 
 
 class UncertifiedError(ArithmeticError):
-    """No solver reached a duality gap of ``MAX_GAP``; the message has the gap that was reached."""
+    """Raised where no solver reaches a duality gap of ``MAX_GAP``; the message has the reached gap."""
 
 
 @dataclass(frozen=True)

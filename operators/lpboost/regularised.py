@@ -45,9 +45,9 @@ class _State:
     weights: Float64
     """(n,) the capped softmax."""
     value: float
-    """g(lambda)."""
+    """Value of the dual function, g(lambda)."""
     shift: float
-    """Of the capped softmax; the next search starts from it."""
+    """Shift of the capped softmax; the next search starts from it."""
 
 
 class _Dual:

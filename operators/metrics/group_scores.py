@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from connectors.foundation.messages import first_of
 from operators.metrics.intervals import wilson_interval
 
 MIN_ROWS = 50
@@ -121,5 +122,4 @@ def pooled_name(names: Sequence[str]) -> str:
     """Return one name for a group, or for several groups that are pooled; at most ``MAX_NAMES`` are named."""
     if len(names) == 1:
         return names[0]
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"small groups together: {', '.join(names[:MAX_NAMES])}{more}"
+    return f"small groups together: {first_of(names, MAX_NAMES)}"

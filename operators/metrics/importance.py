@@ -243,7 +243,7 @@ class _Scorer(Protocol):
 
 
 class _ClassScorer:
-    """Of a classifier. The value of a prediction is whether it is right."""
+    """Scores of a classifier. The value of a prediction is 1 if it is right, else 0."""
 
     sign = 1
 
@@ -285,7 +285,7 @@ class _ClassScorer:
 
 
 class _LossScorer:
-    """Of a regression. The value of a prediction is its negative loss."""
+    """Scores of a regression. The value of a prediction is its negative loss."""
 
     sign = -1
 

@@ -228,10 +228,10 @@ def _configuration(config: Mapping[str, Any]) -> Any:
 
     kind = str(config.get("model_type"))
     if kind not in TYPES:
-        raise OperatorError(f"hf: model_type {kind!r} is none of {', '.join(TYPES)}.")
+        raise OperatorError(f"hf: model_type {kind!r} is none of {', '.join(TYPES)}. Use another network.")
     for key, value in config.items():
         if not _is_kept(key) or not _is_plain(key, value):
-            raise OperatorError(f"hf: {key}: {str(value)[:60]!r} is no value of a configuration.")
+            raise OperatorError(f"hf: {key}: {str(value)[:60]!r} is not a value of a configuration.")
     try:
         return AutoConfig.for_model(kind, **{k: v for k, v in config.items() if k != "model_type"})
     except Exception as error:  # fields are checked by transformers' own classes
@@ -275,7 +275,10 @@ def _freeze(encoder: nn.Module, layers: int | Literal["all"]) -> list[nn.Module]
         return [encoder]
     stack = next(module for module in encoder.modules() if isinstance(module, nn.ModuleList))
     if not 0 <= layers <= len(stack):
-        raise OperatorError(f"model_params.layers: the network has {len(stack)} layers, not {layers}.")
+        raise OperatorError(
+            f"model_params.layers: the network has {len(stack)} layers, not {layers}. Give 0 to "
+            f"{len(stack)}, or all."
+        )
     blocks = list(stack)[len(stack) - layers :]
     trained = {id(parameter) for block in blocks for parameter in block.parameters()}
     for parameter in encoder.parameters():
@@ -293,7 +296,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, json.JSONDecodeError) as error:
         raise _refused(path, str(error)) from None
     if not isinstance(found, dict):
-        raise _refused(path, "it is no object")
+        raise _refused(path, "it is not an object")
     return found
 
 

@@ -49,15 +49,15 @@ class PretrainedSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     takes: Literal["text", "image"]
-    """What the network reads: texts as token ids, images as pixels."""
+    """The input of the network: texts as token ids, or images as pixels."""
     config: dict[str, Any]
     """The network's own configuration, checked by :mod:`operators.models.pretrained`."""
     layers: int | Literal["all"]
     """Number of the last layers that are trained; ``all``: every parameter."""
     mean: tuple[Mean, Mean, Mean] = (0.5, 0.5, 0.5)
-    """Of images: mean of each colour, from 0 to 1, that the network was trained with."""
+    """Mean of each colour of images, from 0 to 1, that the network was trained with."""
     std: tuple[Deviation, Deviation, Deviation] = (0.5, 0.5, 0.5)
-    """Of images: its standard deviation."""
+    """Standard deviation of each colour of images that the network was trained with."""
 
 
 def _check_spec_name(name: str) -> str:
@@ -84,7 +84,7 @@ class ModelSpec(BaseModel):
     n_classes: int = Field(ge=1)
     """Number of outputs; 1 for a regression."""
     pretrained: PretrainedSpec | None = None
-    """Of ``hf:``: the network; the folder is not read to build it."""
+    """The network of a model ``hf:``, which is built without reading its folder; None for other models."""
 
     @model_serializer(mode="wrap")
     def _without_gaps(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -72,4 +72,4 @@ def load_spec(folder: Path) -> ModelSpec:
         raise OperatorError(f"{path} is missing: run the operator that trains the model again.") from error
     except (ValueError, OSError) as error:  # among them pydantic's, and bytes that are not UTF-8
         text = " ".join(str(error).split())[:500]
-        raise OperatorError(f"{path} is no description of a model: {text}. Train it again.") from error
+        raise OperatorError(f"{path} is not a description of a model: {text}. Train it again.") from error

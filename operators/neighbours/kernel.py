@@ -21,7 +21,7 @@ from operators.neighbours.graph import Graph, gather
 QUERIES = 1024
 """Rows that are looked up at once."""
 FEWEST = 32
-"""The same where all rows may be near. With fewer than about 20, FAISS does not use matrix products."""
+"""The least number where all rows may be near. Below about 20, FAISS does not use matrix products."""
 PAIRS = 1 << 24
 """Candidates at once, if all rows are near: about 1 GiB."""
 VALUES = 1 << 17

@@ -263,7 +263,7 @@ def _fit_evidence(
 ) -> dict[str, float]:
     """Learn the verdict from the sample in one task, and write it into ``folder``.
 
-    ``cues`` is the state folder of that operator, whose balanced shortcuts are no evidence.
+    ``cues`` is the state folder of that operator, whose balanced shortcuts are not evidence.
     """
     from operators.cues.shortcut_scores import shortcut_scores
     from operators.outliers.state import save_reason, save_state
@@ -310,7 +310,7 @@ def estimated(state: VerdictState) -> dict[str, float]:
 
 
 def _assess(state: VerdictState, table: pa.Table) -> tuple[Text, Any]:
-    """Return the reason for each row, empty where it is no outlier, and its score."""
+    """Return the reason for each row, empty where it is not an outlier, and its score."""
     from operators.outliers.assessment import assess
     from operators.outliers.planted import KINDS
 

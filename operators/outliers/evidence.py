@@ -88,7 +88,7 @@ class Sources:
     models: CrossFitted
     """The stages ``STAGES``."""
     trees: CrossFittedTrees | None
-    """None where there are too many classes."""
+    """The second model of labels; None where there are too many classes."""
     raw: NeighbourTable
     cue_free: NeighbourTable
     mahalanobis: Mahalanobis

@@ -34,7 +34,7 @@ MIN_CONFIRMED = 0.5
 
 Where fewer are confirmed, most rows that look damaged are rare, and marking them would be wrong."""
 MIN_CONFIRMED_LOWER = 0.2
-"""Its lower 95 % limit."""
+"""Least value of the lower 95 % limit of that share."""
 MIN_LABEL_SPAN = 0.2
 """Least rise of the share of contradicted labels from other rows to planted damaged ones.
 

@@ -25,7 +25,7 @@ class EvidenceParams(OperatorParams):
 
 
 class OutliersParams(OperatorParams):
-    """How rows are marked as corrupt."""
+    """The rule by which rows are marked as corrupt."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
 

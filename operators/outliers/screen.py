@@ -28,7 +28,7 @@ SLACK = 1e-6
 
 @dataclass(frozen=True)
 class Screen:
-    """Which rows of a block are looked up, and what stands for the votes of the others."""
+    """Chooses the rows of a block that are looked up, and estimates the margins of the others."""
 
     coef: Float64
     """(2, len(KNOWN) + 1) least squares of the margins ``NEIGHBOURS`` on other evidence; constants last."""

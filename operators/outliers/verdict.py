@@ -77,7 +77,7 @@ class Config:
     min_flip_separation: float = 0.85
     """Area under ROC, planted flips against clean rows, below which flips count as undetectable."""
     min_damage_separation: float = 0.9
-    """The same for damaged features."""
+    """Area under ROC, planted damage against clean rows, below which damage counts as undetectable."""
     min_precision: float = 0.7
     """Bound on the estimated precision of the marked rows."""
     min_posterior: float = 0.5
@@ -116,7 +116,7 @@ class VerdictState:
     prevalence: Float64
     """(3,) shares with rare kinds set to 0: what is marked follows from them."""
     screen: Screen | None
-    """Which rows need their neighbours; None where all do."""
+    """Chooses the rows whose neighbours are looked up; None where those of all are."""
     threshold: float
     """Least posterior of a marked row; ``UNREACHABLE`` where no row is marked."""
     classes: Int64

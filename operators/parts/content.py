@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.columns import is_binary
 from operators.hashing import Hashes, row_hashes
 from operators.row_identity import key_hashes, text_hash
 
@@ -57,7 +58,7 @@ def value_hashes(array: pa.Array) -> Hashes:
         return _numbers(array.view(wide))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _numbers(array)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if is_binary(kind):
         return _bytes(array)
     hashes, has_value = key_hashes(array)  # texts, and decimals as texts
     return _present(hashes, has_value)

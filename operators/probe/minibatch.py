@@ -98,7 +98,10 @@ class _Learner:
         self._common = [buffer.clone() for buffer in self._buffers]
         self._loss = nn.CrossEntropyLoss(reduction="none")
         if not self._parameters:
-            raise OperatorError("The probe's model has no trainable parameter: every one is frozen.")
+            raise OperatorError(
+                "The probe's model has no trainable parameter: every one is frozen. Leave requires_grad on "
+                "for those that are to be trained."
+            )
         self._device = self._parameters[0].device
         matrices = [p for p in self._parameters if p.ndim > 1]
         others = [p for p in self._parameters if p.ndim <= 1]

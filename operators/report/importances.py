@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from connectors.foundation.messages import cut
 from operators.counts import count
 from operators.report.text import number
 
@@ -28,7 +29,7 @@ MAX_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class _Kind:
-    """How the importances of a kind of model are shown. Figures are parts of 1, or of the unshuffled loss."""
+    """Words for the importances of one kind of model. Figures are parts of 1, or of the unshuffled loss."""
 
     mean: str
     worst: str
@@ -233,7 +234,7 @@ def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
             error_kw={"lw": 1, "ecolor": "#555555"},
         )
     axes.axvline(0, color="black", lw=0.8)
-    axes.set_yticks(range(len(entries)), [_cut(entry["column"]) for entry in entries], fontsize=8)
+    axes.set_yticks(range(len(entries)), [_one_line(entry["column"]) for entry in entries], fontsize=8)
     for text in axes.get_yticklabels():
         disable_math(text)
     axes.set_xlabel(kind.axis, fontsize=8)
@@ -252,10 +253,10 @@ def _named(columns: Sequence[tuple[str, float]], what: str) -> str:
     """Return the first columns, each with what is lost or gained without it."""
     unit = [what] + [""] * NAMED
     named = zip(columns[:NAMED], unit, strict=False)
-    return ", ".join(f"{_cut(name)} ({100 * value:.1f}{more})" for (name, value), more in named)
+    return ", ".join(f"{_one_line(name)} ({100 * value:.1f}{more})" for (name, value), more in named)
 
 
-def _cut(name: str, length: int = 40) -> str:
+def _one_line(name: str, length: int = 40) -> str:
     """Return a name on one line, and its beginning if it is long."""
     name = " ".join(name.split()) or repr(name)
-    return name if len(name) <= length else name[: length - 1] + "…"
+    return cut(name, length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from connectors.foundation.messages import cut
 from operators.counts import count
 
 NBSP = "\u00a0"
@@ -53,4 +54,4 @@ def short(value: object, length: int = 80) -> str:
     if isinstance(value, bytes):
         return f"[{count(len(value), 'byte')}]"
     text = f"{value:.5g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return cut(text, length)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -162,6 +162,11 @@ class RemainingRows:
 
     draw: Draw
     test: dict[int, tuple[int, int]]
+
+    @classmethod
+    def stored(cls, draw: Draw, record: Mapping[str, Any]) -> RemainingRows:
+        """Return the filter by a state's record, whose key ``test`` lists the test rows of each stratum."""
+        return cls(draw, {key: (first, last) for key, (first, last) in record["test"]})
 
     def __call__(self, table: pa.Table) -> npt.NDArray[np.bool_]:
         """Return whether each row of a table takes part (n,)."""

@@ -205,10 +205,7 @@ class ByProgram(Split[ClusterParams]):
 
     def _strata(self, context: Context) -> Any:
         record = read_json(context.state / RECORD)
-        rest = RemainingRows(
-            draw_test_rows(self.params, context),
-            {key: (first, last) for key, (first, last) in record["test"]},
-        )
+        rest = RemainingRows.stored(draw_test_rows(self.params, context), record)
         codes = [
             Codes(Domains(context.shards, column), tuple(values))
             for column, values in zip(self._columns(), record["domains"], strict=True)

@@ -131,10 +131,7 @@ class Cluster(Split[ClusterParams]):
 
     def _strata(self, context: Context) -> Strata:
         record = read_json(context.state / STRATA)
-        rest = RemainingRows(
-            draw_test_rows(self.params, context),
-            {key: (first, last) for key, (first, last) in record["test"]},
-        )
+        rest = RemainingRows.stored(draw_test_rows(self.params, context), record)
         if self.params.within == "label":
             return Strata(rest, None)
         return Strata(rest, Codes(Domains(context.shards, self.params.domain), tuple(record["domains"])))

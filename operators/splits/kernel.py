@@ -28,7 +28,7 @@ class ValidationRows(Generic[H]):
     """Sum of phi over them."""
     count: int
     selection: H
-    """What identifies them: a mask in memory, thresholds over shards."""
+    """Identifies these rows: a mask in memory, thresholds over shards."""
 
 
 class SplitRows(Protocol[H]):

@@ -126,7 +126,7 @@ class ByRow:
 
 
 class Crossing:
-    """Which rows are near an older one of another part."""
+    """Finds the rows that are near an older one of another part."""
 
     def __init__(self, rule: Rule, state: Path, duplicates: Path | None, *, is_fitted: bool) -> None:
         """Take the rule, the state with the parts of all rows, and that of the operator ``duplicates``.

@@ -113,7 +113,7 @@ def _below(taking: ParticipatingRows, seed: int, last: int, shard: int) -> tuple
 
 
 MAX_ROW_ID = np.iinfo(np.int64).max
-"""As a limit of row ids: all rows."""
+"""Limit of row ids below which all rows lie."""
 
 
 class GainThresholds(NamedTuple):

@@ -36,7 +36,7 @@ class CrossFit(OperatorParams):
 
 
 class WeightsParams(OperatorParams):
-    """How rows are weighted: a share for each class or group, times the factors and the trust in each row."""
+    """The weight of a row: a share for its class or group, times factors and the trust in the row."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "small_rows"})
 

@@ -80,7 +80,7 @@ def test_a_recipe_writes_to_no_other_tenants_output(head: Head, tmp_path: Path) 
         recipe = Recipe.parse(recipe_for(tmp_path / "tenant-b" / "data", output))
         done = submit(recipe, head.address, shared_files=True).handle
         assert done.wait().exit_code == code, done.logs()
-        assert ("is no place to write to" in done.logs()) == (code != Exit.DONE)
+        assert ("cannot be written to" in done.logs()) == (code != Exit.DONE)
     assert not theirs.exists()
 
 

@@ -79,7 +79,7 @@ ObjectiveText = Annotated[str, AfterValidator(check_objective)]
 
 
 class Mixture(NamedTuple):
-    """How the base models of a training are mixed."""
+    """The rule by which the base models of a training are mixed."""
 
     kind: Literal["cvar", "average"]
     """Model weights of least CVaR on the validation rows, or all equal."""
@@ -94,11 +94,11 @@ class TrainParams(OperatorParams):
         {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources", "max_rows"}
     )
     refuses_estimators: ClassVar[str | None] = None
-    """Why the trainer cannot train the estimators of a library; None if it can."""
+    """The reason why the trainer cannot train the estimators of a library; None if it can."""
     accepts_factories: ClassVar[str] = "yes"
     """The networks of ``package.module:factory`` that the trainer accepts, as the table of models says it."""
     refuses_regression: ClassVar[str | None] = None
-    """Why the trainer cannot train a model of numbers; None if it can."""
+    """The reason why the trainer cannot train a model of numbers; None if it can."""
 
     @property
     def mixture_only(self) -> frozenset[str]:
@@ -107,7 +107,7 @@ class TrainParams(OperatorParams):
 
     @property
     def mixture(self) -> Mixture | None:
-        """How base models are mixed; None for a trainer that leaves one model."""
+        """The rule by which base models are mixed; None for a trainer that leaves one model."""
         return None
 
     @property
@@ -150,7 +150,7 @@ class TrainParams(OperatorParams):
     ``keep``, ``schedule``, ``warmup`` and ``clip`` at their defaults; the normal equations for a ``linear``
     of ``squared`` under the same conditions, up to 2,048 features; else ``sgd``."""
     lr: float = Field(default=0.01, gt=0)
-    """Step size."""
+    """Step size of the optimiser."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     """Step size over the epochs of a phase: the same, or from ``lr`` down along half a cosine or a line."""
     warmup: float = Field(default=0.0, ge=0, lt=1)

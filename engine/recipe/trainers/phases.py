@@ -90,5 +90,5 @@ class BoostedParams(TrainParams):
 
     @property
     def mixture(self) -> Mixture:
-        """How base models are mixed."""
+        """The rule by which base models are mixed."""
         return Mixture(self.mixing, self.alpha)

@@ -112,7 +112,7 @@ def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams
 def params_class(name: str) -> type[TrainParams] | None:
     """Return the class of a trainer's parameters: a built-in one, or that of an installed rule; else None.
 
-    Raises InputError for a rule whose parameters are no trainer's.
+    Raises InputError for a rule whose parameters are not a trainer's.
     """
     if name in TRAINERS:
         return TRAINERS[name]
@@ -133,5 +133,5 @@ def check_target(params: TrainParams, place: str) -> None:
     if params.task == "regression" and params.target is None:
         raise InputError(
             f"{place}: objective {params.objective} predicts a number: set {place}.target to a numeric "
-            f"column of the version that is no feature."
+            f"column of the version that is not a feature."
         )

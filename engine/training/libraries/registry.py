@@ -27,7 +27,10 @@ def library_of(model: str) -> Library:
         return LIBRARIES[name]
     plugin = plugin_of(model)
     if plugin is None:
-        raise OperatorError(f"train.model {model}: no installed package has estimators of {name!r}.")
+        raise OperatorError(
+            f"train.model {model}: no installed package has estimators of {name!r}. Install one on every "
+            f"node, or use {', '.join(LIBRARIES)}."
+        )
     if not isinstance(plugin.library, Library):
         raise OperatorError(
             f"train.model {model}: the plugin {name!r} is not an engine.training.libraries.Library: it "

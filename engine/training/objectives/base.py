@@ -31,7 +31,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class TargetScale:
-    """How a network's output becomes a prediction: ``mean + std * output``. Both are of the train rows."""
+    """The map from a network's output to a prediction, ``mean + std * output``, by the train rows."""
 
     mean: float
     std: float
@@ -47,5 +47,5 @@ class TargetScale:
         """Return the scale of a stored record. Raises ValueError or KeyError for what is none."""
         mean, std = float(record["mean"]), float(record["std"])
         if not (math.isfinite(mean) and math.isfinite(std) and std > 0):
-            raise ValueError("the scale of the target is no finite mean with a positive deviation")
+            raise ValueError("the scale of the target is not a finite mean with a positive deviation")
         return cls(mean, std)

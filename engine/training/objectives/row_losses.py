@@ -28,7 +28,7 @@ class RowLosses(Protocol):
 
     @property
     def scale(self) -> TargetScale | None:
-        """How outputs become predictions of numbers; None for a classification."""
+        """The map from outputs to predicted numbers; None for a classification."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class RowLosses(Protocol):
 
 @dataclass(frozen=True)
 class ClassLosses:
-    """Of a classification. Rows are scored by whether they are classified correctly."""
+    """Losses of a classification. Rows are scored by whether they are classified correctly."""
 
     objective: Objective
     scale = None
@@ -79,7 +79,7 @@ class ClassLosses:
 
 @dataclass(frozen=True)
 class NumberLosses:
-    """Of a regression. A network answers in standard deviations from the mean of the train rows' target.
+    """Losses of a regression, whose network answers in standard deviations from the train rows' mean target.
 
     ``unit`` is the mean loss of that mean as a constant answer: a step's losses do not depend on the unit of
     the target, so that step sizes, and the rules' own parameters, mean the same for every target.
@@ -129,7 +129,7 @@ def number_losses(objective: Objective, shards: Shards, slots: Slots) -> NumberL
     """Return the losses of a regression, scaled by the target of the train rows; three passes over them.
 
     Where all targets are equal, the deviation and the unit of losses are 1. Raises OperatorError where there
-    is no train row, the squares of the target are no numbers, or the loss of a constant answer is none.
+    is no train row, the squares of the target are not numbers, or the loss of a constant answer is none.
     """
     n, mean, spread, deviation = _moments(shards, slots)
     if math.isfinite(mean) and spread <= SAME * abs(mean):
@@ -137,7 +137,7 @@ def number_losses(objective: Objective, shards: Shards, slots: Slots) -> NumberL
     if not (spread >= LEAST_DEVIATION and deviation <= 1 / LEAST_DEVIATION):
         raise OperatorError(
             f"train.target: the train rows' numbers deviate by {spread:g} from their mean {mean:g} on "
-            f"average, so that squares of squared errors are no numbers. Give it in another unit, in which "
+            f"average, so that squares of squared errors are not numbers. Give it in another unit, in which "
             f"the deviation lies between {LEAST_DEVIATION:g} and {1 / LEAST_DEVIATION:g}."
         )
 

@@ -53,7 +53,7 @@ def test_without_them_texts_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_a_number_column_with_a_foreign_word_offers_missing(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "age\n" + "31\n" * 9 + "?\n")
-    with pytest.raises(ConnectorError, match=r"line 11.*'\?' is no number.*source\.missing: \['\?'\]"):
+    with pytest.raises(ConnectorError, match=r"line 11.*'\?' is not a number.*source\.missing: \['\?'\]"):
         open_source(path).list()
     assert types(table(path, missing=("?",))) == ["int64"]
     write(tmp_path / "a.csv", "age\n" + "31\n" * 9 + "?\n")

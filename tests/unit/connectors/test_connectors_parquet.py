@@ -104,7 +104,7 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cut.parquet"
     pq.write_table(pa.table({"a": range(1000)}), path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ConnectorError, match=r"cut\.parquet is no whole Parquet file.*copy it again"):
+    with pytest.raises(ConnectorError, match=r"cut\.parquet is not a whole Parquet file.*copy it again"):
         open_source(str(path)).list()
 
 

@@ -101,7 +101,7 @@ def test_stores_that_refuse_are_named_without_secrets(s3: S3Server, tmp_path: Pa
     errors = []
     with pytest.raises(ConnectorError, match="no bucket 'no-such-bucket'") as missing:
         open_source(s3.uri("no-such-bucket", "x"))
-    with pytest.raises(ConnectorError, match=r"x/a\.parquet.* is no whole Parquet file") as corrupt:
+    with pytest.raises(ConnectorError, match=r"x/a\.parquet.* is not a whole Parquet file") as corrupt:
         open_source(s3.uri(bucket, "x")).list()
     errors = [missing, corrupt]
     for uri in (s3.uri(bucket, "x/a.parquet"), s3.uri(bucket, "x")):

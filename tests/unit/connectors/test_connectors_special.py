@@ -142,7 +142,7 @@ def test_tars_that_are_none_and_samples_that_are_too_large(tmp_path: Path) -> No
     with pytest.raises(ConnectorError, match=r"larger than source\.max_shard_bytes \(4000\)"):
         rows_of(open_source(str(path), shard_bytes=1, max_bytes=4000))
     path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(CorruptError, match=r"a\.tar is no whole tar.*uncompressed"):
+    with pytest.raises(CorruptError, match=r"a\.tar is not a whole tar.*uncompressed"):
         open_source(str(path)).list()
 
 
@@ -212,8 +212,8 @@ def test_a_saved_dataset_that_cannot_be_read_is_explained(
     ("content", "text"),
     [
         ("[" * 101, "nested more than 100 deep"),
-        ("[1]", "it is no object"),
-        ("{", "it is no JSON"),
+        ("[1]", "it is not an object"),
+        ("{", "it is not JSON"),
         ('{"a": [' + "1," * 150 + "1]}", "more than 150 values"),
         ('{"a": "' + "x" * 5000 + '"}', "larger than"),
     ],

@@ -212,7 +212,7 @@ def test_texts_are_cleaned_and_labels_mapped_before_the_filter(kind: str, tmp_pa
         assert read_all(taken)[1].num_rows == (12 if clauses[1] == "=" else 23)
     with pytest.raises(ConnectorError, match=r"source\.filter leaves no row"):
         opened(kind, tmp_path, label="y", filter=parse(["y", "=", "a"]), **settings).list()
-    with pytest.raises(ConnectorError, match=r"source\.label_map.*the key 1 is no value of it"):
+    with pytest.raises(ConnectorError, match=r"source\.label_map.*the key 1 is not a value of it"):
         opened(kind, tmp_path, label="y", label_map={1: "A"}).list()
 
 

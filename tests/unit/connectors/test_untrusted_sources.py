@@ -486,7 +486,7 @@ def test_a_forged_number_of_rows_in_an_arrow_file(rows: int, kind: Any, tmp_path
     code = f"from connectors import open_source; open_source({str(path)!r}).list()"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 1, done.returncode  # a traceback; a crash has another code
-    assert "is no whole Arrow file" in done.stderr
+    assert "is not a whole Arrow file" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
@@ -501,7 +501,7 @@ def test_a_pipe_is_no_source(name: str, tmp_path: Path) -> None:
 def test_a_pipe_is_no_database(scheme: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.db")
     options = {"query": "select 1 as k", "key": "k"}
-    refused("x.db is no file", path=f"{scheme}:///{tmp_path}/x.db", options=options)
+    refused("x.db is not a file", path=f"{scheme}:///{tmp_path}/x.db", options=options)
 
 
 @pytest.mark.parametrize(

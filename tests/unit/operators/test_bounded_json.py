@@ -102,7 +102,7 @@ def test_pipes_folders_and_links(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     for name in ("pipe.json", "folder.json"):
-        with pytest.raises(BadJsonError, match=rf"{name} is damaged or forged: it is no regular file"):
+        with pytest.raises(BadJsonError, match=rf"{name} is damaged or forged: it is not a regular file"):
             read_json(tmp_path / name)
         with pytest.raises(InputError, match=rf"{name} .*no regular file"):
             read_place(tmp_path / name)

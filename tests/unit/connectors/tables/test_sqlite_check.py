@@ -81,7 +81,7 @@ def test_pipes_and_folders_are_refused(ending: str, database: Path) -> None:
     for make in (os.mkfifo, os.mkdir):
         file.unlink(missing_ok=True)
         make(file)
-        with pytest.raises(ConnectorError, match=f"catalog.db{ending} is no regular file"):
+        with pytest.raises(ConnectorError, match=f"catalog.db{ending} is not a regular file"):
             check_database_file(str(database))
         if make is os.mkfifo:
             file.unlink()

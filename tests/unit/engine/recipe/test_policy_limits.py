@@ -192,7 +192,7 @@ def test_a_recipe_writes_to_its_own_place(
         if allowed:
             Recipe.parse(value | {"output": output})
             continue
-        with pytest.raises(InputError, match=r"output.*is no place to write to.*ROWSIEVE_OUTPUTS") as raised:
+        with pytest.raises(InputError, match=r"output.*cannot be written to.*ROWSIEVE_OUTPUTS") as raised:
             Recipe.parse(value | {"output": output})
         assert "secret" not in str(raised.value)
 
@@ -202,7 +202,9 @@ def test_a_table_of_a_catalog_is_a_place_to_write_to(monkeypatch: pytest.MonkeyP
     export = {"format": "iceberg", "path": "theirs.churn", "catalog": "default"}
     value["output"] = {"path": "s3://b/o", "export": [export]}
     monkeypatch.setenv("ROWSIEVE_OUTPUTS", "s3://b/*,iceberg:ours.*")
-    with pytest.raises(InputError, match=r"output\.export\.0\.path: iceberg:theirs\.churn is no place"):
+    with pytest.raises(
+        InputError, match=r"output\.export\.0\.path: iceberg:theirs\.churn cannot be written to"
+    ):
         Recipe.parse(value)
     export["path"] = "ours.churn"
     Recipe.parse(value)
@@ -222,7 +224,9 @@ def test_a_catalog_of_the_recipe_lies_in_a_place_to_write_to(
     if allowed:
         Recipe.parse(value)
         return
-    with pytest.raises(InputError, match=r"output\.export\.0\.catalog\.warehouse: s3://c/x is no place"):
+    with pytest.raises(
+        InputError, match=r"output\.export\.0\.catalog\.warehouse: s3://c/x cannot be written to"
+    ):
         Recipe.parse(value)
 
 

@@ -109,7 +109,7 @@ def test_a_forged_record_of_a_fit_is_named(record: str, forged: Path) -> None:
     for words in (["status", "{recipe}"], ["run", "{recipe}"]):
         code, shown = call(forged, *words)
         assert code == 2, shown
-        assert "fit.json is damaged or forged: it is no record of a fit" in shown
+        assert "fit.json is damaged or forged: it is not a record of a fit" in shown
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_forged_record_of_a_fit_is_named(record: str, forged: Path) -> None:
 def test_a_forged_encoding_of_columns_is_named(value: Any, tmp_path: Path) -> None:
     (tmp_path / "encoding.json").write_text(json.dumps(value))
     with pytest.raises(
-        OperatorError, match=r"encoding\.json is damaged or forged: it is no encoding of columns"
+        OperatorError, match=r"encoding\.json is damaged or forged: it is not an encoding of columns"
     ):
         TableEncoding.load(tmp_path)
 

@@ -92,7 +92,7 @@ def test_what_a_recipe_says_of_it_is_checked(caplog: pytest.LogCaptureFixture) -
         with pytest.raises(InputError, match="there is no trainer"):
             parse_params({"trainer": name})
     assert f"absent of {RULES} ({__name__}:ABSENT) does not load: AttributeError" in caplog.text
-    assert "is no RulePlugin; it is skipped" in caplog.text
+    assert "is not of the class RulePlugin; it is skipped" in caplog.text
 
 
 def test_what_makes_no_rule_is_refused(installed: dict[str, str]) -> None:

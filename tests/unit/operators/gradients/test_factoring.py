@@ -57,7 +57,7 @@ def test_groups_of_a_wide_head_without_its_flat_gradients():
 def test_a_parameter_without_factors_is_named():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.Linear(6, 3))
-    with pytest.raises(ValueError, match=r"'1\.weight', '1\.bias' are no product"):
+    with pytest.raises(ValueError, match=r"'1\.weight', '1\.bias' are not products"):
         packed_gradients(model, *data())
     packed_gradients(model, *data(), parameters="^[02]")
 

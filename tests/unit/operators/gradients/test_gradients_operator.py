@@ -157,14 +157,14 @@ def test_what_has_no_factors_is_named(context: Context, monkeypatch: pytest.Monk
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2))
     monkeypatch.setattr("operators.models.load", lambda folder: model)
     params = GradientsParams(form="factored", bias="plain")
-    with pytest.raises(OperatorError, match=r"'1\.weight', '1\.bias' are no product.*\{form: flat\}"):
+    with pytest.raises(OperatorError, match=r"'1\.weight', '1\.bias' are not products.*\{form: flat\}"):
         Gradients(params).fit(context, LocalExecutor())
     head = GradientsParams(form="factored", parameters="^2", bias="plain")
     assert Gradients(head).fit(context, LocalExecutor()) == {"numbers_per_row": 4 + 2}
     hooked = torch.nn.Sequential(torch.nn.Linear(3, 2))
     hooked[0].register_forward_hook(lambda module, args, output: 2 * output)
     monkeypatch.setattr("operators.models.load", lambda folder: hooked)
-    with pytest.raises(OperatorError, match=r"'0\.weight', '0\.bias' are no product"):
+    with pytest.raises(OperatorError, match=r"'0\.weight', '0\.bias' are not products"):
         Gradients(params).fit(context, LocalExecutor())
 
 

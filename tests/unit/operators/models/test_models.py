@@ -121,7 +121,7 @@ def test_bad_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"\xcf", b"[" * 100_000, b"[]", b"null", b'{"n_features": 1e400}'])
 def test_descriptions_of_nothing(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_bytes(content)
-    with pytest.raises(OperatorError, match=r"model\.json is no description of a model") as caught:
+    with pytest.raises(OperatorError, match=r"model\.json is not a description of a model") as caught:
         load(tmp_path)
     assert "\n" not in str(caught.value)
 

@@ -128,4 +128,4 @@ def test_plugins_that_cannot_be_used(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(OperatorError, match="no installed package"):
         library_of("other:NearestMean")
     assert "absent" in caplog.text
-    assert "is no EstimatorPlugin" in caplog.text
+    assert "is not of the class EstimatorPlugin" in caplog.text
