@@ -1,8 +1,7 @@
 """Objectives: the loss of a row, and what a training does with it for classes and for numbers."""
 
 from engine.training.objectives.base import Objective, TargetScale
-from engine.training.objectives.losses import CrossEntropy, Pinball, Squared
-from engine.training.objectives.registry import objective_of
+from engine.training.objectives.registry import CrossEntropy, Pinball, Squared, objective_of
 from engine.training.objectives.row_losses import (
     ClassLosses,
     NumberLosses,

@@ -186,9 +186,9 @@ def test_partitions_that_do_not_fit_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("n > 3", "no list of clauses"),
+        ("n > 3", "not a list of clauses"),
         ([["n", ">", 3], 3], "3 is not a clause"),
-        ([["n", ">"]], "no clause"),
+        ([["n", ">"]], "not a clause"),
         ([[["n", "=>", 3]]], "no operation '=>'. Known: =, =="),
         (["n", ">", [3]], "takes one value"),
         (["n", "in", 3], "takes a list"),

@@ -104,7 +104,7 @@ def test_pipes_folders_and_links(tmp_path: Path) -> None:
     for name in ("pipe.json", "folder.json"):
         with pytest.raises(BadJsonError, match=rf"{name} is damaged or forged: it is not a regular file"):
             read_json(tmp_path / name)
-        with pytest.raises(InputError, match=rf"{name} .*no regular file"):
+        with pytest.raises(InputError, match=rf"{name} .*not a regular file"):
             read_place(tmp_path / name)
     (tmp_path / "a.json").write_text("1")
     (tmp_path / "link.json").symlink_to(tmp_path / "a.json")

@@ -170,7 +170,7 @@ def test_a_forged_split_is_no_path(name: str | None, tmp_path: Path) -> None:
     content = VersionContent("split", lambda files: b"")
     export = open_export("hf", str(tmp_path / "d/e"), "create")
     pending = export.start_export(rows.schema, OLD, content)
-    with pytest.raises(ConnectorError, match="no name of a split"):
+    with pytest.raises(ConnectorError, match="not a name of a split"):
         pending.write(rows, 0)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

@@ -175,9 +175,9 @@ def test_a_faulty_policy_stops_every_command(
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("pipe", "no regular file"),
-        ("folder", "no regular file"),
-        ("device", "no regular file"),
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
+        ("device", "not a regular file"),
         ("everyone's", "chmod o-w"),
         ("huge", "larger than 1 MiB"),
     ],

@@ -220,7 +220,7 @@ def test_a_part_that_is_a_link_is_not_taken_over(
 
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x")
-    with pytest.raises(ConnectorError, match="no regular file"):
+    with pytest.raises(ConnectorError, match="not a regular file"):
         storage.read_whole(tmp_path / "x", root=tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_bad_parameters(context: Context) -> None:
     apply = Gradients(GradientsParams(bias="plain")).open(context)
     with pytest.raises(OperatorError, match=r"operators\.gradients: y\[1\] = 9, but the model has 2 logits"):
         apply(shard(2)[2].set_column(2, "y", pa.array([0, 9])))
-    with pytest.raises(ValidationError, match="no regular expression"):
+    with pytest.raises(ValidationError, match="not a regular expression"):
         GradientsParams(parameters="(")
 
 

@@ -227,7 +227,7 @@ def test_parameters_of_computing_do_not_go_with_stored_ones() -> None:
         ({"base_dtype": "i8"}, "not as floats"),
         ({"base_dtype": "f8,f8"}, "not as floats"),
         ({"num_grads": -2, "grad_sizes": {"a": -3}, "base_dtype": "float64"}, "-2 rows of -3 numbers"),
-        ({"num_grads": float("inf"), "base_dtype": "float64"}, "no record of bergson's"),
+        ({"num_grads": float("inf"), "base_dtype": "float64"}, "not a record of bergson's"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -248,7 +248,7 @@ def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
     place = tmp_path / name.partition("/")[0]
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         open_stored(place, "auto", "float64", (2, 3))
 
 

@@ -188,7 +188,7 @@ def test_a_model_of_numbers_is_stored(tmp_path: Path) -> None:
         again.predict(X)
     record = (tmp_path / "ensemble.json").read_text()
     (tmp_path / "ensemble.json").write_text(record.replace('"std": ', '"std": -'))
-    with pytest.raises(InputError, match="no finite mean with a positive deviation"):
+    with pytest.raises(InputError, match="not a finite mean with a positive deviation"):
         Ensemble.load(tmp_path)
 
 
