@@ -192,7 +192,7 @@ class OutputSection(Section):
 
 
 class RunSection(Section):
-    """Where and how fast a run is carried out. The results do not depend on this section."""
+    """The execution of a run: place, speed and limits. The results do not depend on this section."""
 
     executor: Literal["auto", "ray", "local"] = Field(
         default="auto",

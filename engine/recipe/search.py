@@ -34,7 +34,7 @@ class Range:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both ends are whole numbers, so that only such numbers are drawn."""
+        """True if both ends are whole numbers: then only such numbers are drawn."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, generator: np.random.Generator) -> float | int:

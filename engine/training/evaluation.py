@@ -101,7 +101,7 @@ class CvarPoint:
     value: float
     """Mean 0/1 loss of the worst alpha of the rows, for the model with its present mixture."""
     reweighted: float | None
-    """The same for the base models mixed for this alpha; None for a single model. Mixtures are chosen on the
+    """This loss for the base models mixed for this alpha; None for a single model. Mixtures are chosen on the
     validation rows, on which the value is therefore too good; use that on the test rows."""
     deterministic: float
     """min(1, error/alpha): the value of any single model of the same error."""

@@ -132,20 +132,20 @@ def select(
     # Workers may have another working directory.
     spec = replace(spec, dataset=version.folder, folder=None)
     on_ray = trains_on_ray(version, spec.params, executor)
-    tally = Tally(listener)
-    try_each = partial(_try_each, criterion, executor, on_ray, tally)
+    progress = SearchProgress(listener)
+    try_each = partial(_try_each, criterion, executor, on_ray, progress)
     if sampler == "tpe" and trials is not None:
         # Not at the top: Optuna is an extra.
         from engine.training.adaptive_search import search
 
-        tally.expect(trials * repeats)
+        progress.expect(trials * repeats)
         cells, by_cell = search(spec, grid, trials, repeats, prune, try_each)
     else:
         cells = candidates_of(grid, trials, spec.seed)
-        tally.expect(_count_trainings(len(cells), repeats, prune))
+        progress.expect(_count_trainings(len(cells), repeats, prune))
         tried = [replace(spec, params=with_values(spec.params, cell)) for cell in cells]
         by_cell = _try_all(tried, repeats, prune, try_each)
-    tally.finish()
+    progress.finish()
     specs = [replace(spec, params=with_values(spec.params, cell)) for cell in cells]
     found = tuple(_candidate(own, cell, repeats) for own, cell in zip(by_cell, cells, strict=True))
     best = _best(found)
@@ -156,7 +156,7 @@ def select(
     return selection
 
 
-class Tally:
+class SearchProgress:
     """Counts the trainings of a search and tells a listener."""
 
     def __init__(self, listener: Listener) -> None:
@@ -239,7 +239,11 @@ def _order(candidate: Candidate) -> tuple[float, float]:
 
 
 def _try_each(
-    criterion: Criterion, executor: Executor, on_ray: bool, tally: Tally, specs: Sequence[TrainSpec]
+    criterion: Criterion,
+    executor: Executor,
+    on_ray: bool,
+    progress: SearchProgress,
+    specs: Sequence[TrainSpec],
 ) -> list[Candidate]:
     """Train and score candidates: one after the other on all workers, or each in one task."""
     if not specs:
@@ -252,7 +256,7 @@ def _try_each(
     found = []
     for one in tried:
         found.append(one)
-        tally.add()
+        progress.add()
     return found
 
 

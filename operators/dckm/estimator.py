@@ -247,7 +247,7 @@ converged_, coder_, n_features_in_
         self.min_effective_share = min_effective_share
 
     random_state = 0
-    """Not a parameter: nothing is drawn."""
+    """Fixed, and not a parameter, as nothing is drawn."""
 
     def fit(self, X: Any, y: Any = None) -> DecorrelationWeights:
         """Weight the rows of X (n, d), finite numbers; y is ignored.

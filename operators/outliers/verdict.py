@@ -81,7 +81,7 @@ class Config:
     min_precision: float = 0.7
     """Bound on the estimated precision of the marked rows."""
     min_posterior: float = 0.5
-    """No row is marked that is more probably clean."""
+    """Posterior of being corrupt from which a row may be marked."""
     min_prevalence: float = 0.0015
     """A kind that is estimated to be rarer is not marked at all."""
     rank_prevalence: float = 0.002

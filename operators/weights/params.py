@@ -66,9 +66,9 @@ class WeightsParams(OperatorParams):
     ``class_balanced`` read it.
     """
     class_strength: float | None = Field(default=None, ge=0, le=1)
-    """How far classes are balanced: 1 gives every class the same sum, 0 every row the same weight (ahead of
-    the factors), a value between a sum of n_c^(1 - class_strength). Default: where ``cues`` is a factor, the
-    value with the best worst class on held-out rows, else 1. Only ``method: robust`` reads it."""
+    """Degree to which classes are balanced: 1 gives every class the same sum, 0 every row the same weight
+    (ahead of the factors), a value between a sum of n_c^(1 - class_strength). Default: where ``cues`` is a
+    factor, the value with the best worst class on held-out rows, else 1. Only ``method: robust`` reads it."""
     factors: tuple[str, ...] | None = None
     """Other operators' weights that multiply these, such as [eos, dckm]; default: all that the recipe
     makes."""

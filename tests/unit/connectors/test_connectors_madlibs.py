@@ -57,11 +57,11 @@ def test_the_seed_decides(original: Path, tmp_path: Path) -> None:
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorError, match="no CSV with the columns Text, Label and Template"):
+    with pytest.raises(ConnectorError, match="not a CSV with the columns Text, Label and Template"):
         make_madlibs(tmp_path / "gone.csv")
     (tmp_path / "a.csv").write_text("Text,Label,Template\nx,BAD,being_adj\n")
     with pytest.raises(ConnectorError, match="has 1 rows of BAD/being_adj, and 760 are needed"):
         make_madlibs(tmp_path / "a.csv")
     (tmp_path / "b.csv").write_text("Text\nx\n")
-    with pytest.raises(ConnectorError, match="no CSV with the columns"):
+    with pytest.raises(ConnectorError, match="not a CSV with the columns"):
         make_madlibs(tmp_path / "b.csv")

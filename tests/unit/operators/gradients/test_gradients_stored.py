@@ -111,7 +111,7 @@ def unsaid(path: Path) -> dict[str, Any]:
         (lambda path: {"path": str(path / "none.npy")}, "cannot be read: No such file"),
         (lambda path: save_npy(path, np.ones(3, np.float32)), "holds float32 of shape"),
         (lambda path: save_npy(path, np.ones((3, 2), np.int32)), "holds int32 of shape"),
-        (lambda path: save_npy(path, np.array([[{}]], object)), "no NumPy file of numbers"),
+        (lambda path: save_npy(path, np.array([[{}]], object)), "not a NumPy file of numbers"),
         (lambda path: save_npy(path, np.asfortranarray(np.ones((3, 2), np.float32))), "column after column"),
         (missing_shard, r"missing: \['00001-of-00003'\]"),
         (tokens, "a gradient for each token"),
@@ -254,5 +254,5 @@ def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
 
 def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "g.npy").touch()
-    with pytest.raises(ValueError, match="no NumPy file"):
+    with pytest.raises(ValueError, match="not a NumPy file"):
         open_stored(tmp_path / "g.npy", "auto", None, None)
