@@ -17,7 +17,7 @@ from operators.arrays import Floats, Integers
 MIN_CELL_ROWS = 20
 """Rows from which a class on one side of a slice counts as a cell."""
 MIN_MISTAKE_VARIANCE = 0.05
-"""Least variance of one mistake's being put right: a handful that all stay wrong are no certainty."""
+"""Least variance of one mistake's being put right: a handful that all stay wrong are not certain."""
 NO_GAIN = -1.0
 """Gain where no slice has two cells to compare."""
 

@@ -174,7 +174,7 @@ def _softmax_loss(Z: Floats, y: Integers, share: Floats, l2: float, n_classes: i
 
 
 def _two_class_loss(Z: Floats, y: Integers, share: Floats, l2: float) -> Loss:
-    """Return the same for two classes, as a function of (coef[:, 1] - coef[:, 0]) / sqrt(2), shape (d + 1,).
+    """Return the loss of two classes and its gradient by (coef[:, 1] - coef[:, 0]) / sqrt(2), shape (d + 1,).
 
     Coefficients of the least norm are opposite, so that one vector of the same length stands for both, and
     takes the same path. Only the difference of the logits is formed.

@@ -255,7 +255,7 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
 
 
 def check_references(references: Iterable[Reference], known: Sequence[str], key: str) -> None:
-    """Raise OperatorError for the first name that is no feature column; ``key`` says where it stands."""
+    """Raise OperatorError for the first name that is not a feature column; ``key`` says where it stands."""
     for reference in references:
         for name in names_of(reference):
             try:

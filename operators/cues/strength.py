@@ -31,7 +31,7 @@ UNWEIGHTED, CLASS_BALANCE, FULL = 0.0, 1.0, 2.0
 SPLIT = 2
 """Number of the halves on which models are compared; the twins of the robust factor use 0 and 1."""
 SAME = 1e-9
-"""A rise of the factor's spread above which it is no constant, and slack of the comparison of accuracies."""
+"""A rise of the factor's spread above which it is not constant, and slack of the comparison of accuracies."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ WORD_RAMPS = {
     "minority": SINGLE_RAMPS["lead_minority"],
     "label_accuracy": SINGLE_RAMPS["lead_label_accuracy"],
 }
-"""Value at which words are no shortcut, and value at which they are taken for one, if the other words support
-it (``leading_column.support_of``)."""
+"""Value at which words are not a shortcut, and value at which they are taken for one, if the other words
+support it (``leading_column.support_of``)."""
 MIN_CONTRAST = 0.2
 """Contrast of the first word of a family. The strongest words of plain texts have .1 to .5."""
 MAX_TRIED = 20
