@@ -161,7 +161,7 @@ class SourcePolicy:
         place = plain_place(path)
         if place is None or not any(fnmatchcase(place, pattern) for pattern in self.outputs):
             raise ConnectorError(
-                f"{key}: {place or path} is no place to write to on this installation; allowed are: "
+                f"{key}: {place or path} cannot be written to on this installation; allowed are: "
                 f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {OUTPUTS_VARIABLE}."
             )
 

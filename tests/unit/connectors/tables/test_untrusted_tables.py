@@ -403,7 +403,7 @@ def test_an_iceberg_export_obeys_the_outputs(tmp_path: Path, monkeypatch: pytest
     pytest.importorskip("pyiceberg")
     made = tables.new("iceberg", tmp_path)
     monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"{tmp_path}/other/*")
-    with pytest.raises(ConnectorError, match=r"output\.export.*is no place to write to.*ROWSIEVE_OUTPUTS"):
+    with pytest.raises(ConnectorError, match=r"output\.export.*cannot be written to.*ROWSIEVE_OUTPUTS"):
         exported(made, "a1")
     assert not list(tmp_path.rglob("*.parquet"))
     monkeypatch.setenv("ROWSIEVE_OUTPUTS", f"{tmp_path}/lake/*")
