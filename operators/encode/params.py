@@ -100,32 +100,32 @@ class ColumnParams(OperatorParams):
     """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or ``unused``
     (also written ``exclude``). Default: by the values."""
     missing: Missing | None = None
-    """Treatment of missing values; default: that of ``numeric``."""
+    """As in ``numeric``."""
     scaling: Scaling | None = None
-    """Scaling of numbers; default: that of ``numeric``."""
+    """As in ``numeric``."""
     min_share: float | None = Field(default=None, ge=0, le=0.5)
-    """Share of rows from which a value has a feature; default: that of ``categorical``."""
+    """As in ``categorical``."""
     max_columns: int | None = Field(default=None, ge=2, le=1000)
-    """Largest number of features; default: that of ``categorical``."""
+    """As in ``categorical``."""
     rare: Rare | None = None
-    """Encoding of values without a feature of their own; default: that of ``categorical``."""
+    """As in ``categorical``."""
     parts: tuple[Part, ...] | None = Field(default=None, min_length=1)
-    """Parts of dates that become features; default: those of ``datetime``."""
+    """As in ``datetime``."""
     format: str | None = Field(default=None, min_length=1)
     """Format of dates in text, as in ``strptime``: ``%d %b %Y``. Default: recognised."""
 
 
 class EncodeParams(OperatorParams):
-    """The encoding of ordinary columns as features. Columns that are not named are encoded by their kind."""
+    """How ordinary columns become features. Columns that are not named are encoded by their kind."""
 
     numeric: NumericParams = NumericParams()
     """Columns with numbers or booleans."""
     categorical: CategoricalParams = CategoricalParams()
-    """Columns of categories."""
+    """Categories."""
     datetime: DatetimeParams = DatetimeParams()
     """Dates and points in time."""
     text: TextParams = TextParams()
-    """Columns of free text."""
+    """Free text."""
     columns: Mapping[str, Annotated[ColumnParams, BeforeValidator(_column)]] = Field(default_factory=dict)
     """Single columns: ``{age: {missing: median}, zip: categorical, note: exclude}``."""
     missing_values: tuple[str, ...] = MISSING_TEXTS
