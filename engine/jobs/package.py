@@ -121,7 +121,7 @@ def _source() -> Iterator[tuple[str, Path]]:
         places = list(spec.submodule_search_locations or ()) if spec else []
         for path in sorted(Path(places[0]).rglob("*")) if places else []:
             inner = path.relative_to(places[0])
-            if path.suffix in (".py", ".j2") and "__pycache__" not in inner.parts:
+            if path.suffix in (".py", ".j2", ".json") and "__pycache__" not in inner.parts:
                 yield f"{name}/{inner.as_posix()}", path
 
 

@@ -6,7 +6,8 @@ and effective sample size), ``cross_fitting`` (models judged on rows that they h
 ``independence``, ``share_columns`` and ``leading_column`` (what the other columns say of one), ``evidence``
 (whether independent kinds of evidence agree), ``named`` (sides of shortcuts that the user
 names), ``strength`` (weights of any strength, the trade-off over it and the baseline), ``decision`` (how far
-the weights go), ``state`` (settings and the fitted state), ``row_weights`` (the weight of each row),
+the weights go), ``expected_gain`` (what full weights gained on tables with like measurements), ``state``
+(settings and the fitted state), ``row_weights`` (the weight of each row),
 ``fit_searched`` and ``fit_named`` (the two fits), ``robust_weights`` (``fit``, which chooses between them),
 ``suspects`` (suspected shortcuts with their measurements). Around it: ``params``, ``references`` (names of
 source columns as feature positions), ``gather`` (the sample over shards), ``serialise`` (the state as files),

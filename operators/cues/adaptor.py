@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 26
+    version = 27
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -119,8 +119,9 @@ class Cues(Operator[CuesParams]):
         Returns
         -------
         ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
-        every measurement of the evidence, strength and accuracies of the baseline and of the published
-        weights on held-out rows with the ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
+        ``expected_gain`` (of the worst group; 0 where the gate decides), every measurement of the evidence,
+        strength and accuracies of the baseline and of the published weights on held-out rows with the
+        ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
         worst class), ``suspects``, ``sample_rows`` and the importances of source columns, as
         ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
 
@@ -281,6 +282,13 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
         from operators.cues.report import words_sentence
 
         _log.info("cues: %s by %.0f %%.", words_sentence(found), 100 * metrics["blend"])
+    elif metrics["expected_gain"]:
+        _log.info(
+            "cues: the weights follow the robust ones in full. The evidence for a shortcut alone allows "
+            "%.0f %%, but on tables with measurements like these the worst group gained about %.2f.",
+            100 * metrics["gate"],
+            metrics["expected_gain"],
+        )
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info(
             "cues: the weights follow the robust ones by %.0f %%; the evidence for a shortcut alone allows "

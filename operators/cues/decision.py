@@ -95,12 +95,15 @@ class Decision:
         Part of the robust factor, from 0 to 1.
     points
         Trade-off over the strength, with the published one; empty where rows are too few.
+    trials
+        Rows that are right at each strength that was tried; None where rows are too few.
 
     """
 
     class_strength: float
     blend: float
     points: tuple[TradeOffPoint, ...]
+    trials: Trials | None = None
 
 
 def decide(
@@ -111,6 +114,7 @@ def decide(
     named: bool,
     must_gain: bool,
     carried: bool = False,
+    strengths: Sequence[float] = STRENGTHS,
     l2: float,
     seed: int,
 ) -> Decision:
@@ -129,15 +133,17 @@ def decide(
     carried
         Whether the robust factor makes the label independent of a column: of it the part is taken that is
         best for the worst group, as the whole of it leaves little of many classes.
+    strengths
+        Strengths that are tried beside the part that is allowed; 0, .5 and 1 have to be among them.
     l2, seed
         As for ``strength.try_strengths``.
 
     """
     published = CLASS_BALANCE + gate
-    strengths = sorted({*STRENGTHS, published})
+    tried = sorted({*strengths, published})
     Z, y, ids = sample.Z, sample.y, sample.ids
     try:
-        trials = try_strengths(Z, y, ids, path, sample.factor, strengths=strengths, l2=l2, seed=seed)
+        trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed)
     except ValueError:
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
@@ -148,18 +154,18 @@ def decide(
         else:
             blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
-            return Decision(class_strength(trials, y), blend, points)
+            return Decision(class_strength(trials, y), blend, points, trials)
         if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
-            return Decision(CLASS_BALANCE, blend, points)
+            return Decision(CLASS_BALANCE, blend, points, trials)
     # Where the gate is shut, its strength is not on the curve.
-    kept = [k for k, strength in enumerate(trials.strengths) if strength in STRENGTHS]
-    trials = Trials(
+    kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]
+    kept_trials = Trials(
         tuple(trials.strengths[k] for k in kept),
         trials.right[kept],
         trials.mass,
         tuple(trials.effective_share[k] for k in kept),
     )
-    return Decision(class_strength(trials, y), 0.0, trials.points(y))
+    return Decision(class_strength(kept_trials, y), 0.0, kept_trials.points(y), trials)
 
 
 def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:

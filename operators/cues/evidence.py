@@ -78,7 +78,7 @@ class Evidence:
         How far the other columns support that class shares carry a shortcut, where models lean on some
         (``share_columns.share_support``).
     lead_strength, lead_minority, lead_label_accuracy, lead_ratio, lead_dependence, lead_unevenness, \
-    lead_support, lead_spread_support
+    lead_support, lead_spread_support, lead_rival
         What the other columns say of the one that models lean on most (``leading_column.Leading``).
     carrier_strength, carrier_minority, carrier_label_accuracy, carrier_ratio, carrier_dependence, \
     carrier_unevenness, carrier_support, carrier_standing
@@ -107,6 +107,7 @@ class Evidence:
     lead_unevenness: float = 0.0
     lead_support: float = 1.0
     lead_spread_support: float = 1.0
+    lead_rival: float = 0.0
     carrier_strength: float = 0.0
     carrier_minority: float = 0.0
     carrier_label_accuracy: float = 0.0

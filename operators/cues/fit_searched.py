@@ -25,15 +25,19 @@ SURE_CARRIER = 0.5
 """Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
 SURE_RATIO = 0.15
 """Ratio of such a column from which the rows that contradict it are not mostly wrong labels."""
+EQUAL_RIVAL = 0.9
+"""Strength of another column, relative to the strongest, from which no measurement tells which of two columns
+carries a shortcut: an honest one that is balanced in full is lost."""
 
 
 def fit_searched(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, scaler: Scaler, class_factor: Floats
-) -> CueState:
+) -> tuple[CueState, Sides | None]:
     """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows.
 
-    Legitimate columns have no part in twins and slices. The models that measure the evidence see them, as the
-    models do that are trained with the weights.
+    The sides of the column that stands for the classes are returned beside the state, whether or not this
+    balances it; None where no column is strong. Legitimate columns have no part in twins and slices. The
+    models that measure the evidence see them, as the models do that are trained with the weights.
     """
     shown = mask_columns(Z, s.legitimate)
     twins = fit_twins(shown, y, ids, C, s.seed, l2=s.l2)
@@ -60,7 +64,7 @@ def fit_searched(
     )
     gate, sided = gate_and_sides(evidence, carrier, pointed)
     robust = robust if sided is None else sided.apply(Z, y)
-    return CueState(
+    state = CueState(
         scaler=scaler,
         class_factor=class_factor,
         twins=twins,
@@ -78,6 +82,7 @@ def fit_searched(
         seed=s.seed,
         carrier=sided,
     )
+    return state, None if carrier is None else carrier.sides
 
 
 def gate_and_sides(
@@ -85,8 +90,9 @@ def gate_and_sides(
 ) -> tuple[float, Sides | None]:
     """Return the part of the robust factor that the evidence allows, and the sides of the column it balances.
 
-    No sides are returned where twins and slices are followed. Of two classes (``pointed``), a column is
-    returned as well that they do not show; held-out rows then have to favour it clearly.
+    No sides are returned where twins and slices are followed, as they are of two classes (``pointed``) where
+    two columns are about as strong. Of two classes a column is returned as well that they do not show;
+    held-out rows then have to favour it clearly.
     """
     gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
     opened = gate > RAISED_GATE[0]
@@ -95,6 +101,8 @@ def gate_and_sides(
         and evidence.carrier_of_two_gate() >= SURE_CARRIER
         and evidence.carrier_ratio >= SURE_RATIO
     )
+    if pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL:
+        return gate, None
     if carrier is None or found < gate or not (own > 0 or (opened and found > 0) or alone):
         return gate, None
     part = carrier.part() if pointed > 2 else 1.0  # a class of few rows does not count

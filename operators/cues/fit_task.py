@@ -179,6 +179,7 @@ def _metrics(state: CueState, words: FoundWords | None) -> dict[str, float]:
         "gate": gate if words is None else words.gate,
         "blend": state.blend,
         "slice_blend": state.slice_blend,
+        "expected_gain": state.expected_gain,
         "named": float(len(state.named or ())),
         "named_cost": state.named_cost,
         **{name: float(value) for name, value in evidence.items()},

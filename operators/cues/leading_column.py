@@ -18,6 +18,8 @@ from operators.cues.ramps import SINGLE_RAMPS, ramp
 from operators.cues.slices import Slices, SourceColumn, strongest
 from operators.cues.state import CueSettings
 
+CANDIDATES = 24
+"""Strongest slices among which the rival is looked for."""
 MEASURED = 0.4
 """Strength of the strongest slice below which nothing is measured."""
 VETO = (0.65, 0.75)
@@ -57,6 +59,8 @@ class Leading:
     spread_support
         The same for a shortcut that is spread over many features: less already where the slice is strong in
         part.
+    rival
+        Strength of the strongest slice of another column, divided by ``strength``.
 
     """
 
@@ -68,6 +72,7 @@ class Leading:
     unevenness: float = 0.0
     support: float = 1.0
     spread_support: float = 1.0
+    rival: float = 0.0
 
 
 def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> Leading:
@@ -83,11 +88,11 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
         Settings, with the source columns of the features.
 
     """
-    order, strength = strongest(slices)[:1], slices.strength()
+    order, strength = strongest(slices, CANDIDATES), slices.strength()
     if not len(order) or strength[order[0]] < MEASURED:
         return Leading()
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)
-    side = slices.sides(order, Z)[0]
+    side = slices.sides(order[:1], Z)[0]
     judged = independence(side, Z, y, ids, own, seed=s.seed, l2=s.l2)
     if not judged.rows:
         return Leading()
@@ -104,6 +109,7 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
         unevenness=unevenness(judged),
         support=max(1.0 - ramp(found, *VETO), others),
         spread_support=max(1.0 - ramp(found, *SPREAD_VETO), others),
+        rival=float(strength[order[~np.isin(slices.feature[order], own)]].max(initial=0.0)) / found,
     )
 
 

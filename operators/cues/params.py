@@ -74,9 +74,11 @@ class CuesParams(OperatorParams):
 
     robustness: Literal["safe", "bold"] = Field(
         default="safe",
-        description="safe: robust weights as far as several kinds of evidence agree, else class balance. "
-        "bold: robust weights unless the evidence speaks against them, which gains on some tables without a "
-        "shortcut and loses on others (worst group up to .05 below class balance in the study)",
+        description="safe: robust weights as far as several kinds of evidence agree, or in full where much "
+        "gain is to be expected, else class balance. "
+        "bold: robust weights unless the evidence speaks against them, and in full where a smaller gain is "
+        "to be expected, which gains on some tables without a shortcut and loses on others (worst group up "
+        "to .05 below class balance in the study)",
     )
     spurious: tuple[Reference, ...] = Field(
         default=(),

@@ -152,19 +152,37 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found.get("carrier"):
         return _carrier_sentence(found) + measured
     if found["gate"] > 0:
-        spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
-        extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
-        share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
-        return (
-            f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
-            f"{measured}{extra}"
-        )
+        return f"{_searched_sentence(found)}{measured}{_strongest(found)}"
     weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
     )
     return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
+
+
+def _searched_sentence(found: Mapping[str, Any]) -> str:
+    """Say why the weights follow the robust ones, and how far."""
+    if found.get("expected_gain"):
+        return f"{_expected(found)}: the weights follow the robust ones in full."
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
+    return f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
+
+
+def _expected(found: Mapping[str, Any]) -> str:
+    """Say what gain is expected, without a full stop."""
+    return (
+        "No kind of evidence for a shortcut suffices alone, but on tables with measurements like these, "
+        f"whose groups were known, the worst group gained about {found['expected_gain']:.2f}"
+    )
+
+
+def _strongest(found: Mapping[str, Any]) -> str:
+    """Name the strongest open suspect; say so where no single feature carries a shortcut."""
+    if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
+        return " No single feature carries it, so that the list of slices can miss it."
+    suspects = [suspect["slice"] for suspect in found["suspects"] if suspect["answer"] == "open"]
+    return f" The strongest suspect is {suspects[0]}." if suspects else ""
 
 
 def _carrier_sentence(found: Mapping[str, Any]) -> str:
@@ -175,10 +193,12 @@ def _carrier_sentence(found: Mapping[str, Any]) -> str:
     listed = f"{', '.join(first)} and {last}" if first else last
     column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
     share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
+    reason = ", and the other columns tell the label without telling which rows break that"
+    if found.get("expected_gain"):
+        reason = f". {_expected(found)}"
     return (
-        f"The values of {listed} stand for the classes, and the other columns tell the label without telling "
-        f"which rows break that: the label is made independent of the {column} {share}. If {it_is} honest "
-        f"signal, name {it} under `legitimate`."
+        f"The values of {listed} stand for the classes{reason}: the label is made independent of the "
+        f"{column} {share}. If {it_is} honest signal, name {it} under `legitimate`."
     )
 
 

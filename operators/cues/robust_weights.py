@@ -5,9 +5,11 @@ row, one batch at a time. Rows of the sample are judged by models that were not 
 halves follow from a hash of the row id. Settings:
 
 safe
-    Robust weights as far as independent kinds of evidence agree (``evidence.gate``), else class balance.
+    Robust weights as far as independent kinds of evidence agree (``evidence.gate``), or in full where all
+    measurements together let a gain of the worst group be expected (``expected_gain``), else class balance.
 bold
-    Robust weights unless the evidence speaks against them. Gains on some real tables and loses on others.
+    Robust weights unless the evidence speaks against them, and in full where a smaller gain is to be
+    expected. Gains on some real tables and loses on others.
 spurious, legitimate
     Answers of the user. A named shortcut is balanced against the label, whatever the evidence, beside what
     the search finds, and mixed with some class balance; the cost of that on held-out rows is measured and
@@ -16,6 +18,7 @@ spurious, legitimate
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,19 +27,23 @@ from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
 from operators.cues.decision import RAISED_GATE, Decision, DecisionSample, decide, worst_rise
 from operators.cues.draws import draw_sample
+from operators.cues.expected_gain import LEAST, TRIED, expected_gain
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import SURE_CARRIER, fit_searched
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
+from operators.cues.named import Sides
 from operators.cues.row_weights import breaks, full_factor, raw_factor
 from operators.cues.state import CueSettings, CueState, class_balance_only
-from operators.cues.strength import CLASS_BALANCE, WeightPath
+from operators.cues.strength import CLASS_BALANCE, STRENGTHS, WeightPath
 from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
 SURE_RISE = 0.15
 """Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
+NEARLY_FULL = 0.85
+"""Part of the robust factor from which following it in full brings little more."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -70,9 +77,9 @@ def fit(
     Returns
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
-    by the others, 20 more where such a column of two classes is compared with twins and slices, and one pass
-    per feature. Where nothing can be learnt (``CueState.reason``) it has class
-    balance.
+    by the others, 20 more where twins and slices and such a column of two classes are compared, 20 where full
+    weights are tried, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has
+    class balance.
 
     Raises
     ------
@@ -93,9 +100,10 @@ def fit(
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
-    search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
+    search, column = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     if not s.spurious:
         search, decision = _choose_factor(search, whole, s, counts)
+        search, decision = _follow_in_full(search, column, decision, whole, s, counts)
         return _apply_decision(search, decision, Z, y, ids, s, counts)
     without = None
     if search.blend > 0 or s.must_gain:
@@ -132,6 +140,73 @@ def _choose_factor(
     return without, plain
 
 
+def _follow_in_full(
+    search: CueState,
+    column: Sides | None,
+    decision: Decision,
+    whole: tuple[Floats, Integers, Integers],
+    s: CueSettings,
+    counts: Integers,
+) -> tuple[CueState, Decision]:
+    """Return the state and decision of full robust weights if their expected gain is large, else those given.
+
+    The gate says of two classes how far the robust weights are followed; where that is not nearly in full,
+    the measurements of full weights are weighed together (``expected_gain``).
+    """
+    if decision.blend >= NEARLY_FULL:
+        return search, decision
+    best, least = None, LEAST[s.setting]
+    for state, tried in tried_in_full(search, column, whole, s, counts):
+        gain = gain_to_expect(state, tried, whole, counts)
+        if tried.blend > 0 and gain is not None and gain > least:
+            best, least = state, gain
+    if best is None:
+        return search, decision
+    return replace(best, expected_gain=least), _decide(best, *whole, s, counts)
+
+
+def tried_in_full(
+    search: CueState,
+    column: Sides | None,
+    whole: tuple[Floats, Integers, Integers],
+    s: CueSettings,
+    counts: Integers,
+) -> list[tuple[CueState, Decision]]:
+    """Return the states that follow twins and slices, or the column, in full, and the decisions on them.
+
+    Parameters
+    ----------
+    search, column
+        From ``fit_searched``; none are returned where more than two classes have enough rows.
+    whole
+        Rows (n, d), labels (n,) and row ids (n,) of the sample.
+    s, counts
+        Settings, and rows of each class in the whole table.
+
+    """
+    if search.evidence is None or search.pointed != 2:
+        return []
+    ways = [None] if column is None else [None, column]
+    states = [replace(search, carrier=sides, blend=1.0) for sides in ways]
+    return [(state, _decide(state, *whole, s, counts, TRIED)) for state in states]
+
+
+def gain_to_expect(
+    state: CueState, tried: Decision, whole: tuple[Floats, Integers, Integers], counts: Integers
+) -> float | None:
+    """Return the expected gain of full weights by what was tried; None where that says nothing.
+
+    Rows of classes that have too few of them are left out.
+    """
+    if state.evidence is None or tried.trials is None:
+        return None
+    y, broken, of_column = whole[1], breaks(state, *whole), state.carrier is not None
+    rows = counted_classes(counts)[y]
+    trials = replace(tried.trials, right=tried.trials.right[:, rows], mass=tried.trials.mass[rows])
+    label = np.unique(y[rows], return_inverse=True)[1]
+    return expected_gain(state.evidence, trials, label, broken[rows], of_column=of_column)
+
+
 def _clearly_better(
     balanced: Decision, search: CueState, whole: tuple[Floats, Integers, Integers], counts: Integers
 ) -> bool:
@@ -166,7 +241,13 @@ def _scaler_of(X: Floats) -> Scaler:
 
 
 def _decide(
-    found: CueState, X: Floats, y: Integers, ids: Integers, s: CueSettings, counts: Integers
+    found: CueState,
+    X: Floats,
+    y: Integers,
+    ids: Integers,
+    s: CueSettings,
+    counts: Integers,
+    strengths: Sequence[float] = STRENGTHS,
 ) -> Decision:
     """Compare the weights of several strengths on all rows of the sample, those of rare classes included."""
     factor = full_factor(found, X, y, ids)
@@ -181,6 +262,7 @@ def _decide(
         named=named,
         must_gain=must_gain,
         carried=found.carrier is not None and found.pointed > 2 and not named,
+        strengths=strengths,
         l2=s.l2,
         seed=s.seed,
     )

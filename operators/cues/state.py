@@ -130,6 +130,9 @@ class CueState:
     carrier
         Column whose values stand for the classes, where the search balances that one; None where it follows
         twins and slices.
+    expected_gain
+        Expected rise of the worst group's accuracy for which the robust weights are followed in full; 0 where
+        the gate says how far.
 
     """
 
@@ -154,6 +157,7 @@ class CueState:
     points: tuple[TradeOffPoint, ...] = ()
     searched_part: float = 0.0
     carrier: Sides | None = None
+    expected_gain: float = 0.0
 
     @property
     def published_strength(self) -> float | None:
@@ -198,6 +202,7 @@ def summary(state: CueState) -> dict[str, Any]:
         "named_cost": state.named_cost,
         "searched_part": state.searched_part,
         "slice_blend": state.slice_blend,
+        "expected_gain": state.expected_gain,
         "evidence": None if evidence is None else evidence.__dict__,
         "weakest": None if evidence is None else _weakest(state, evidence),
         "reason": state.reason,

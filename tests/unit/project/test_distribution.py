@@ -68,7 +68,7 @@ def test_the_wheel_has_every_module_and_file_of_the_packages(built: tuple[Path, 
         re.sub(r"^engine/api/", "rowsieve/", str(path.relative_to(ROOT)))
         for name in PACKAGES
         for path in (ROOT / name).rglob("*")
-        if path.suffix in (".py", ".j2", ".typed")
+        if path.suffix in (".py", ".j2", ".json", ".typed")
     }
     assert contents(built[0]).keys() == wanted
 

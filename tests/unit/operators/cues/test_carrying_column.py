@@ -10,7 +10,7 @@ from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, car
 from operators.cues.decision import Decision, best_part
 from operators.cues.evidence import Evidence
 from operators.cues.fit_named import fit_named
-from operators.cues.fit_searched import fit_searched
+from operators.cues.fit_searched import EQUAL_RIVAL, fit_searched
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.named import Named
 from operators.cues.ramps import CARRIER_RAMPS
@@ -157,7 +157,7 @@ def test_the_carrier_of_a_state_that_names_a_shortcut_is_the_one_that_is_balance
     X, ids = X.astype(np.float32), np.arange(N)
     Z, scaler = Scaler.from_rows(X).apply(X), Scaler.from_rows(X)
     settings = CueSettings(columns=columns, spurious=(Named((C,)),))
-    search = fit_searched(Z, y, ids, settings, C, scaler, np.ones(C))
+    search, _ = fit_searched(Z, y, ids, settings, C, scaler, np.ones(C))
     assert search.carrier is not None
     assert fit_named(Z, y, ids, settings, C, replace(search, blend=0.0)).carrier is None
     assert fit_named(Z, y, ids, settings, C, search).carrier is search.carrier
@@ -315,6 +315,7 @@ def test_a_column_that_gains_much_is_balanced_where_twins_and_slices_gain_nothin
     def twins_gain_nothing(found, *rest):
         return decide_as_usual(found, *rest) if found.carrier is not None else Decision(1.0, 0.0, ())
 
+    monkeypatch.setattr(robust_weights, "expected_gain", lambda *_, **__: None)
     monkeypatch.setattr(robust_weights, "_decide", twins_gain_nothing)
     state = fit(X, y, ids, CueSettings())
     assert (state.carrier is not None, state.blend) == (True, 1.0)
@@ -328,3 +329,25 @@ def test_a_column_that_gains_much_is_balanced_where_twins_and_slices_gain_nothin
         more = np.vstack([X, rng.normal(size=(30, 7)).astype(np.float32)])
         state = fit(more, with_rare, np.arange(4030), CueSettings())
         assert (state.carrier is not None, state.blend) == (True, 1.0), rare
+
+
+def test_of_two_columns_that_are_as_strong_none_is_balanced_in_place_of_twins_and_slices():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 6000)
+    X = (rng.normal(size=(6000, 5)) + np.outer(2 * y - 1, [0.5, 0.5, 0.5, 0, 0])).astype(np.float32)
+    first, second = (np.where(rng.random(6000) < 0.92, y, 1 - y) for _ in range(2))
+    settings, ids = CueSettings(), np.arange(6000)
+
+    def search(*columns):
+        scaler = Scaler.from_rows(shown := np.column_stack([X, *columns]).astype(np.float32))
+        return fit_searched(scaler.apply(shown), y, ids, settings, 2, scaler, np.ones(2))
+
+    state, column = search(first)
+    assert state.carrier is not None
+    assert state.carrier is column
+    assert state.evidence.lead_rival < EQUAL_RIVAL
+    state, column = search(first, second)
+    assert state.evidence.lead_rival >= EQUAL_RIVAL
+    assert (state.carrier, column is not None) == (None, True)
+    again, _ = search(first, -first)
+    assert again.evidence.lead_rival < EQUAL_RIVAL, "a repetition is the same column"

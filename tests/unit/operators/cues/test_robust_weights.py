@@ -226,7 +226,7 @@ def test_a_named_fit_takes_models_and_slices_from_the_search(cue_problem, named,
     X, label, ids = (cue_problem[k][:1500] for k in (0, 1, 4))
     settings, scaler = CueSettings(spurious=named), Scaler.from_rows(X)
     Z = scaler.apply(X)
-    search = replace(fit_searched(Z, label, ids, settings, 2, scaler, np.ones(2)), blend=0.0)
+    search = replace(fit_searched(Z, label, ids, settings, 2, scaler, np.ones(2))[0], blend=0.0)
     afresh = fit_named(Z, label, ids, settings, 2, replace(search, twins=None))
     monkeypatch.setattr("operators.cues.fit_named.fit_twins", None)
     reused = fit_named(Z, label, ids, settings, 2, search)

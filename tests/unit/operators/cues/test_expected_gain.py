@@ -1,0 +1,209 @@
+"""Expected gain of full robust weights: the measurements, the trees, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.class_shares import class_factors
+from operators.cues import CueSettings, fit, robust_weights, weights
+from operators.cues.decision import Decision
+from operators.cues.evidence import Evidence
+from operators.cues.expected_gain import (
+    FROM_TRIALS,
+    LEAST,
+    NAMES,
+    STORED,
+    TRIED,
+    Trees,
+    expected_gain,
+    measurements,
+)
+from operators.cues.report import verdict
+from operators.cues.strength import Trials
+from tests.paper.real.expected_gain import fitted, stored
+from tests.unit.operators.cues.test_cue_report import FOUND
+
+SAFE = LEAST["safe"]
+EVIDENCE = Evidence(0.1, 0.2, 0.3, 0.4, 0.05, 0.06, 0.07, 0.08)
+
+
+def trials_of(*right: Any) -> Trials:
+    """Return trials of the strengths 0, .5, 1, 1.5 and 2 with these right rows."""
+    rows = np.array(right, bool)
+    return Trials(TRIED, rows, np.ones(rows.shape[1]), (1.0, 0.9, 0.8, 0.5, 0.25))
+
+
+@pytest.fixture
+def split_rows() -> tuple[Any, Any, Any]:
+    """400 rows: 150 of each class keep to the shortcut, 50 break it; 90 % and 20 % of them are right, then 80
+    % and 60 %."""
+    y = np.repeat([0, 1], 200)
+    broken = np.tile(np.arange(200) >= 150, 2)
+    share = np.tile(np.r_[(np.arange(150) + 0.5) / 150, (np.arange(50) + 0.5) / 50], 2)
+    before = share < np.where(broken, 0.2, 0.9)
+    half = share < np.where(broken, 0.4, 0.86)
+    after = share < np.where(broken, 0.6, 0.8)
+    return y, broken, trials_of(before, before, before, half, after)
+
+
+def test_the_measurements_are_those_of_the_definition(split_rows: Any) -> None:
+    y, broken, trials = split_rows
+    found = dict(zip(NAMES, measurements(EVIDENCE, trials, y, broken, of_column=True), strict=True))
+    assert found["agreement"] == 0.1
+    assert found["carrier_standing"] == 1.0
+    expected = {
+        "of_column": 1.0,
+        "baseline": 0.2,
+        "rise": 0.4,
+        "rise_over_class_balance": 0.4,
+        "rise_by_half": 0.2,
+        "rise_of_class": (0.8 * 150 + 0.6 * 50) / 200 - (0.9 * 150 + 0.2 * 50) / 200,
+        "change_of_mean": 0.025,
+        "rise_of_broken": 0.4,
+        "rise_of_broken_less_errors": 0.4 - 2.0 * np.sqrt(2 * 0.24 / 50) / 2,
+        "exchange_with_class_balance": 40 / 30,
+        "exchange_with_unweighted": 40 / 30,
+        "exchange_by_half": 20 / 12,
+        "broken_share": 0.25,
+        "broken_rows": np.log10(51),
+        "effective_share": 0.25,
+        "change_of_others": -0.1,
+        "accuracy_of_broken": 0.6,
+        "gap": 0.2,
+    }
+    assert tuple(expected) == FROM_TRIALS
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_rows_that_none_breaks_are_measured_too(split_rows: Any) -> None:
+    y, _, trials = split_rows
+    found = measurements(EVIDENCE, trials, y, np.zeros(400, bool), of_column=False)
+    assert np.isfinite(found).all()
+    assert expected_gain(EVIDENCE, trials, y, np.zeros(400, bool), of_column=False) is not None
+
+
+def test_nothing_is_expected_where_full_weights_were_not_tried(split_rows: Any) -> None:
+    y, broken, trials = split_rows
+    short = Trials(TRIED[:3], trials.right[:3], trials.mass, trials.effective_share[:3])
+    assert expected_gain(EVIDENCE, short, y, broken, of_column=False) is None
+
+
+def test_the_trees_predict_what_scikit_learn_does(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, len(NAMES)))
+    model = fitted(x, 0.2 * x[:, 0] * (x[:, 1] > 0) + 0.05 * rng.normal(size=300))
+    (tmp_path / "trees.json").write_text(json.dumps(stored(model)), "utf-8")
+    trees = Trees.load(tmp_path / "trees.json")
+    fresh = rng.normal(size=(200, len(NAMES)))
+    ours = np.array([trees.predict(row) for row in fresh])
+    assert np.allclose(ours, model.predict(fresh), atol=1e-5)
+    assert np.ptp(ours) > 0.1
+
+
+def test_the_stored_trees_tell_a_shortcut_from_an_honest_table(split_rows: Any) -> None:
+    trees = Trees.load(STORED)
+    assert trees.names == NAMES
+    y, broken, trials = split_rows
+    strong = Evidence(0.8, 0.6, 0.97, 0.7, 0.05, 0.03, 0.3, 0.2, exchange=0.4)
+    weak = Evidence(0.3, 0.2, 0.7, 0.1, 0.35, 0.2, -0.2, -0.1, exchange=0.02)
+    worse = trials_of(*trials.right[[0, 1, 4, 3, 2]])
+    high, low = (
+        expected_gain(evidence, found, y, broken, of_column=False)
+        for evidence, found in ((strong, trials), (weak, worse))
+    )
+    assert high > 0.1
+    assert low < 0.03
+
+
+@pytest.fixture
+def table() -> tuple[Any, Any, Any]:
+    """1,500 rows of two classes without a shortcut."""
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, 1500)
+    X = rng.normal(size=(1500, 5)).astype(np.float32)
+    X[:, :3] += (2 * y[:, None] - 1) * 0.8
+    return X, y, np.arange(1500)
+
+
+def force(monkeypatch: pytest.MonkeyPatch, gain: float, *, better: bool = True) -> list[bool]:
+    """Let every way have an expected gain, and be better on held-out rows; return which ways were tried."""
+    asked: list[bool] = []
+
+    def expected(*_: Any, of_column: bool) -> float:
+        asked.append(of_column)
+        return gain - 0.01 * of_column
+
+    monkeypatch.setattr(robust_weights, "expected_gain", expected)
+    monkeypatch.setattr("operators.cues.decision.beats_baseline", lambda *_: better)
+    return asked
+
+
+def test_a_large_expected_gain_opens_what_the_gate_leaves_shut(table: Any, monkeypatch: Any) -> None:
+    asked = force(monkeypatch, SAFE + 0.1)
+    state = fit(*table)
+    assert asked[0] is False, "twins and slices are tried first"
+    assert (state.blend, state.class_strength, state.carrier) == (1.0, 1.0, None)
+    assert state.expected_gain == pytest.approx(SAFE + 0.1)
+    assert state.published_strength in {point.strength for point in state.points}
+    assert np.ptp(weights(state, *table)) > 1.0
+
+
+@pytest.mark.parametrize(("gain", "better"), [(SAFE, True), (SAFE + 0.1, False)])
+def test_a_small_or_refuted_gain_opens_nothing(
+    table: Any, monkeypatch: Any, gain: float, better: bool
+) -> None:
+    force(monkeypatch, gain, better=better)
+    state = fit(*table)
+    assert (state.blend, state.expected_gain) == (0.0, 0.0)
+    assert np.allclose(weights(state, *table), class_factors(np.bincount(table[1]))[table[1]])
+
+
+def test_bold_asks_for_less(table: Any, monkeypatch: Any) -> None:
+    force(monkeypatch, SAFE)
+    assert fit(*table).blend == 0.0
+    assert fit(*table, CueSettings(setting="bold")).blend == 1.0
+    force(monkeypatch, LEAST["bold"])
+    assert fit(*table, CueSettings(setting="bold")).blend == 0.0
+
+
+def test_more_than_two_classes_are_left_to_the_gate(table: Any, monkeypatch: Any) -> None:
+    asked = force(monkeypatch, 0.5)
+    X, y, ids = table
+    fit(X, np.where(np.arange(1500) % 3 == 0, 2, y), ids)
+    assert not asked
+
+
+def test_a_rare_third_class_does_not_keep_two_from_being_weighed(table: Any, monkeypatch: Any) -> None:
+    force(monkeypatch, SAFE + 0.1)
+    X, y, ids = table
+    label = np.where(np.arange(1500) < 6, 2, y)
+    assert fit(X, label, ids).blend == 1.0
+
+
+def test_an_open_gate_is_not_asked_again(cue_problem: Any, monkeypatch: Any) -> None:
+    asked = force(monkeypatch, 0.5)
+    X, label, _, _, ids = cue_problem
+    state = fit(X, label, ids)
+    assert (state.blend, state.expected_gain) == (1.0, 0.0)
+    assert not asked
+
+
+def test_a_search_that_decides_nothing_keeps_its_decision() -> None:
+    kept = Decision(1.0, 0.0, ())
+    state = robust_weights.class_balance_only(None, np.ones(2), CueSettings(), "")  # type: ignore[arg-type]
+    rows = (np.zeros((4, 1), np.float32), np.array([0, 1, 0, 1]), np.arange(4))
+    found = robust_weights._follow_in_full(state, None, kept, rows, CueSettings(), np.array([2, 2]))
+    assert found == (state, kept)
+
+
+def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
+    shown = {**FOUND, "gate": 1.0, "expected_gain": 0.214}
+    assert "the worst group gained about 0.21: the weights follow the robust ones in full" in verdict(shown)
+    column = verdict({**shown, "carrier": ["site"]})
+    assert "The values of `site` stand for the classes. No kind of evidence" in column
+    assert "without telling which rows break that" not in column
