@@ -75,7 +75,7 @@ class Cues(Operator[CuesParams]):
         Raises
         ------
         OperatorError
-            A named column is no feature, or a feature is named as spurious and as legitimate.
+            A named column is not a feature, or a feature is named as spurious and as legitimate.
 
         """
         makers = {operator.name: operator for operator in chain if operator.name in ("encode", "ingest")}

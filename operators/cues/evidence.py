@@ -129,7 +129,7 @@ class Evidence:
         return float(np.prod(list(self.ramps(CARRIER_RAMPS).values())))
 
     def own_carrier_gate(self) -> float:
-        """Return the same where twins and slices need not have found a shortcut, in [0, 1].
+        """Return the gate of a carrier where twins and slices need not have found a shortcut, in [0, 1].
 
         Of two classes a slice shows such a column as well, unless some of its values stand for no class.
         """

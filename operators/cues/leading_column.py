@@ -25,7 +25,7 @@ MEASURED = 0.4
 VETO = (0.65, 0.75)
 """Strengths between which the other columns come to be needed for any gate."""
 SPREAD_VETO = (0.5, 0.6)
-"""The same for the gate of a shortcut that is spread over many features, of which none is strong."""
+"""The limits for the gate of a shortcut that is spread over many features, of which none is strong."""
 SAME_COLUMN = 0.95
 """Correlation from which another feature is the same column once more: the negation, or another unit."""
 EXPECTED_TOGETHER = 20.0

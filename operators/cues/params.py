@@ -70,7 +70,7 @@ Reference: TypeAlias = Annotated[
 
 
 class CuesParams(OperatorParams):
-    """How suspected shortcuts are searched for, and what is known of them."""
+    """The search for suspected shortcuts, and what the user knows of them."""
 
     robustness: Literal["safe", "bold"] = Field(
         default="safe",

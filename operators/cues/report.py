@@ -42,7 +42,7 @@ WEAKEST = {
     "not_honest": "balancing the column on which models lean most gains little on held-out rows, as with an "
     "honest column or with wrong labels; name it if it carries a shortcut",
 }
-"""What shuts the gate, where the name of the measurement does not say it."""
+"""Words for the measurement that shuts the gate, where its name does not say it."""
 EXPLANATION = (
     "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
     "those on which it is wrong. It can be honest signal: only you can tell. All figures are of rows that "

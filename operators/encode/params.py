@@ -100,32 +100,32 @@ class ColumnParams(OperatorParams):
     """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or ``unused``
     (also written ``exclude``). Default: by the values."""
     missing: Missing | None = None
-    """As in ``numeric``."""
+    """Treatment of missing values; default: that of ``numeric``."""
     scaling: Scaling | None = None
-    """As in ``numeric``."""
+    """Scaling of numbers; default: that of ``numeric``."""
     min_share: float | None = Field(default=None, ge=0, le=0.5)
-    """As in ``categorical``."""
+    """Share of rows from which a value has a feature; default: that of ``categorical``."""
     max_columns: int | None = Field(default=None, ge=2, le=1000)
-    """As in ``categorical``."""
+    """Largest number of features; default: that of ``categorical``."""
     rare: Rare | None = None
-    """As in ``categorical``."""
+    """Encoding of values without a feature of their own; default: that of ``categorical``."""
     parts: tuple[Part, ...] | None = Field(default=None, min_length=1)
-    """As in ``datetime``."""
+    """Parts of dates that become features; default: those of ``datetime``."""
     format: str | None = Field(default=None, min_length=1)
     """Format of dates in text, as in ``strptime``: ``%d %b %Y``. Default: recognised."""
 
 
 class EncodeParams(OperatorParams):
-    """How ordinary columns become features. Columns that are not named are encoded by their kind."""
+    """The encoding of ordinary columns as features. Columns that are not named are encoded by their kind."""
 
     numeric: NumericParams = NumericParams()
     """Columns with numbers or booleans."""
     categorical: CategoricalParams = CategoricalParams()
-    """Categories."""
+    """Columns of categories."""
     datetime: DatetimeParams = DatetimeParams()
     """Dates and points in time."""
     text: TextParams = TextParams()
-    """Free text."""
+    """Columns of free text."""
     columns: Mapping[str, Annotated[ColumnParams, BeforeValidator(_column)]] = Field(default_factory=dict)
     """Single columns: ``{age: {missing: median}, zip: categorical, note: exclude}``."""
     missing_values: tuple[str, ...] = MISSING_TEXTS

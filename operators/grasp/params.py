@@ -65,8 +65,8 @@ class GroupsParams(OperatorParams):
     if the minority is rare, noise is often the minority itself.
     """
     neighbours: Literal["exact", "ivf", "hnsw", "auto"] = "exact"
-    """How DBSCAN finds neighbours. ``exact``: by comparing rows, skipping most pairs. ``ivf``, ``hnsw``: one
-    approximate FAISS graph per class, built by one worker; small groups may be lost, and
+    """The way in which DBSCAN finds neighbours. ``exact``: by comparing rows, skipping most pairs. ``ivf``,
+    ``hnsw``: one approximate FAISS graph per class, built by one worker; small groups may be lost, and
     ``selection.json`` and the report have the difference from exact groups. ``auto``: ``exact``, which was
     faster on all data tried.
     """
@@ -81,8 +81,8 @@ class GroupsParams(OperatorParams):
     are clustered.
     """
     stability: Annotated[int, Field(ge=0, le=20)] = 2
-    """How many times a class is clustered again on 80 % of its clustered rows (at most 5,000), to report the
-    adjusted Rand index with its groups. 0: not measured."""
+    """Number of times that a class is clustered again on 80 % of its clustered rows (at most 5,000), to
+    report the adjusted Rand index with its groups. 0: not measured."""
     keep_grid: Literal["auto"] | bool = "auto"
     """Whether to store the labels of every setting (2 bytes per row and setting before compression), so
     that the report can map their adjusted Rand index if the recipe names the truth. ``auto``: in classes

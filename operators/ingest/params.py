@@ -21,6 +21,6 @@ class IngestParams(OperatorParams):
     classes: tuple[str | int | bool, ...] | None = Field(default=None, min_length=2)
     """Allowed labels, in the order of their class index."""
     on_error: Literal["fail", "quarantine"] = "fail"
-    """What to do with a faulty row."""
+    """Treatment of a faulty row: end the run, or set the row aside."""
     max_error_rate: float = Field(default=0.01, ge=0, le=1)
     """Share of rows that may be quarantined; the engine checks it."""

@@ -29,7 +29,7 @@ class SplitParams(OperatorParams):
     landmarks: Annotated[int, Field(ge=1, le=5000)] = 500
     """Number of landmarks in the approximation of ``rbf``."""
     landmarks_by: Literal["uniform", "kmeans", "density"] = "uniform"
-    """How landmarks are chosen from 5,000 sampled rows; ``density``: from all rows, evenly over the space, by
+    """The choice of landmarks from 5,000 sampled rows; ``density``: from all rows, evenly over the space, by
     the graph of the operator ``neighbours`` (with ``space: x``)."""
     standardize: bool = True
     """Centre and scale every feature before the kernel."""

@@ -36,7 +36,7 @@ class CrossFit(OperatorParams):
 
 
 class WeightsParams(OperatorParams):
-    """How rows are weighted: a share for each class or group, times the factors and the trust in each row."""
+    """The weight of a row: a share for its class or group, times factors and the trust in the row."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "small_rows"})
 
@@ -66,9 +66,9 @@ class WeightsParams(OperatorParams):
     ``class_balanced`` read it.
     """
     class_strength: float | None = Field(default=None, ge=0, le=1)
-    """How far classes are balanced: 1 gives every class the same sum, 0 every row the same weight (ahead of
-    the factors), a value between a sum of n_c^(1 - class_strength). Default: where ``cues`` is a factor, the
-    value with the best worst class on held-out rows, else 1. Only ``method: robust`` reads it."""
+    """Degree to which classes are balanced: 1 gives every class the same sum, 0 every row the same weight
+    (ahead of the factors), a value between a sum of n_c^(1 - class_strength). Default: where ``cues`` is a
+    factor, the value with the best worst class on held-out rows, else 1. Only ``method: robust`` reads it."""
     factors: tuple[str, ...] | None = None
     """Other operators' weights that multiply these, such as [eos, dckm]; default: all that the recipe
     makes."""
