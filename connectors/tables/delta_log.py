@@ -74,7 +74,7 @@ def check_log(uri: str, key: str = "source.path") -> None:
 
 
 def _n_rows(filesystem: fs.FileSystem, info: fs.FileInfo) -> int:
-    """Return the rows that a Parquet file states; 0 for what is none, which the library refuses by itself."""
+    """Return the rows that a Parquet file states; 0 for another file, which the library refuses by itself."""
     try:
         with filesystem.open_input_file(info.path) as file:
             return int(pq.read_metadata(file).num_rows)

@@ -129,7 +129,7 @@ def cancel(job: Job, address: Address, as_json: AsJson = False, verbose: Verbose
 
             show_json(handle.status().to_dict() | {"stopped": stopped})
         elif stopped:
-            echo(f"{job}: stopped. What was committed is kept; submitting it again continues from there.")
+            echo(f"{job}: stopped. Committed work is kept; submitting it again continues from there.")
         else:
             echo(f"{job}: has already ended: {handle.status().description}.")
 

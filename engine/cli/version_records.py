@@ -28,7 +28,7 @@ class FaultyRow(Record):
     operator: str
     """Operator that rejected it."""
     column: str | None
-    """The column at fault; null where it is none."""
+    """The column at fault; null if the fault lies in no column."""
     value: str | None
     """The value in that column, as text."""
     error: str

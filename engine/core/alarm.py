@@ -17,7 +17,7 @@ AGAIN_SECONDS = 0.5
 class Interrupt(BaseException):
     """Carries the error of a check out of the block that it interrupts.
 
-    It is no ``Exception``, as ``KeyboardInterrupt`` is none: code that reports or skips what fails, such as
+    Like ``KeyboardInterrupt``, it is not an ``Exception``: code that reports or skips what fails, such as
     that which calls a plugin, would go on without noticing that the run is over.
     """
 

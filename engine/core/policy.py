@@ -107,7 +107,7 @@ class Policy:
     max_model_files: int = 10_000
     """Number of these files."""
     strict: bool = False
-    """Whether the strict defaults hold for what is not given: only schemes of files and object stores, and
+    """Whether the strict defaults hold for absent keys: only schemes of files and object stores, and
     limits of rows, bytes and time. ``rowsieve submit`` and its jobs set it."""
 
     def check_path(self, key: str, path: str) -> None:

@@ -139,7 +139,7 @@ def dying_workers(operator: str) -> Iterator[None]:
         usual = "Usually memory ran out: lower source.shard_bytes or run.shards_in_flight."
         why = trouble_of_cluster() or usual
         raise InfeasibleError(
-            f"operators.{operator}: its workers keep dying ({reason}). {why} What was committed is kept; the "
+            f"operators.{operator}: its workers keep dying ({reason}). {why} Committed work is kept; the "
             "same command continues from there."
         ) from None
 

@@ -47,5 +47,5 @@ def stalled(operator: str, limit: float, done: int) -> InfeasibleError:
         f"operators.{operator} made no progress for {limit:g} seconds, after {done} pieces of work. Either "
         f"the cluster has no room for its workers (other jobs, a lost node: `ray status` shows it; ask for "
         f"less with --set run.shards_in_flight=1), or one piece takes longer: then allow for it with --set "
-        f"run.no_progress_seconds={2 * limit:g} (0 waits for ever). What was committed is kept."
+        f"run.no_progress_seconds={2 * limit:g} (0 waits for ever). Committed work is kept."
     )

@@ -45,7 +45,7 @@ class Preview:
     label
         Rows of each value of the label.
     findings
-        What is wrong or doubtful about the label.
+        Faults and doubts about the label.
     note
         Which rows were looked at; empty if all were.
     leaks

@@ -37,7 +37,7 @@ def recipe_yaml(draft: Draft, command: str, file: str) -> str:
     Parameters
     ----------
     draft
-        What was found.
+        Draft of the recipe, with its findings.
     command
         The command that drafted it, named in the first line.
     file

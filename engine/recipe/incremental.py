@@ -44,7 +44,7 @@ class DriftSection(Section):
         default=0.05,
         gt=0,
         lt=1,
-        description="Probability of any false alarm in so many runs as `runs` says",
+        description="Probability of any false alarm in the number of runs that `runs` gives",
     )
     runs: int = Field(
         default=100,

@@ -11,7 +11,7 @@ from engine.core.alarm import alarm
 
 @contextmanager
 def checked_after(seconds: float | None, check: Callable[[], None]) -> Iterator[None]:
-    """Call ``check`` once in this thread as soon as the block has taken so many seconds.
+    """Call ``check`` once in this thread as soon as the block has taken this number of seconds.
 
     Nothing is called without a limit. What ``check`` raises interrupts the block as :mod:`engine.core.alarm`
     describes.

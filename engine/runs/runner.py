@@ -293,7 +293,7 @@ class _Runner:
         if most is not None and not published and time.perf_counter() - self._started > most:
             raise InputError(
                 f"{self._recipe.place}: the run has taken longer than the {most:,} seconds that this "
-                f"installation allows. What is committed is kept; the same command continues from there. Its "
+                f"installation allows. Committed work is kept; the same command continues from there. Its "
                 f"operator can raise ROWSIEVE_MAX_SECONDS."
             )
 

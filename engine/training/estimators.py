@@ -41,7 +41,7 @@ class EstimatorModule(nn.Module):
     estimator: Tensor
 
     def __init__(self, data: bytes, spec: ModelSpec) -> None:
-        """Load the estimator of stored bytes. Raises OperatorError for bytes that are none of this model."""
+        """Load the estimator of stored bytes. Raises OperatorError for bytes of anything else."""
         super().__init__()
         self.register_buffer(KEY, torch.frombuffer(bytearray(data), dtype=torch.uint8).clone())
         # Callers ask a model's parameters where it computes.

@@ -213,7 +213,7 @@ def dataset_of_arrays(
     Raises
     ------
     OperatorError
-        Arrays of different lengths or other shapes, or a value that is none of these, with its row.
+        Arrays of different lengths or other shapes, or a value that cannot be used, with its row.
     """
     n = len(np.asarray(y))
     split = np.full(n, "train") if split is None else np.asarray(split)

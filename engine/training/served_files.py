@@ -114,7 +114,7 @@ def read_description(path: Path, n_classes: int) -> dict[str, Any]:
     Raises
     ------
     InputError
-        It does not describe a served model of so many classes.
+        It does not describe a served model with this number of classes.
     """
     with naming(path):
         found: dict[str, Any] = read_json(path)

@@ -4,7 +4,7 @@ Along orthonormal directions two rows lie no further apart than they do altogeth
 projections: |V(x - y)| <= |x - y|). So rows are described by few coordinates along the principal directions
 of a sample, and cut at medians into boxes (Bentley 1975, k-d trees). A box that is further from a query than
 the radius holds no near row, and neither does one whose rows are all younger than a near row that is known.
-What is left is compared: by coordinates, then by float32 products with a bound on their rounding, and the
+The other rows are compared: by coordinates, then by float32 products with a bound on their rounding, and the
 decision is that of float64. The result is that of comparing all pairs, whatever the directions and boxes are.
 """
 

@@ -60,7 +60,7 @@ class Rows:
     def try_on(self, model: nn.Module) -> Tensor:
         """Check the model on two rows, different ones if there are any, and return these rows (2, ...).
 
-        Raises ValueError where a label is none of the model's classes, or the model mixes rows.
+        Raises ValueError where a label is not one of the model's classes, or the model mixes rows.
         """
         head = self._x[:LOOK]
         others = (head != head[0]).flatten(1).any(dim=1).nonzero()

@@ -100,7 +100,7 @@ class GroupsParams(OperatorParams):
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, values: Any) -> Any:
-        """Take the values of the preset for what is not given."""
+        """Take the values of the preset for keys that are not given."""
         if isinstance(values, Mapping) and values.get("preset") == "grasp_paper":
             return {**GRASP_PAPER, **values}
         return values

@@ -4,7 +4,7 @@
 ``parts-<first row>.npy`` of each shard. A shard looks its older rows up in these files, which are mapped into
 memory: first the oldest near row of each row, and where that is in the same part, all near ones, in the state
 of ``duplicates``. Of two near rows in different parts the younger one crosses, so that without these rows no
-row is near one of another part. What is found is kept in ``crossing-<first row>.npy``.
+row is near one of another part. The findings are kept in ``crossing-<first row>.npy``.
 """
 
 from __future__ import annotations

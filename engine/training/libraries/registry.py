@@ -20,7 +20,7 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
 def library_of(model: str) -> Library:
     """Return the adapter of ``LIBRARY:CLASS``, built in or of an installed plugin.
 
-    Raises OperatorError if there is none, or the plugin's has not the methods of the protocol.
+    Raises OperatorError if there is none, or if the plugin's adapter lacks a method of the protocol.
     """
     name = model.partition(":")[0]
     if name in LIBRARIES:

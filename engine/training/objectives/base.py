@@ -44,7 +44,7 @@ class TargetScale:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> TargetScale:
-        """Return the scale of a stored record. Raises ValueError or KeyError for what is none."""
+        """Return the scale of a stored record. Raises ValueError or KeyError for a faulty record."""
         mean, std = float(record["mean"]), float(record["std"])
         if not (math.isfinite(mean) and math.isfinite(std) and std > 0):
             raise ValueError("the scale of the target is not a finite mean with a positive deviation")

@@ -48,7 +48,7 @@ BUILT_IN: Mapping[str, Callable[[Any], Objective]] = MappingProxyType(
 
 
 def objective_of(text: str) -> Objective:
-    """Return the objective that a recipe names. Raises OperatorError for an installed one that is none."""
+    """Return the objective that a recipe names. Raises OperatorError if a package makes something else."""
     named = parse_objective(text)
     if named.plugin is None:
         return BUILT_IN[named.name](named.number)

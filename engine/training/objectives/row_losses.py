@@ -129,7 +129,7 @@ def number_losses(objective: Objective, shards: Shards, slots: Slots) -> NumberL
     """Return the losses of a regression, scaled by the target of the train rows; three passes over them.
 
     Where all targets are equal, the deviation and the unit of losses are 1. Raises OperatorError where there
-    is no train row, the squares of the target are not numbers, or the loss of a constant answer is none.
+    is no train row, the squares of the target are not numbers, or a constant answer has no finite loss.
     """
     n, mean, spread, deviation = _moments(shards, slots)
     if math.isfinite(mean) and spread <= SAME * abs(mean):

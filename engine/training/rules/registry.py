@@ -28,7 +28,8 @@ BUILT_IN: Mapping[str, Callable[[Any, Counts], Rule]] = MappingProxyType(
 def rule_of(params: TrainParams, counts: Counts) -> Rule:
     """Return the rule by which a trainer weighs the rows of a step.
 
-    Raises OperatorError for train rows that a rule cannot use, and for an installed rule that is none.
+    Raises OperatorError for train rows that a rule cannot use, and if an installed package makes something
+    else than a rule.
     """
     name = trainer_of(params)
     if name in BUILT_IN:
