@@ -21,6 +21,8 @@ from operators.report import PointMap
 from operators.report.figures import WIDTH, Margins, add_panels, disable_math
 
 MAX_CLASSES = 8
+MIN_POINTS = 30
+"""Rows of a class below which a map says nothing."""
 MAX_NAMES = 12
 """Entries of a legend."""
 MARGINS = Margins(left=0.35, right=0.1, bottom=0.3, top=0.3)
@@ -41,16 +43,19 @@ def point_map_figures(plan: Plan, maps: Sequence[PointMap], groups: list[GroupRo
 
     Returns
     -------
-    For the largest classes: ``name``, ``png`` (a data URI) and ``points``, the number of rows drawn.
+    For the largest classes with 30 rows and more, or for the largest one: ``name``, ``png`` (a data URI) and
+    ``points``, the number of rows drawn.
     """
     sizes = {y: sum(g.stat.rows for g in groups if g.y == y) for y in {one.y for one in maps}}
     figures = []
-    for y in sorted(sorted(sizes, key=lambda y: -sizes[y])[:MAX_CLASSES]):
+    largest = sorted(sizes, key=lambda y: -sizes[y])[:MAX_CLASSES]
+    drawn = [y for y in largest if sizes[y] >= MIN_POINTS] or largest[:1]
+    for y in sorted(drawn):
         own = [one for one in maps if one.y == y]
         name = next((group.class_name for group in groups if group.y == y), str(y))
         row_ids = np.unique(np.concatenate([one.row_ids for one in own]))
         colourings = colourings_of(plan, row_ids, groups)
-        figures.append({"name": name, "png": png(draw(own, colourings)), "points": len(row_ids)})
+        figures.append({"name": name, "png": png(draw(own, colourings, name)), "points": len(row_ids)})
     return figures
 
 
@@ -86,14 +91,14 @@ def _by_row(table: pa.Table, names: list[str]) -> dict[int, str]:
     return dict(zip(table.column(ROW_ID).to_pylist(), names, strict=True))
 
 
-def draw(maps: Sequence[PointMap], colourings: Sequence[Colouring]) -> Figure:
-    """Draw a row of panels for each colouring, with a panel for each map and a legend."""
+def draw(maps: Sequence[PointMap], colourings: Sequence[Colouring], class_name: str) -> Figure:
+    """Draw a row of panels for each colouring, with a panel for each map of a class and a legend."""
     figure = Figure(figsize=(WIDTH, 3.2 * len(colourings)))
     widths = [*(1.0 for _ in maps), 0.25 * max(len(maps), 2)]
     grid = add_panels(figure, len(colourings), len(maps) + 1, MARGINS, widths)
     for panels, colouring in zip(grid, colourings, strict=True):
         for axes, one in zip(panels, maps, strict=False):
-            draw_panel(axes, one, colouring)
+            draw_panel(axes, one, colouring, class_name)
         draw_legend(panels[-1], panels[0], colouring.title)
     return figure
 
@@ -112,7 +117,7 @@ def draw_legend(axes: Any, panel: Any, title: str) -> None:
         disable_math(text)
 
 
-def draw_panel(axes: Any, shown: PointMap, colouring: Colouring) -> None:
+def draw_panel(axes: Any, shown: PointMap, colouring: Colouring, class_name: str) -> None:
     """Draw one map; small groups last, so that they lie on top."""
     names = np.array([colouring.names[row_id] for row_id in shown.row_ids.tolist()])
     size = float(np.clip(6_000 / max(len(names), 1), 8, 36))
@@ -131,7 +136,8 @@ def draw_panel(axes: Any, shown: PointMap, colouring: Colouring) -> None:
             label=cut(name, 28),
             zorder=2 + depth[name],
         )
-    disable_math(axes.set_title(f"{shown.title}, by {colouring.title}", fontsize=10))
+    title = f"class {cut(class_name, 20)}: {shown.title}, by {colouring.title}"
+    disable_math(axes.set_title(title, fontsize=9))
     disable_math(axes.set_xlabel(shown.axes[0], fontsize=8))
     disable_math(axes.set_ylabel(shown.axes[1], fontsize=8))
     axes.set_xticks([])
