@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,11 @@ def test_there_are_twelve_real_problems_and_six_large_ones_with_a_cue() -> None:
     assert len([name for name in CUES if name not in ("camera", "rotated")]) >= 6
     assert {**REAL, **CUES} == PROBLEMS
     assert set(page.STARS) <= set(PROBLEMS)
+
+
+def test_confusion_cells_make_the_prediction_independent_of_the_label(problem: Problem) -> None:
+    w = methods.confusion_cells(problem)
+    told = methods.linear(replace(problem, Xt=problem.X), np.ones(len(problem.y)))
+    share = [np.average(told[problem.y == c], weights=w[problem.y == c]) for c in (0, 1)]
+    assert share[0] == pytest.approx(share[1])
+    assert w[problem.y == 0].sum() == pytest.approx(w[problem.y == 1].sum())

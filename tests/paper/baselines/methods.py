@@ -140,6 +140,23 @@ def afr(problem: Problem, seed: int) -> Ints:
     return np.asarray(predict(found.x.reshape(start.shape), problem.Xt).argmax(axis=1))
 
 
+def confusion_cells(problem: Problem) -> Floats:
+    """Return the weights of class-conditional distribution balancing by confusion cells, shape (n,).
+
+    After Zhao and Zhang 2026 (FG-CCDB), in one stage: the prediction of a plain model stands for the bias,
+    and a row of label i that is predicted as j weighs P(j) / P(j | i), so that the prediction is independent
+    of the label, times class balance. Their further stages, in which networks overfit selected rows, have no
+    counterpart in a linear model.
+    """
+    C = int(problem.y.max()) + 1
+    p = np.asarray(predict(coefficients(problem, np.ones(len(problem.y))), problem.X))
+    told = p.argmax(axis=1)
+    rows = np.bincount(C * problem.y + told, minlength=C * C).reshape(C, C)
+    within = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
+    factor = within.mean(axis=0) / np.maximum(within, 1.0 / len(told))
+    return np.asarray(class_balance(problem) * factor[problem.y, told])
+
+
 def trees(problem: Problem, seed: int, w: Floats | None) -> Ints:
     """Return predictions of scikit-learn's gradient-boosted trees with its defaults."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -169,6 +186,7 @@ LINEAR: dict[str, Method] = {
     BOLD: lambda p, s: linear(p, ours(p, s, setting="bold")),
     "JTT": lambda p, s: network(p, s, trainer="jtt"),
     "AFR": afr,
+    "FG-CCDB": lambda p, s: linear(p, confusion_cells(p)),
     "CVaR DRO": lambda p, s: network(p, s, trainer="cvar_doro", eps=0.0),
     "chi2 DRO": lambda p, s: network(p, s, trainer="chi2_dro", eps=0.0),
     "EIIL + gDRO": lambda p, s: group_dro(p, s, eiil(p)),
