@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import yaml
 from pydantic import Field, model_validator
 
 from connectors.foundation.messages import nearest
-from engine.core.errors import InputError, one_line
+from engine.core.errors import InputError
 from engine.recipe.section import Section
+from engine.recipe.yaml_text import check_numbers, parse_yaml
 from operators.values import is_number
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Sampler = Literal["grid", "random", "tpe"]
 PACKAGE, EXTRA = "optuna", "tune"
+MAX_CANDIDATES = 10_000
+"""Most draws, and cells of a grid. All of them are in memory, and each is trained."""
 NOT_SEARCHED = ("trainer", "where", "workers", "resources")
 """Keys that are not parameters of a trainer, or do not change the model."""
 
@@ -67,11 +70,10 @@ def _range(place: str, text: str) -> Range:
 
 
 def yaml_value(place: str, text: str) -> Any:
-    """Return the value of a YAML text. Raises InputError, which names the place."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{place}: the value is not valid YAML: {one_line(error)}") from None
+    """Return the value of a YAML text, bounded as a recipe is. Raises InputError, which names the place."""
+    found = parse_yaml(text, f"{place}: the value")
+    check_numbers(found, place)
+    return found
 
 
 def sampler_named(text: str) -> Sampler:
@@ -96,7 +98,7 @@ class SearchSection(Section):
         description="grid: every combination; random: `trials` draws; tpe: `trials` draws that learn from "
         "those before, by Optuna's TPE (the extra `tune`); default: random with `trials`, else grid",
     )
-    trials: int | None = Field(default=None, ge=1, le=10_000, description="Number of draws")
+    trials: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES, description="Number of draws")
     seeds: int | None = Field(
         default=None,
         ge=1,
@@ -158,6 +160,12 @@ def check_search(
                     f"{names['space']} {key}: a range has no cells; give {names['trials']}, the number of "
                     f"draws."
                 )
+        lists = [axis for axis in axes.values() if not isinstance(axis, Range)]
+        if (cells := prod(map(len, lists))) > MAX_CANDIDATES:
+            raise InputError(
+                f"{names['space']}: the grid has {cells:,} cells, and at most {MAX_CANDIDATES:,} are "
+                f"trained. Give fewer values, or {names['trials']}, a number of draws."
+            )
     if prune and n_seeds(trials, seeds) < 2:
         raise InputError(
             f"{names['prune']} leaves out later seeds of poor candidates: give {names['seeds']} 2 or more."

@@ -99,9 +99,10 @@ def check_numbers(value: Any, place: str) -> None:
 
 def _check_number(value: Any, place: str, key: str) -> None:
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        where = f"{place}: {key}" if key else place
         raise InputError(
-            f"{place}: {key}: a whole number of {value.bit_length()} bits. Numbers of a recipe have at most "
-            f"63 bits: they lie between -{LARGEST} and {LARGEST}."
+            f"{where}: a whole number of {value.bit_length()} bits. Numbers of a recipe have at most 63 bits: "
+            f"they lie between -{LARGEST} and {LARGEST}."
         )
 
 

@@ -159,3 +159,24 @@ def test_a_time_that_no_thread_can_wait_for_is_refused(key: str) -> None:
     """The thread that renews the lease died of it, with a trace."""
     with pytest.raises(InputError, match=rf"run\.{key}: .*less than or equal to 1000000000"):
         Recipe.parse({**SMALL, "run": {key: 1e308}})
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({"lr": "[" * 20_000 + "]" * 20_000}, "space.lr: the value is nested too deeply"),
+        ({"lr": "1:" + ":".join(["59"] * 100_000)}, "a number of more than 100 characters"),
+        ({"epochs": "1.." + "9" * 90}, "space.epochs: a whole number of 299 bits"),
+        ({"lr": [1e-6 * i for i in range(1, 200)], "epochs": [*range(1, 60)]}, "the grid has 11,741 cells"),
+    ],
+    ids=["deep", "long", "large", "many"],
+)
+def test_a_search_without_an_end_is_refused(space: dict[str, object], words: str) -> None:
+    """The values of a search are YAML within the recipe; 30,000 values of two keys are 900 million cells."""
+    drawn = {"trials": 2} if words.endswith("bits") else {}
+    train = {"trainer": "gdro", "search": {"space": space, **drawn}}
+    started = time.process_time()
+    with pytest.raises(InputError) as caught:
+        Recipe.parse(SMALL | {"train": train}, "r.yaml")
+    assert words in str(caught.value)
+    assert time.process_time() - started < 3
