@@ -101,8 +101,8 @@ def _check_number(value: Any, place: str, key: str) -> None:
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
         where = f"{place}: {key}" if key else place
         raise InputError(
-            f"{where}: a whole number of {value.bit_length()} bits. Numbers of a recipe have at most 63 bits: "
-            f"they lie between -{LARGEST} and {LARGEST}."
+            f"{where}: a whole number of {value.bit_length()} bits. Numbers of a recipe have at most 63 "
+            f"bits: they lie between -{LARGEST} and {LARGEST}."
         )
 
 
