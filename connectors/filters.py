@@ -4,9 +4,8 @@ names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,9 @@ COMPARISONS = {
     ">=": "greater_equal",
 }
 OPERATIONS = (*COMPARISONS, "in", "not in")
+MAX_VALUES = 2_000
+"""Values that a filter compares; a list counts with each of its own. With 10,000, Arrow, which makes a chain
+of any expression and follows it by recursion, ended the process."""
 WRITE = 'Write [column, operation, value], such as [age, ">=", 18], or a list of such lists'
 
 
@@ -79,16 +81,33 @@ class Predicate:
     def _test(self, schema: pa.Schema, refs: Mapping[str, Any]) -> Any:
         pick(schema, self.columns, "source.filter: the source")
         terms = (
-            reduce(pc.and_kleene, (_clause(schema, refs, *c) for c in clauses))
+            joined(pc.and_kleene, (_clause(schema, refs, *clause) for clause in clauses))
             for clauses in self.conjunctions
         )
-        return reduce(pc.or_kleene, terms)
+        return joined(pc.or_kleene, terms)
+
+
+def joined(join: Callable[[Any, Any], Any], terms: Iterable[Any]) -> Any:
+    """Join terms, of which there is one at least, by an associative function, as a tree of least depth.
+
+    pyiceberg follows expressions by recursion. Of masks, as many are in memory as the tree is deep.
+    """
+    trees: list[tuple[int, Any]] = []  # depth and tree, each less deep than the one before
+    for term in terms:
+        depth, tree = 0, term
+        while trees and trees[-1][0] == depth:
+            depth, tree = depth + 1, join(trees.pop()[1], tree)
+        trees.append((depth, tree))
+    found = trees.pop()[1]
+    while trees:
+        found = join(trees.pop()[1], found)
+    return found
 
 
 def parse(value: Any) -> Predicate | None:
     """Parse ``source.filter``: a clause, a list of them (all must hold), or a list of lists (any).
 
-    Raises ConnectorError.
+    Raises ConnectorError, also for more than ``MAX_VALUES`` values.
     """
     if value is None:
         return None
@@ -97,7 +116,14 @@ def parse(value: Any) -> Predicate | None:
     if isinstance(value[0], str):
         value = [value]
     conjunctions = [value] if any(_like_clause(part) for part in value) else value
-    return Predicate(tuple(_conjunction(clauses) for clauses in conjunctions))
+    found = Predicate(tuple(_conjunction(clauses) for clauses in conjunctions))
+    sizes = [len(v) if isinstance(v, tuple) else 1 for clauses in found.conjunctions for _, _, v in clauses]
+    if sum(sizes) > MAX_VALUES:
+        raise ConnectorError(
+            f"source.filter: it compares {sum(sizes):,} values, and {MAX_VALUES:,} are allowed: every row is "
+            f"compared with each. Mark the rows in a column, and filter by that."
+        )
+    return found
 
 
 def _like_clause(value: Any) -> bool:
@@ -140,8 +166,8 @@ def _clause(schema: pa.Schema, refs: Mapping[str, Any], name: str, operation: st
     if operation in COMPARISONS:
         return getattr(pc, COMPARISONS[operation])(ref, _literal(name, kind, value))
     literals = [_literal(name, kind, one) for one in value]
-    tests = [pc.equal(ref, literal) for literal in literals]
-    found = reduce(pc.or_kleene, tests) if tests else pc.and_kleene(pc.is_null(ref), pc.is_valid(ref))
+    tests = (pc.equal(ref, literal) for literal in literals)
+    found = joined(pc.or_kleene, tests) if literals else pc.and_kleene(pc.is_null(ref), pc.is_valid(ref))
     return found if operation == "in" else pc.and_kleene(pc.invert(found), pc.is_valid(ref))
 
 

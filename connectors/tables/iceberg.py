@@ -22,7 +22,7 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.files import no_row
-from connectors.filters import Clause, Predicate
+from connectors.filters import Clause, Predicate, joined
 from connectors.policy import current_policy
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 from connectors.tables.iceberg_checks import (
@@ -228,13 +228,8 @@ def _identity(task: Any) -> str:
 def _expression(wanted: Predicate) -> Any:
     """Return a filter in pyiceberg's terms."""
     terms = library("pyiceberg.expressions", "iceberg")
-    found: Any = terms.AlwaysFalse()
-    for clauses in wanted.conjunctions:
-        every: Any = terms.AlwaysTrue()
-        for clause in clauses:
-            every = terms.And(every, _clause(terms, clause))
-        found = terms.Or(found, every)
-    return found
+    every = [joined(terms.And, (_clause(terms, one) for one in clauses)) for clauses in wanted.conjunctions]
+    return joined(terms.Or, every)
 
 
 def _clause(terms: Any, clause: Clause) -> Any:

@@ -266,3 +266,20 @@ def test_columns_are_published_and_make_features_only_if_named(data: dict[str, P
     assert plan.published_schema.names[:4] == ["n", "s", "meta", "row_id"]
     named = make_plan(recipe(data, tmp_path, columns=["meta"], features=["x"]))
     assert named.published_schema.names[:4] == ["x", "s", "meta", "row_id"]
+
+
+@pytest.mark.parametrize("kind", ["any", "all", "in"])
+def test_a_filter_of_many_clauses_is_read(kind: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1, 2, 3]}), tmp_path / "x.parquet")
+    clauses = [["n", "!=", value] for value in range(3, 2_000)]
+    given = {"any": [[clause] for clause in clauses], "all": clauses, "in": ["n", "in", [*range(2, 2_000)]]}
+    source = open_source(str(tmp_path / "x.parquet"), filter=parse(given[kind]))
+    found = [row["n"] for row in rows_of(source)]
+    assert found == {"any": [1, 2, 3], "all": [1, 2], "in": [2, 3]}[kind]
+
+
+@pytest.mark.parametrize("given", [[["n", "=", 1]] * 2_001, ["n", "in", [*range(2_001)]]])
+def test_a_filter_compares_a_bounded_number_of_values(given: Any) -> None:
+    """A recipe with 10,000 clauses ended the process that validated it by SIGSEGV."""
+    with pytest.raises(ConnectorError, match=r"source\.filter: it compares 2,001 values, and 2,000 are"):
+        parse(given)
