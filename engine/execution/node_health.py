@@ -73,7 +73,7 @@ def noted_disks() -> dict[str, Disk]:
 
         url = f"http://{ray._private.worker.get_dashboard_url()}/nodes?view=summary"
         request = urllib.request.Request(url, headers=get_auth_headers_if_auth_enabled({}))
-        with urllib.request.urlopen(request, timeout=DASHBOARD_SECONDS) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=DASHBOARD_SECONDS) as answer:  # noqa: S310  # nosec B310
             summary = parse_json(answer.read(MAX_BYTES), url)["data"]["summary"]
         for node in summary:
             disks = [

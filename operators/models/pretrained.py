@@ -105,7 +105,7 @@ class PretrainedNetwork(nn.Module):
 
         try:
             with _quiet(), torch.random.fork_rng(devices=[]):
-                found, about = AutoModel.from_pretrained(
+                found, about = AutoModel.from_pretrained(  # nosec B615
                     folder,
                     config=self.encoder.config,
                     local_files_only=True,
