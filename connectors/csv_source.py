@@ -34,6 +34,7 @@ MOSTLY = 0.8
 """Share of numbers in a text column of the first shard from which the other texts count as faults."""
 HEADER_BYTES = 2**16
 """Bytes that are read at a time to find the end of the header, or the first rows of a shard."""
+MAX_COLUMNS = 100_000
 MAX_NAME_BYTES, MAX_HEADER_BYTES = 2**10, 2**24
 """Largest lengths of a column name and of all of them. Longer ones are not a header, or an attempt to use up
 the memory."""
@@ -159,6 +160,12 @@ class CsvSource(TextSource):
 
     def _names(self, path: str, cells: list[str]) -> list[str]:
         """Return the names of the columns, given the cells of the first line."""
+        if len(cells) > MAX_COLUMNS:
+            raise ConnectorError(
+                f"{path}: line 1 has {len(cells):,} cells, and at most {MAX_COLUMNS:,} columns are read: "
+                f"Arrow's parser takes some ten kilobytes for each, however short the rows are. Write "
+                f"Parquet, with the values of many columns in one column of lists."
+            )
         given = self.options.column_names
         if given is not None and len(given) != len(cells):
             raise ConnectorError(

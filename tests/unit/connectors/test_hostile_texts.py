@@ -186,6 +186,16 @@ def test_a_header_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.
         open_source(str(tmp_path / "a.csv")).list()
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_more_columns_than_a_parser_can_hold_are_refused(header: bool, tmp_path: Path) -> None:
+    """300,000 columns in 2.7 MB took 2.8 GB."""
+    (tmp_path / "a.csv").write_text(",".join(f"c{place}" for place in range(100_001)) + "\n1\n")
+    with pytest.raises(
+        ConnectorError, match=r"a\.csv: line 1 has 100,001 cells, and at most 100,000 columns"
+    ):
+        open_source(str(tmp_path / "a.csv"), options={"header": header}).list()
+
+
 def test_columns_of_one_name_take_linear_time(tmp_path: Path) -> None:
     """The numbers of the later ones were looked for anew among all names: hours for a header of 100 KB."""
     assert number_repeated(["a", "a.1", "a", "a", "b", "b"]) == ["a", "a.1", "a.2", "a.3", "b", "b.1"]
