@@ -39,7 +39,9 @@ class SingleProcess:
 
     rank = 0
     size = 1
-    device = torch.device("cpu")
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
 
     def gather(self, mine: Tensor) -> list[Tensor]:
         """Return the process's own tensor as the only one."""
@@ -113,6 +115,10 @@ class Slots:
     def each(self, compute: Callable[[int], Tensor]) -> Tensor:
         """Return ``compute(slot)``, k numbers on any device, of all workers' slots: (count, k) on the CPU."""
         return self._exchange(compute, torch.device("cpu"))
+
+    def each_on_device(self, compute: Callable[[int], Tensor]) -> Tensor:
+        """Return :meth:`each` on the communicator's device, where a GPU goes on without waiting."""
+        return self._exchange(compute, self.communicator.device)
 
     def total(self, compute: Callable[[int], Tensor]) -> Tensor:
         """Return the sum of ``compute(slot)`` over all slots in their order: (k,), on the CPU."""

@@ -18,13 +18,17 @@ from operators.base import Operator, Resources
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def key_table(model: type[BaseModel]) -> list[str]:
-    """Return a Markdown table of a model's keys with type, default and meaning; empty without keys."""
-    if not model.model_fields:
+def key_table(model: type[BaseModel], names: Sequence[str] | None = None) -> list[str]:
+    """Return a Markdown table of a model's keys with type, default and meaning; empty without keys.
+
+    ``names``: the keys to show; default: all.
+    """
+    fields = {name: model.model_fields[name] for name in names or model.model_fields}
+    if not fields:
         return []
     shapes = model.model_json_schema().get("properties", {})
     rows = []
-    for name, field in model.model_fields.items():
+    for name, field in fields.items():
         shape = shapes.get(name, {})
         meaning = _meaning(field, shape.get("description", ""))
         rows.append((f"`{name}`", type_text(shape), _default_cell(field), meaning))
@@ -144,7 +148,20 @@ def recipe_page() -> str:
     lines += ["", *table(("key", "type", "default", "meaning"), plain)]
     for name, field in rest.items():
         lines += _section_lines(name, _section(field))
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_trainer_lines()]).rstrip() + "\n"
+
+
+def _trainer_lines() -> list[str]:
+    """Return the tables of the trainers' keys: of those that all have, and of each trainer's own."""
+    from engine.recipe.trainers import TRAINERS, TrainParams
+
+    lines = ["", "## `train.params`", "", "Keys of every trainer:", "", *key_table(TrainParams)]
+    for kind in dict.fromkeys(TRAINERS.values()):
+        trainers = ", ".join(name for name, found in TRAINERS.items() if found is kind)
+        own = [name for name in kind.__annotations__ if name in kind.model_fields and name != "trainer"]
+        lines += ["", f"### `train: {{trainer: {trainers}}}`", "", paragraph(kind)]
+        lines += ["", *key_table(kind, own)] if own else []
+    return lines
 
 
 def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:

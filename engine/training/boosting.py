@@ -63,7 +63,7 @@ class Boosted:
     def phase(self, phase: int, session: Session) -> Phase:
         """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
-            return Phase(Erm(), Draw(), self._params.epochs)
+            return Phase(Erm(), Draw(), self._params.n_epochs)
         draw = Draw(weights=session.progress.by_slot[WEIGHTS])
         return Phase(Erm(), draw, self._params.round_epochs, weighted=False)
 

@@ -9,8 +9,8 @@ function without arguments, or a class, that returns a :class:`Callback`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
@@ -27,8 +27,16 @@ class StepEnd:
     step: int
     rows: int
     """Rows of the step, over all workers."""
-    loss: float
-    """Their mean loss before the step, in the objective's unit: nats of the cross-entropy."""
+    read_loss: Callable[[], float] = field(repr=False, compare=False)
+    """Returns :attr:`loss`."""
+
+    @property
+    def loss(self) -> float:
+        """Return their mean loss before the step, in the objective's unit: nats of the cross-entropy.
+
+        On a GPU this waits for the step; who reads it in every step makes the training slower.
+        """
+        return self.read_loss()
 
 
 @dataclass(frozen=True)

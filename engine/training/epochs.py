@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from engine.training.callbacks import StepEnd
+from engine.training.device_loop import run_epoch_on_device
+from engine.training.device_rows import StepRows, step_rows
 from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
-from engine.training.sampling import plan_epoch
+from engine.training.rows import Shards
+from engine.training.rules import Rule
+from engine.training.sampling import Epoch, plan_epoch
 from engine.training.session import Phase, Session
 from operators.arrays import Mask
 
@@ -24,16 +29,14 @@ class Network(Learner):
         restored = session.kept("rule")
         phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
         shards, mean_weight = session.weighed_rows(phase.weighted)
+        on_device = steps_are_sent_ahead(self.device)
+        source = step_rows(shards, session.slots, self.row_losses.answers, self.device) if on_device else None
         while progress.epoch < phase.epochs and not _has_stopped(phase, session):
             self.set_epoch(progress.epoch, phase.epochs)
             place = (session.seed, progress.phase, progress.epoch)
             epoch = plan_epoch(phase.draw, session.slots, session.counts.slot_rows, params.step_rows, place)
 
-            def on_step(step: int, rows: int, loss: float) -> None:
-                at = progress.phase + 1, progress.epoch + 1
-                session.callbacks.on_step(StepEnd(*at, step, rows, loss * self.row_losses.unit))
-
-            loss = run_epoch(self, phase.rule, shards, session.slots, epoch, mean_weight, on_step)
+            loss = self._run(phase.rule, shards, source, session, epoch, mean_weight)
             progress.epoch += 1
             loss *= self.row_losses.unit
             note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
@@ -47,6 +50,26 @@ class Network(Learner):
         if best:
             self.restore(best)
             progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
+
+    def _run(
+        self,
+        rule: Rule,
+        shards: Shards,
+        source: StepRows | None,
+        session: Session,
+        epoch: Epoch,
+        mean_weight: float,
+    ) -> float:
+        """Take an epoch's steps, of rows on the device if there is a source of them; return the mean loss."""
+        place = session.progress.phase + 1, session.progress.epoch + 1
+
+        def on_step(step: int, rows: int, summed: float | Tensor) -> None:
+            unit = self.row_losses.unit
+            session.callbacks.on_step(StepEnd(*place, step, rows, lambda: float(summed) / rows * unit))
+
+        if source is None:
+            return run_epoch(self, rule, shards, session.slots, epoch, mean_weight, on_step)
+        return run_epoch_on_device(self, rule, source, session.slots, epoch, mean_weight, on_step)
 
     def first_errors(self, session: Session) -> dict[int, Mask]:
         """Return slot -> (n,) whether the model is wrong on each train row of this worker's slots."""
@@ -64,6 +87,11 @@ class Network(Learner):
             session.progress.notes["best"] = {"epoch": session.progress.epoch, **note}
             session.keep("best", model_state(self.state()))
         return note
+
+
+def steps_are_sent_ahead(device: torch.device) -> bool:
+    """Return whether the host sends steps to the device without waiting for each: on a GPU."""
+    return device.type == "cuda"
 
 
 def _has_stopped(phase: Phase, session: Session) -> bool:

@@ -74,7 +74,9 @@ def training_fingerprint(version: Version, params: TrainParams, seed: int) -> st
     """Return the digest of all that base models depend on: rows, value-relevant parameters and seed."""
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
     unset = [key for key, usual in LATER_KEYS.items() if values.get(key) == usual]
+    n_rows = int(version.manifest["summary"]["splits"].get("train", 0))
     values = {key: value for key, value in values.items() if key not in unset}
+    values["epochs"] = params.for_rows(n_rows).n_epochs
     blocks = [BLOCKS] if params.scales_features and not params.is_estimator and _has_vectors(version) else []
     parts = [*blocks, *fingerprint_parts(version, params), *content_of(params)]
     return digest([version.manifest["content"], values, seed, *parts])

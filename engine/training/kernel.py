@@ -123,8 +123,9 @@ def fit(
     OperatorError
         Nothing to learn from, a model that cannot be used, or a loss that is not a number.
     """
-    with repeatable(torch.device(device)):
-        workers = communicator or SingleProcess()
+    threads = 1 if params.reproducible == "exact" else max(1, int(params.resources.cpus))
+    with repeatable(torch.device(device), threads):
+        workers = communicator or SingleProcess(device)
         most = params.n_slots if params.reproducible == "exact" else workers.size
         slots = Slots(workers, len(data.train), most)
         counts = count_rows(data, slots)

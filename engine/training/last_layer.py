@@ -50,7 +50,7 @@ class Dfr:
         """Implement the method of :class:`engine.training.session.Method`."""
         held_out = session.of_rows("train", lambda rows: self._held_out(session, rows.row_id))
         times = {slot: (~mine).astype(np.int64) for slot, mine in held_out.items()}
-        return Phase(Erm(), Draw(times=times), self._params.epochs)
+        return Phase(Erm(), Draw(times=times), self._params.n_epochs)
 
     def finish(self, session: Session) -> int:
         """Fit the last layer, then store the model."""

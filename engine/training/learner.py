@@ -74,21 +74,34 @@ class Learner:
         return torch.optim.SGD(groups, lr=params.lr, momentum=params.momentum)
 
     def forward(self, rows: GroupedRows, seed: int) -> Forward:
-        """Compute the losses of a slot's rows.
+        """Compute the losses of a slot's rows; see :meth:`forward_on_device`."""
+        X, answers = torch.from_numpy(rows.X), self.row_losses.answers(rows)
+        return self.forward_on_device(X.to(self.device), answers.to(self.device), seed)
+
+    def forward_on_device(self, X: Tensor, answers: Tensor, seed: int) -> Forward:
+        """Compute the losses of a slot's rows X (b, d), which are on the model's device, as are the answers.
 
         Buffers start from the same values for every slot, and ``seed`` decides the randomness inside the
         model (dropout): neither knows what this worker computed before.
         """
-        if not len(rows):
+        if not len(X):
             return Forward(torch.zeros(0), [torch.zeros_like(buffer) for buffer in self._common])
         self._set_buffers()
         # Not torch.manual_seed: without a GPU it formats a stack trace each time, a third of a small step.
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-        loss = self.row_losses.of_step(self.model(torch.from_numpy(rows.X).to(self.device)), rows)
+        loss = self.row_losses.of_step(self._outputs(X), answers)
         pairs = zip(self._buffers(), self._common, strict=True)
-        return Forward(loss, [len(rows) * (new - old) for new, old in pairs])
+        return Forward(loss, [len(X) * (new - old) for new, old in pairs])
+
+    def _outputs(self, X: Tensor) -> Tensor:
+        if not self._params.amp:
+            found: Tensor = self.model(X)
+            return found
+        with torch.autocast(self.device.type, torch.bfloat16):
+            mixed: Tensor = self.model(X)
+        return mixed.float()
 
     def share(self, forward: Forward, counts: Tensor) -> Tensor:
         """Return a slot's part of the step as one vector: objective, loss sum, gradient, buffer changes.
@@ -115,8 +128,8 @@ class Learner:
         parts = torch.split(total[HEAD:].to(self.device), self._sizes)
         gradients = parts[: len(self._parameters)]
         if self._params.clip is not None:
-            norm = float(torch.cat(gradients).double().norm())
-            scale = min(1.0, self._params.clip / max(norm, 1e-30))
+            norm = torch.cat(gradients).double().norm()
+            scale = (self._params.clip / norm.clamp(min=1e-30)).clamp(max=1.0)
             gradients = tuple(gradient * scale for gradient in gradients)
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient.view_as(parameter)

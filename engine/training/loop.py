@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,10 +14,12 @@ from engine.training.learner import HEAD, Forward, Learner
 from engine.training.rows import GroupedRows, Shards
 from engine.training.rules import Batch, Rule
 from engine.training.sampling import Epoch, pieces
-from operators.arrays import Float64
+from operators.arrays import Float64, Int64
 from operators.base import OperatorError
 from operators.communicator import Slots
 
+OnStep = Callable[[int, int, float | Tensor], None]
+"""Is told of a step: its number from 1, its rows, and the sum of their losses, which may be on a device."""
 MAX_NAMED_ROWS = 10
 """Most row ids that an error names."""
 
@@ -40,12 +43,12 @@ def run_epoch(
     slots: Slots,
     epoch: Epoch,
     mean_weight: float,
-    on_step: Callable[[int, int, float], None] | None = None,
+    on_step: OnStep | None = None,
 ) -> float:
     """Take the epoch's steps and return the mean loss in nats of its rows, each measured before its step.
 
     Weights are divided by ``mean_weight``, the mean over the train rows. ``on_step`` is called after every
-    step with its number, counted from 1, its rows and their mean loss.
+    step.
 
     Raises
     ------
@@ -62,12 +65,13 @@ def run_epoch(
         counts = weigh(rule, held, slots, epoch, step, mean_weight)
         total = slots.total_on_device(lambda slot: learner.share(held[slot].forward, counts[slot]))  # noqa: B023
         if not bool(total.isfinite().all()):
-            raise DivergedError(_fault(held, slots, epoch, step, learner))
+            bad = partial(_bad_rows, held)
+            raise DivergedError(describe_fault(bad, slots, epoch, step, learner.lr))
         learner.step(total, n)
         summed = float(total[HEAD - 1])
         loss += summed
         if on_step is not None:
-            on_step(step + 1, n, summed / n)
+            on_step(step + 1, n, summed)
     return loss / max(sum(epoch.slot_rows), 1)
 
 
@@ -113,16 +117,27 @@ def _batch(columns: Float64, n: int, mean_weight: float) -> Batch:
     return Batch(columns[0], columns[1] / mean_weight, columns[2].astype(np.int64), n)
 
 
-def _fault(held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, learner: Learner) -> str:
-    """Describe why a step's sum is not finite; every worker gets the same text."""
+def _bad_rows(held: Mapping[int, Share], slot: int) -> Int64:
+    """Return the ids of a slot's rows whose loss is no number."""
+    share = held[slot]
+    bad: Int64 = share.rows.row_id[~np.isfinite(share.forward.loss.detach().cpu().numpy())]
+    return bad
+
+
+def describe_fault(
+    bad_rows: Callable[[int], Int64], slots: Slots, epoch: Epoch, step: int, step_size: float
+) -> str:
+    """Describe why a step's sum is not finite; every worker gets the same text.
+
+    ``bad_rows`` returns the ids of the rows of one of this worker's slots whose loss is no number.
+    """
 
     def ids(slot: int) -> Tensor:
-        share = held[slot]
-        bad = ~np.isfinite(share.forward.loss.detach().cpu().numpy())
+        bad = bad_rows(slot)
         found = torch.full((MAX_NAMED_ROWS + 1,), -1, dtype=torch.int64)
-        first = torch.from_numpy(share.rows.row_id[bad][:MAX_NAMED_ROWS].astype(np.int64))
+        first = torch.from_numpy(bad[:MAX_NAMED_ROWS].astype(np.int64))
         found[: len(first)] = first
-        found[MAX_NAMED_ROWS] = int(bad.sum())
+        found[MAX_NAMED_ROWS] = len(bad)
         return found
 
     table = slots.each(ids)
@@ -131,11 +146,11 @@ def _fault(held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, lea
     if not n_bad:
         return (
             f"Training diverged: the gradient of {place} is not finite although every loss is. "
-            f"Lower train.lr ({learner.lr:g}), or set train.standardize."
+            f"Lower train.lr ({step_size:g}), or set train.standardize."
         )
     more = f" and {n_bad - len(known)} more" if n_bad > len(known) else ""
     return (
         f"Training stopped: the loss of {n_bad} of {epoch.batch(step)} rows is not a number in {place}. "
         f"row_id: {', '.join(map(str, known))}{more}. Look at these rows' features; if they are sound, "
-        f"training has diverged: lower train.lr ({learner.lr:g}), or set train.standardize."
+        f"training has diverged: lower train.lr ({step_size:g}), or set train.standardize."
     )

@@ -43,7 +43,7 @@ class SinglePhase:
 
     def phase(self, phase: int, session: Session) -> Phase:
         """Implement the method of :class:`engine.training.session.Method`."""
-        return Phase(rule_of(self._params, session.counts), draw_of(session), self._params.epochs)
+        return Phase(rule_of(self._params, session.counts), draw_of(session), self._params.n_epochs)
 
     def finish(self, session: Session) -> int:
         """Implement the method of :class:`engine.training.session.Method`."""
@@ -82,7 +82,7 @@ class Jtt(SinglePhase):
             # An estimator's errors are those of models that have not seen the row, so none is fitted first.
             epochs = 0 if self._jtt.is_estimator else self._jtt.first_epochs
             return Phase(Erm(), draw_of(session), epochs, selects=False)
-        return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.epochs)
+        return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.n_epochs)
 
 
 METHODS: Mapping[str, Callable[[Any], Method]] = MappingProxyType(

@@ -21,6 +21,7 @@ from engine.training.ensemble import Ensemble
 from engine.training.estimators import EstimatorModule
 from engine.training.libraries import library_of
 from engine.training.libraries.scikit_learn import TRUSTED
+from engine.training.network_flavour import FLAVOUR, save_network
 from engine.training.serving import PARAMS, REQUEST, ServedModel
 from engine.training.version import Version
 from operators.base import SPLIT
@@ -57,6 +58,8 @@ EMBED_PACKAGES = (
     "transformers",
 )
 """Distributions that the encoders of texts and images import."""
+NETWORK_PACKAGES = ("mlflow", "numpy", "torch")
+"""Distributions that a network needs which is an MLflow model of its own."""
 
 
 def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> ModelSignature:
@@ -178,12 +181,14 @@ def input_example(dataset: Version, served: ServedModel) -> pd.DataFrame | None:
     return None
 
 
-def save_estimator(model: Ensemble, folder: Path) -> None:
-    """Write an estimator as an MLflow model of its library's own flavour, into a folder of that name.
+def save_flavour(model: Ensemble, folder: Path) -> None:
+    """Write a model as an MLflow model of its library's own flavour, into a folder of that name.
 
-    It takes features, not raw rows. Nothing is written for networks and for mixtures.
+    That of a network of a factory or of ``hf:`` is ``pytorch``. It takes features, not raw rows. Nothing is
+    written for built-in networks and for mixtures.
     """
     if len(model.models) != 1 or not isinstance(model.models[0], EstimatorModule):
+        save_network(model, folder / FLAVOUR, _pins(NETWORK_PACKAGES))
         return
     library = library_of(model.spec.model)
     pins = requirements(networks=False, model=model.spec.model)
@@ -225,7 +230,10 @@ def requirements(networks: bool, *, model: str) -> list[str]:
         Name of the model; the library of an estimator is needed too.
     """
     library = library_of(model).distributions if is_estimator(model) else ()
-    names = [*PACKAGES, *(EMBED_PACKAGES if networks else ()), *library]
+    return _pins([*PACKAGES, *(EMBED_PACKAGES if networks else ()), *library])
+
+
+def _pins(names: Sequence[str]) -> list[str]:
     found = []
     for name in names:
         try:

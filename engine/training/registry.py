@@ -35,7 +35,7 @@ from engine.training.model_package import (
     column_notes,
     input_example,
     requirements,
-    save_estimator,
+    save_flavour,
     signature,
 )
 from engine.training.plots import PLOTS, STRENGTH
@@ -318,7 +318,7 @@ def _log_model(
         maker = FeatureMaker(result.version.reader(), result.folder / FEATURES, inputs_of(params))
         data = Path(scratch) / DATA
         write_served_model(result.model, result.version, maker, data, params.target)
-        save_estimator(result.model, data)
+        save_flavour(result.model, data)
         served = ServedModel(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the example has gaps where the signature allows them

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from operators.bounded_json import read_json
 from operators.factored.gradients import FactoredGradients, Layer
 
 RECORD = "factors.json"
@@ -70,5 +69,7 @@ def write_parts(folder: Path, parts: Sequence[FactoredLayer]) -> None:
 
 def read_parts(folder: Path) -> list[FactoredLayer]:
     """Read the layers that :func:`write_parts` stored."""
+    from operators.bounded_json import read_json  # pyarrow, which the check of a GPU does without
+
     record = read_json(folder / RECORD)
     return [FactoredLayer(**layer) for layer in record["layers"]]

@@ -71,7 +71,7 @@ class PretrainedNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows to logits (n, n_outputs)."""
-        if torch.is_grad_enabled() or len(x) <= CHUNK:
+        if torch.is_grad_enabled() or torch.compiler.is_exporting() or len(x) <= CHUNK:
             return self._logits(x)
         return torch.cat([self._logits(part) for part in torch.split(x, CHUNK)])
 
@@ -82,8 +82,9 @@ class PretrainedNetwork(nn.Module):
     def _of_texts(self, x: Tensor) -> Tensor:
         ids = x.long()
         real = ids != NO_TOKEN
-        width = max(1, int(real.sum(dim=1).max())) if len(x) else 1
-        ids, real = ids[:, :width], real[:, :width]
+        if not torch.compiler.is_exporting():  # a graph has one width
+            width = max(1, int(real.sum(dim=1).max())) if len(x) else 1
+            ids, real = ids[:, :width], real[:, :width]
         padded = ids.where(real, torch.full_like(ids, self._pad))
         hidden = self.encoder(input_ids=padded, attention_mask=real.long()).last_hidden_state
         shown = real[:, :, None].to(hidden)

@@ -112,14 +112,17 @@ def _fit(
 
 
 @contextmanager
-def repeatable(device: torch.device) -> Iterator[None]:
-    """Compute with one thread inside the block, and restore torch's random state at the end."""
-    threads = torch.get_num_threads()
+def repeatable(device: torch.device, threads: int = 1) -> Iterator[None]:
+    """Compute with so many threads inside the block, and restore torch's random state at the end.
+
+    With more than one, the last bits depend on their number.
+    """
+    before = torch.get_num_threads()
     gpus = [torch.cuda.current_device()] if device.type == "cuda" else []
     # torch keeps a count of its own; threadpoolctl reaches the BLAS behind NumPy and SciPy.
-    with torch.random.fork_rng(devices=gpus), threadpool_limits(limits=1):
-        torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=gpus), threadpool_limits(limits=threads):
+        torch.set_num_threads(threads)
         try:
             yield
         finally:
-            torch.set_num_threads(threads)
+            torch.set_num_threads(before)

@@ -1,8 +1,9 @@
 """Training beside plain torch loops: seconds a step, a boosting round, an ensemble; one worker against two.
 
-python -m tests.benchmarks.training [--ray | --large] [--write-readme]
+python -m tests.benchmarks.training [--ray | --large | --many] [--write-readme]
 
-``--ray``: 1 against 2 workers, and nothing else; ``--large``: 130,000 rows, and nothing else.
+``--ray``: 1 against 2 workers, and nothing else; ``--large``: 130,000 rows, and nothing else; ``--many``:
+10,000,000 rows, and nothing else.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from engine.training.kernel import fit
 from engine.training.rows import Dataset, dataset_of_arrays
 from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, table, write_section
 from tests.benchmarks.training_large import compare
+from tests.benchmarks.training_many import many
 
 README = Path(__file__).with_name("README.md")
 MLP: dict[str, Any] = {"model": "mlp", "hidden": [100, 100], "lr": 0.01, "batch_size": 128, "slots": 1}
@@ -194,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, nargs="+", default=[30, 100])
     parser.add_argument("--ray", action="store_true", help="1 against 2 workers, and nothing else")
     parser.add_argument("--large", action="store_true", help="130,000 rows to one loss, and nothing else")
+    parser.add_argument("--many", action="store_true", help="10,000,000 rows, and nothing else")
     parser.add_argument("--repeats", type=int, default=3, help="turns of --large")
     parser.add_argument("--write-readme", action="store_true")
     options = parser.parse_args(arguments)
@@ -203,6 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.large:
         bars, rows_of_methods = compare(options.repeats)
         name, parts = "training-large", [table(bars), table(rows_of_methods)]
+    elif options.many:
+        name, parts = "training-many", [table(many())]
     else:
         data = dataset()
         each = steps(data, max(1, options.epochs // 10))

@@ -23,6 +23,7 @@ ROWS_PER_SLOT = 64
 """Rows of a step for each slot. A worker with fewer rows mostly waits for the others."""
 MAX_SLOTS = 8
 MIN_BATCH, MAX_BATCH, STEPS_PER_EPOCH = 128, 8192, 256
+EPOCHS = 50
 
 
 GRADIENT_KEYS = frozenset(
@@ -34,6 +35,7 @@ GRADIENT_KEYS = frozenset(
         "schedule",
         "warmup",
         "clip",
+        "amp",
         "patience",
         "weight_decay",
         "epochs",
@@ -157,12 +159,17 @@ class TrainParams(OperatorParams):
     """Share of a phase's epochs in which the step size first grows in equal steps up to ``lr``."""
     clip: float | None = Field(default=None, gt=0)
     """Largest Euclidean norm of a step's gradient; longer ones are shortened to it. Default: any."""
+    amp: bool = False
+    """Multiply matrices of a step's forward and backward pass in bfloat16 (torch.autocast); weights, losses
+    and steps stay float32. For GPUs, and CPUs that compute bfloat16 faster; a logit has about three digits
+    then."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Momentum of ``sgd``."""
     weight_decay: float = Field(default=1e-4, ge=0)
     """Added to the gradient as weight_decay * W; biases are not penalised."""
-    epochs: int = Field(default=50, ge=1)
-    """Passes over the train rows."""
+    epochs: int | None = Field(default=None, ge=1)
+    """Passes over the train rows. Default: 50; beyond 2,097,152 train rows, where ``batch_size`` has its
+    default too, as many as keep a phase at 12,800 steps."""
     batch_size: int | None = Field(default=None, ge=1)
     """Rows of a step, over all workers. Default: 128, and beyond 32,768 train rows as many more as keep an
     epoch at 256 steps, up to 8,192 rows."""
@@ -199,7 +206,8 @@ class TrainParams(OperatorParams):
     max_failures: int = Field(default=3, ge=0)
     """Number of times that Ray Train restarts from the last checkpoint after losing a worker."""
     resources: Resources = Resources()
-    """Resources of one worker; ``gpus: 1`` trains on a GPU."""
+    """Resources of one worker; ``gpus: 1`` trains on a GPU. A training that is ``exact`` uses one thread of
+    ``cpus``, as the last bits depend on their number; ``statistical`` uses all."""
 
     @property
     def n_slots(self) -> int:
@@ -212,17 +220,24 @@ class TrainParams(OperatorParams):
         return self.batch_size or MIN_BATCH
 
     def for_rows(self, n_rows: int) -> Self:
-        """Return these parameters with the default of ``batch_size`` for ``n_rows`` train rows."""
+        """Return these parameters with the defaults of some keys for ``n_rows`` train rows."""
         if self.batch_size is not None:
             return self
         wanted = min(MAX_BATCH, max(MIN_BATCH, n_rows // STEPS_PER_EPOCH))
-        return self.model_copy(update={"batch_size": 1 << (wanted - 1).bit_length()})
+        batch = 1 << (wanted - 1).bit_length()
+        few = max(1, EPOCHS * STEPS_PER_EPOCH * batch // max(n_rows, 1))
+        return self.model_copy(update={"batch_size": batch, "epochs": self.epochs or min(EPOCHS, few)})
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of passes over the train rows; see :meth:`for_rows` for the default on many rows."""
+        return self.epochs or EPOCHS
 
     @property
     def total_epochs(self) -> int:
         """Number of epochs of a whole training that does not stop early; 1 of a model without epochs."""
         solved = self.uses_lbfgs or self.uses_least_squares or self.is_estimator
-        return 1 if solved else self.epochs
+        return 1 if solved else self.n_epochs
 
     @property
     def task(self) -> Task:
@@ -332,6 +347,15 @@ class TrainParams(OperatorParams):
     def _stops_by_a_score(self) -> Self:
         if self.patience is not None and self.keep != "best":
             raise ValueError("patience stops when no epoch scores better: set keep to best too")
+        return self
+
+    @model_validator(mode="after")
+    def _takes_steps_for_amp(self) -> Self:
+        if self.amp and (self.uses_lbfgs or self.uses_least_squares):
+            raise ValueError(
+                f"amp is read by models that take steps, and {self.model} is solved to its optimum here. Set "
+                f"optimizer to sgd, or remove amp"
+            )
         return self
 
     @model_validator(mode="after")

@@ -29,6 +29,7 @@ LATER_KEYS: Mapping[str, Any] = MappingProxyType(
         "clip": None,
         "patience": None,
         "reproducible": "exact",
+        "amp": False,
     }
 )
 """Keys that came later, with defaults under which a training is the one it was without them."""

@@ -46,7 +46,11 @@ class RowLosses(Protocol):
         """-1 where a named score is better the smaller it is, else 1."""
         ...
 
-    def of_step(self, outputs: Tensor, rows: GroupedRows) -> Tensor:
+    def answers(self, rows: GroupedRows) -> Tensor:
+        """Return what the model is to answer on rows (n,): class indices, or numbers."""
+        ...
+
+    def of_step(self, outputs: Tensor, answers: Tensor) -> Tensor:
         """Return the losses (b,) of a step's rows by the model's outputs (b, k), in ``unit``."""
         ...
 
@@ -65,9 +69,13 @@ class ClassLosses:
     score_names = ("worst_group_accuracy", "accuracy")
     sign = 1
 
-    def of_step(self, outputs: Tensor, rows: GroupedRows) -> Tensor:
+    def answers(self, rows: GroupedRows) -> Tensor:
         """Implement the method of :class:`RowLosses`."""
-        return _losses(self.objective, outputs, torch.from_numpy(rows.y).to(outputs.device))
+        return torch.from_numpy(rows.y)
+
+    def of_step(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        """Implement the method of :class:`RowLosses`."""
+        return _losses(self.objective, outputs, answers)
 
     def scores(self, model: nn.Module, rows: GroupedRows) -> Float64:
         """Implement the method of :class:`RowLosses`."""
@@ -91,12 +99,15 @@ class NumberLosses:
     score_names = ("worst_group_loss", "mean_loss")
     sign = -1
 
-    def of_step(self, outputs: Tensor, rows: GroupedRows) -> Tensor:
+    def answers(self, rows: GroupedRows) -> Tensor:
+        """Implement the method of :class:`RowLosses`."""
+        return torch.from_numpy(rows.numbers)
+
+    def of_step(self, outputs: Tensor, answers: Tensor) -> Tensor:
         """Implement the method of :class:`RowLosses`."""
         # A GPU without float64 is not supported; the b numbers of a step cost nothing.
         predictions = self.scale.mean + self.scale.std * outputs[:, 0].double()
-        target = torch.from_numpy(rows.numbers).to(outputs.device)
-        return _losses(self.objective, predictions, target) / self.unit
+        return _losses(self.objective, predictions, answers) / self.unit
 
     def scores(self, model: nn.Module, rows: GroupedRows) -> Float64:
         """Implement the method of :class:`RowLosses`."""

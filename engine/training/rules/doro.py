@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from scipy.optimize import brentq
 
 from engine.training.rules.base import Batch, RuleState
+from engine.training.rules.on_device import Chi2OnDevice, CvarOnDevice
 from operators.arrays import Float64
 
 
@@ -44,6 +46,10 @@ class CvarDoro:
         found[order] = (after.clip(max=self._alpha) - before.clip(max=self._alpha)) / self._alpha
         return found
 
+    def on_device(self, device: torch.device) -> CvarOnDevice:
+        """Implement the method of :class:`engine.training.rules.on_device.HasDeviceForm`."""
+        return CvarOnDevice(self._alpha, self._eps)
+
 
 class Chi2Doro:
     """Chi-square DORO (Zhai et al. 2021, "DORO"; Duchi & Namkoong 2018).
@@ -66,6 +72,10 @@ class Chi2Doro:
         found = np.zeros(len(order))
         found[order] = chi2_weights(batch.loss[order], after - before, self._c)
         return found
+
+    def on_device(self, device: torch.device) -> Chi2OnDevice:
+        """Implement the method of :class:`engine.training.rules.on_device.HasDeviceForm`."""
+        return Chi2OnDevice(self._c, self._eps)
 
 
 def chi2_weights(loss: Float64, p: Float64, c: float) -> Float64:

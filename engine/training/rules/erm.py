@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from engine.training.rules.base import Batch, RuleState
+from engine.training.rules.on_device import MeanOnDevice
 from operators.arrays import Float64
 
 
@@ -17,3 +20,7 @@ class Erm:
     def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""
         return batch.weight / batch.n_rows
+
+    def on_device(self, device: torch.device) -> MeanOnDevice:
+        """Implement the method of :class:`engine.training.rules.on_device.HasDeviceForm`."""
+        return MeanOnDevice()

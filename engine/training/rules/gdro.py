@@ -6,11 +6,13 @@ import logging
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.special import logsumexp
 
 from engine.recipe.trainers import GdroParams
 from engine.training.rows import Counts
 from engine.training.rules.base import Batch, RuleState
+from engine.training.rules.on_device import GroupDroOnDevice
 from operators.arrays import Float64
 from operators.base import OperatorError
 
@@ -69,6 +71,11 @@ class GroupDro:
         alone = (1.0 - grouped) * outside / max(float(total), 1e-300)
         counts: Float64 = grouped * self.q[place] * share + alone
         return counts
+
+    def on_device(self, device: torch.device) -> GroupDroOnDevice:
+        """Implement the method of :class:`engine.training.rules.on_device.HasDeviceForm`."""
+        log_q, bonus = (torch.tensor(one, device=device) for one in (self.state["log_q"], self._bonus))
+        return GroupDroOnDevice(log_q, bonus, self._step_size)
 
 
 def group_dro(params: GdroParams, counts: Counts) -> GroupDro:

@@ -166,6 +166,7 @@ MLFLOW = {
     "engine.publish.own_artifacts",
     "engine.publish.tracking",
     "engine.training.model_package",
+    "engine.training.network_flavour",
     "engine.training.registry",
     "engine.training.stored_models",
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import mlflow.pytorch
 import numpy as np
 import pandas as pd
 import pytest
@@ -257,6 +258,10 @@ def test_a_published_version_is_fine_tuned_and_served(
     assert answers["prediction"].notna().tolist() == [True, False, False, True]
     trained = Ensemble.load(output / "models" / Path(result["folder"]).name)
     assert answers["prediction"][0] == trained.predict(ids_of(["good red w1"], 16))[0]
+    graph = mlflow.pytorch.load_model(str(Path(source) / "data" / "rowsieve" / "pytorch"))
+    with torch.no_grad():
+        shares = graph(torch.from_numpy(ids_of(["good red w1"] * 2, 16)))[0]
+    assert shares[1].item() == pytest.approx(float(answers["probability_1"][0]), abs=1e-5)
     record = (Path(source) / "data/rowsieve/serving.json").read_text()
     assert str(folder) not in record
 

@@ -193,7 +193,7 @@ def test_the_command_registers_and_promotes_by_the_loss_and_predict_answers(
 def test_the_commands_of_the_page_run(output: Path) -> None:
     page = (Path(__file__).parents[4] / "engine/training/README.md").read_text("utf-8")
     commands = re.findall(r"^    rowsieve (retrain --dataset homes/out .*)$", page, re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:
         words = [str(output) if word == "homes/out" else word for word in shlex.split(command)]
         done = CliRunner().invoke(app, [*words, "--executor", "local"])

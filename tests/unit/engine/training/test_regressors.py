@@ -20,7 +20,7 @@ from engine.training.estimators import EstimatorModule
 from engine.training.job import TrainingJob
 from engine.training.libraries import library_of
 from engine.training.libraries.base import WeightedRows
-from engine.training.model_package import save_estimator
+from engine.training.model_package import save_flavour
 from engine.training.serving import ServedModel, write_served_model
 from engine.training.training_run import TrainResult, TrainSpec, train
 from operators.base import OperatorError
@@ -172,7 +172,7 @@ def test_a_served_regressor_answers_with_numbers(output: Path, tmp_path: Path, m
     result = trained(output, model=model, model_params=SMALL[model])
     job = TrainingJob(result.version, parse_params({"trainer": "erm_plain"}), 0, result.folder)
     write_served_model(result.model, result.version, job.maker, tmp_path / "served", "price")
-    save_estimator(result.model, tmp_path / "served")
+    save_flavour(result.model, tmp_path / "served")
     assert (tmp_path / "served" / library_of(model).flavour / "MLmodel").exists()
     test = rows_of(output, "test")
     answers = ServedModel(tmp_path / "served").predict(test[COLUMNS])

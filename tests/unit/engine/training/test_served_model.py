@@ -206,13 +206,12 @@ def check_requests(port: int, model: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_request_over_http(model: Path, tmp_path: Path) -> None:
     for port in serving(Path(sys.executable), model, tmp_path):
         check_requests(port, model)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
 class Payload:
     """Runs when it is unpickled."""
 
@@ -302,6 +301,7 @@ def test_hostile_requests_end_neither_the_service_nor_other_rows(model: Path, tm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_model_runs_where_rowsieve_is_not_installed(model: Path, tmp_path: Path) -> None:
     """In a new virtual environment with the model's requirements alone, loaded and served."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)

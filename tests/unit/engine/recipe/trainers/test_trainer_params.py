@@ -27,6 +27,20 @@ def test_parameters_are_checked() -> None:
     assert [many.for_rows(n).batch_size for n in (100, 32_768, 130_000, 10**8)] == [128, 128, 512, 8192]
     assert parse_params({"batch_size": 32}).for_rows(10**6).batch_size == 32
     assert parse_params({"batch_size": 512}).n_slots == 8
+    with pytest.raises(InputError, match=r"amp is read by models that take steps.*optimizer to sgd"):
+        parse_params({"trainer": "erm", "amp": True})
+    assert parse_params({"trainer": "erm", "amp": True, "optimizer": "sgd"}).amp
+
+
+def test_many_rows_are_trained_by_steps_not_by_epochs() -> None:
+    """Up to 2,097,152 rows 50 epochs of at most 256 steps; beyond, as many steps in fewer epochs."""
+    default = parse_params({"trainer": "gdro"})
+    sizes = (1000, 2_097_152, 4_194_304, 10**7, 10**9)
+    assert [default.for_rows(n).n_epochs for n in sizes] == [50, 50, 25, 10, 1]
+    steps = [n * default.for_rows(n).n_epochs / default.for_rows(n).step_rows for n in sizes[1:4]]
+    assert max(steps) <= 12_800
+    assert parse_params({"epochs": 40}).for_rows(10**7).n_epochs == 40
+    assert parse_params({"batch_size": 8192}).for_rows(10**7).n_epochs == 50
 
 
 def test_keys_that_a_trainer_does_not_read_are_errors() -> None:
