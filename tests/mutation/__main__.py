@@ -28,6 +28,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -349,8 +350,9 @@ def page(outcomes: list[Outcome], seed: int) -> str:
     lines = [
         "# Mutation score of the numerical kernels",
         "",
-        f"Written by `make mutants` (cosmic-ray, seed {seed}): a sample of places, one mutant each, tried by",
-        "the folder's unit tests without the slow ones. `reasons.json` explains survivors; those that change",
+        f"Written by `make mutants` on {date.today()} (cosmic-ray, last seed {seed}): a sample of places,",
+        "one mutant each, tried by the folder's unit tests without the slow ones; it counts while the code",
+        "of its module stays as it was. `reasons.json` explains survivors; those that change",
         "no result, at most the time, are called equivalent, and the last column leaves them out. Below 100",
         "mutants it says little of a folder: `make mutants` again goes on where it ended (`outcomes.jsonl`).",
         "",

@@ -25,7 +25,7 @@ from operators.eos.kernel import (
     random_weights,
     statistics_of_losses,
 )
-from operators.eos.losses import GaussianModel
+from operators.eos.losses import FixedLosses, GaussianModel
 from operators.eos.memory import SAMPLE, collect, fitted, losses, rows_of, step, weights
 from tests.on_arrays import closed_form_weights
 
@@ -102,6 +102,16 @@ def test_far_losses_do_not_overflow() -> None:
     assert w.tolist() == pytest.approx([1, 0, 0])
     total = merged(statistics_of_losses(np.array([g]), np.ones(1), 1e-3) for g in (1e8, -1e8, 0.0))
     assert (total.mass, total.low) == (1, -1e8)
+
+
+def test_given_losses_are_weighed_in_one_step() -> None:
+    """Weights and objective are those of the closed form (SciPy), as no parameter can lower the losses."""
+    g = np.random.default_rng(2).gamma(2.0, size=2500)
+    rows = rows_of(g[:, None])
+    fit = fitted(rows, FixedLosses(), 0.7, tol=1e-9, max_iter=100)
+    np.testing.assert_allclose(weights(fit.model, fit.statistics, rows), softmax(-g / 0.7), rtol=1e-9)
+    np.testing.assert_allclose(fit.objective, -0.7 * logsumexp(-g / 0.7), rtol=1e-12)
+    assert fit.converged
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
