@@ -64,6 +64,8 @@ def outcome(code: int, log: str) -> str:
     """Return what a target's exit code and log say. One that read no input has found nothing."""
     if code == 0:
         return "no finding"
+    if "libFuzzer: run interrupted" in log:
+        return "INTERRUPTED, no finding so far"
     return "FOUND" if "INFO: Seed:" in log else "DID NOT START"
 
 

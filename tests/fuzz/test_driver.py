@@ -35,6 +35,7 @@ def test_an_unknown_target_is_named(
         (0, "INFO: Seed: 1", "no finding"),
         (77, "INFO: Seed: 1\nException", "FOUND"),
         (1, "ModuleNotFoundError: no module", "DID NOT START"),
+        (72, "INFO: Seed: 7\n==9== libFuzzer: run interrupted; exiting", "INTERRUPTED, no finding so far"),
     ],
 )
 def test_an_exit_code_is_read_with_the_log(code: int, log: str, said: str) -> None:
