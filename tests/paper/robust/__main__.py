@@ -18,6 +18,7 @@ from engine.core.json_files import write_text
 from tests.paper.cells import METHODS, TRAINING, kept
 from tests.paper.data_sets import SkippedError
 from tests.paper.robust.methods import (
+    BALANCED,
     CB,
     DEFAULT,
     ERM,
@@ -45,8 +46,8 @@ SEEDS = tuple(range(int(os.environ.get("ROWSIEVE_ROBUST_SEEDS", "5"))))
 MIN_WAY = 0.03
 Run = dict[str, dict[str, float]]
 """Method -> figures of one seed."""
-COMPARED = (ERM, CB, DEFAULT, GRASP, WEIGHTS_1, PLAIN, PUBLISHED, ORACLE)
-SHARES = (DEFAULT, GRASP, PLAIN)
+COMPARED = (ERM, CB, DEFAULT, GRASP, WEIGHTS_1, PLAIN, PUBLISHED, BALANCED, ORACLE)
+SHARES = (DEFAULT, GRASP, PLAIN, BALANCED)
 TOP = """\
 # Worst-group accuracy without group labels
 
@@ -56,7 +57,8 @@ and class-balanced ERM (CB), by means over the seeds. "Share": how much of the w
 group DRO, which knows true groups and which rows are damaged, a method goes, capped at 1; a dash where the
 way is under .03. Nothing but the oracle sees a true group. "Default weights" are those of the operator
 `cues`, as in the default recipe, with ERM; "GRASP" is group DRO on the groups of `groups: {{method:
-grasp}}` with the trust of `weights`.
+grasp}}` with the trust of `weights`. "Oracle weights" is ERM on the undamaged rows with weights that balance
+the true groups: what row weights can do for that trainer if everything is known.
 """
 
 

@@ -26,6 +26,7 @@ from tests.paper.robust.problems import RobustProblem
 Array = npt.NDArray[Any]
 ERM, CB, ORACLE, DEFAULT = "ERM", "ERM, CB", "oracle gDRO", "default weights"
 GRASP, PUBLISHED = "GRASP", "GRASP as published"
+BALANCED = "oracle weights"
 WEIGHTS_1, PLAIN = "GRASP, weights 1", "GRASP, biases plain"
 
 
@@ -71,6 +72,13 @@ def default_weights(problem: RobustProblem, seed: int) -> Array:
     return cue_weights(state, X, problem.y, ids)
 
 
+def true_balance(problem: RobustProblem) -> Array:
+    """Return weights that give every true group the same total over the undamaged rows, shape (n,)."""
+    group = np.unique(problem.group, return_inverse=True)[1]
+    rows = np.bincount(group[~problem.damaged])
+    return np.asarray((len(group) / (len(rows) * np.maximum(rows, 1)))[group])
+
+
 def evaluate(problem: RobustProblem, seed: int) -> dict[str, dict[str, float]]:
     """Method -> figures."""
     groups = infer(problem, "coverage", seed)
@@ -82,6 +90,7 @@ def evaluate(problem: RobustProblem, seed: int) -> dict[str, dict[str, float]]:
         DEFAULT: train(problem, seed, trainer="erm", weight=default_weights(problem, seed)),
         GRASP: robust(problem, seed, groups),
         WEIGHTS_1: train(problem, seed, trainer="gdro", groups=groups),
+        BALANCED: train(problem, seed, keep=~problem.damaged, trainer="erm", weight=true_balance(problem)),
         ORACLE: train(problem, seed, keep=~problem.damaged, trainer="gdro", groups=problem.group),
     }
     found[PLAIN] = robust(problem, seed, infer(problem, "coverage", seed, balance=False))
