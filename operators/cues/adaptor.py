@@ -283,12 +283,9 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
 
         _log.info("cues: %s by %.0f %%.", words_sentence(found), 100 * metrics["blend"])
     elif metrics["expected_gain"]:
-        _log.info(
-            "cues: the weights follow the robust ones in full. The evidence for a shortcut alone allows "
-            "%.0f %%, but on tables with measurements like these the worst group gained about %.2f.",
-            100 * metrics["gate"],
-            metrics["expected_gain"],
-        )
+        from operators.cues.report import expected_sentence
+
+        _log.info("cues: %s: the weights follow the robust ones in full.", expected_sentence(found))
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info(
             "cues: the weights follow the robust ones by %.0f %%; the evidence for a shortcut alone allows "

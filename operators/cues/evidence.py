@@ -34,6 +34,9 @@ from operators.cues.ramps import (
 
 SLICE_PART = (0.5, 0.9, 0.5)
 """Agreement at which slices have no part in the weights, agreement at which it is largest, and this part."""
+EQUAL_RIVAL = 0.9
+"""Strength of another column, relative to the strongest, from which no measurement tells which of two columns
+carries a shortcut: an honest one that is balanced in full is lost."""
 MIN_HARD_ROWS = 20
 """Rows that the twins get wrong below which classes are pooled."""
 
@@ -131,10 +134,13 @@ class Evidence:
     def own_carrier_gate(self) -> float:
         """Return the gate of a carrier where twins and slices need not have found a shortcut, in [0, 1].
 
-        Of two classes a slice shows such a column as well, unless some of its values stand for no class.
+        Of two classes a slice shows such a column as well, unless some of its values stand for no class; it
+        opens nothing where another column is about as strong.
         """
         if self.classes > 2:
             return self.carrier_gate()
+        if self.lead_rival >= EQUAL_RIVAL:
+            return 0.0
         return self.carrier_of_two_gate() if self.carrier_standing < ALL_STAND else 0.0
 
     def carrier_of_two_gate(self) -> float:

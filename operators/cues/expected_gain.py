@@ -5,7 +5,8 @@ together: they were fitted to public and generated tables of two classes whose t
 return by how much the accuracy of the worst true group may be expected to rise over the weights without a
 shortcut if the robust weights are followed in full. ``python -m tests.paper.real.expected_gain`` measures and
 fits; the seventeen hundred problems and the result by cross-validation are in tests/paper/REAL.md, sixteenth
-study. The trees see neither the size of a table nor its name.
+study. The trees see neither the name of a table nor its numbers of rows and columns, but the number of rows
+that break the shortcut.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from operators.cues.carrying_column import CarryingColumn, carrying_column
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.decision import RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
-from operators.cues.evidence import Evidence, class_correlation, measure, slice_part
+from operators.cues.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
@@ -25,9 +25,6 @@ SURE_CARRIER = 0.5
 """Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
 SURE_RATIO = 0.15
 """Ratio of such a column from which the rows that contradict it are not mostly wrong labels."""
-EQUAL_RIVAL = 0.9
-"""Strength of another column, relative to the strongest, from which no measurement tells which of two columns
-carries a shortcut: an honest one that is balanced in full is lost."""
 
 
 def fit_searched(

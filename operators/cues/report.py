@@ -164,25 +164,33 @@ def verdict(found: Mapping[str, Any]) -> str:
 def _searched_sentence(found: Mapping[str, Any]) -> str:
     """Say why the weights follow the robust ones, and how far."""
     if found.get("expected_gain"):
-        return f"{_expected(found)}: the weights follow the robust ones in full."
+        return f"{expected_sentence(found)}: the weights follow the robust ones in full."
     share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
     return f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
 
 
-def _expected(found: Mapping[str, Any]) -> str:
+def expected_sentence(found: Mapping[str, Any]) -> str:
     """Say what gain is expected, without a full stop."""
     return (
-        "No kind of evidence for a shortcut suffices alone, but on tables with measurements like these, "
-        f"whose groups were known, the worst group gained about {found['expected_gain']:.2f}"
+        "The evidence for a shortcut does not suffice by itself, but on tables with measurements like these, "
+        "whose groups were known, the accuracy of the worst group rose by about "
+        f"{found['expected_gain']:.2f}"
     )
 
 
 def _strongest(found: Mapping[str, Any]) -> str:
-    """Name the strongest open suspect; say so where no single feature carries a shortcut."""
+    """Name the strongest open suspect, and what to do if it is honest; or say that no single feature carries
+    the shortcut."""
     if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
         return " No single feature carries it, so that the list of slices can miss it."
-    suspects = [suspect["slice"] for suspect in found["suspects"] if suspect["answer"] == "open"]
-    return f" The strongest suspect is {suspects[0]}." if suspects else ""
+    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    if not suspects:
+        return ""
+    first = suspects[0]
+    return (
+        f" The strongest suspect is `{first['slice']}`: if it is honest signal, name "
+        f"`{yaml_reference(first['reference'])}` under `legitimate`."
+    )
 
 
 def _carrier_sentence(found: Mapping[str, Any]) -> str:
@@ -195,7 +203,7 @@ def _carrier_sentence(found: Mapping[str, Any]) -> str:
     share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
     reason = ", and the other columns tell the label without telling which rows break that"
     if found.get("expected_gain"):
-        reason = f". {_expected(found)}"
+        reason = f". {expected_sentence(found)}"
     return (
         f"The values of {listed} stand for the classes{reason}: the label is made independent of the "
         f"{column} {share}. If {it_is} honest signal, name {it} under `legitimate`."

@@ -78,8 +78,8 @@ def fit(
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
     by the others, 20 more where twins and slices and such a column of two classes are compared, 20 where full
-    weights are tried, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has
-    class balance.
+    weights are tried and 18 more where they are followed, and one pass per feature. Where nothing can be
+    learnt (``CueState.reason``) it has class balance.
 
     Raises
     ------
@@ -162,7 +162,9 @@ def _follow_in_full(
             best, least = state, gain
     if best is None:
         return search, decision
-    return replace(best, expected_gain=least), _decide(best, *whole, s, counts)
+    best = replace(best, expected_gain=least)
+    found = _decide(best, *whole, s, counts)
+    return (best, found) if found.blend > 0 else (search, decision)
 
 
 def tried_in_full(

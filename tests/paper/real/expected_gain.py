@@ -47,8 +47,22 @@ TREES = {
 }
 HONEST = ("pair", "no cue", "none", "honest", "entity")
 """Beginnings of the kinds of problems in which no shortcut was planted."""
-GENERATED = ("cues", "varied", "binary", "no_cue", "images")
+GENERATED = ("cues", "varied", "binary", "no_cue")
 """Sets in which every problem is a table of its own."""
+RENAMED = {
+    "us_contagious_diseases": "diseases",
+    "us_employment": "employment",
+    "usa_migration": "migration",
+    "txhousing": "housing",
+    "nycflights": "flights",
+    "planes": "flights",
+    "airlines": "flights",
+    "loans_full_schema": "lending_club",
+    "email": "spam",
+}
+"""Table -> name that another set has for it or for one with the same rows."""
+SAME_LETTERS = 4
+"""First letters by which tables count as one: years and extracts of one survey have them in common."""
 SETS = (
     "pairs",
     "drawn",
@@ -57,6 +71,7 @@ SETS = (
     "keel",
     "planted",
     *GENERATED,
+    "images",
     "entities",
     "entities_fresh",
     "sixth",
@@ -97,12 +112,18 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
 
 
 def family(name: str, set_name: str) -> str:
-    """Return the name of the source table, of which all problems are in one fold."""
+    """Return the name of the source table, of which all problems are in one fold.
+
+    Public tables are in several sets, with or without the name of their package, and the digits in two.
+    """
     if set_name in (*GENERATED, "drawn", "made"):
         return f"{set_name} {name}"
+    if set_name == "images":
+        return "digits"
     if set_name == "pixels":
-        return ",".join(name.split(",")[:2])
-    return re.split(r",| with |:", name)[0]
+        return name.split()[0]
+    table = re.split(r",| with |:", name)[0].split("/")[-1].lower()
+    return RENAMED.get(table, table)[:SAME_LETTERS]
 
 
 def measured(problem: Problem, seed: int) -> Record | None:
@@ -166,7 +187,6 @@ def measure(folder: Path, part: int, of: int, seed: int = 0) -> None:
             record = measured(problem, seed)
             if record is not None:
                 record |= {"set": set_name, "name": name, "seed": seed, "kind": problem.kind}
-                record["family"] = family(name, set_name)
                 out.write(json.dumps(record) + "\n")
                 out.flush()
 
@@ -285,6 +305,8 @@ def read(folder: Path) -> Table:
     """Return the records of a folder, sorted."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
     records: list[Record] = [json.loads(line) for line in lines]
+    for record in records:
+        record["family"] = family(record["name"], record["set"])
     return Table(sorted(records, key=lambda one: (one["set"], one["name"], one["seed"])))
 
 

@@ -8,9 +8,9 @@ import pytest
 from operators.cues import CueSettings, fit, robust_weights, weights
 from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, carrying_column
 from operators.cues.decision import Decision, best_part
-from operators.cues.evidence import Evidence
+from operators.cues.evidence import EQUAL_RIVAL, Evidence
 from operators.cues.fit_named import fit_named
-from operators.cues.fit_searched import EQUAL_RIVAL, fit_searched
+from operators.cues.fit_searched import fit_searched
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.named import Named
 from operators.cues.ramps import CARRIER_RAMPS
@@ -351,3 +351,11 @@ def test_of_two_columns_that_are_as_strong_none_is_balanced_in_place_of_twins_an
     assert (state.carrier, column is not None) == (None, True)
     again, _ = search(first, -first)
     assert again.evidence.lead_rival < EQUAL_RIVAL, "a repetition is the same column"
+
+
+def test_a_gate_that_a_column_as_strong_shuts_is_reported_as_shut():
+    missing = replace(CARRIED, classes=2, carrier_standing=0.7)
+    assert missing.gate() == 1.0
+    rivalled = replace(missing, lead_rival=EQUAL_RIVAL)
+    assert rivalled.gate() == rivalled.searched_gate() == 0.0
+    assert replace(CARRIED, lead_rival=EQUAL_RIVAL).gate() == 1.0, "more classes are judged without a rival"

@@ -25,7 +25,7 @@ from operators.cues.expected_gain import (
 )
 from operators.cues.report import verdict
 from operators.cues.strength import Trials
-from tests.paper.real.expected_gain import fitted, stored
+from tests.paper.real.expected_gain import family, fitted, stored
 from tests.unit.operators.cues.test_cue_report import FOUND
 
 SAFE = LEAST["safe"]
@@ -120,6 +120,21 @@ def test_the_stored_trees_tell_a_shortcut_from_an_honest_table(split_rows: Any) 
     assert low < 0.03
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("diamonds with a column", "planted"), ("ggplot2/diamonds, 3", "many_held_back")),
+        (("AER/Fertility2, 1", "many_held_back"), ("Fertility, more children:black", "fresh")),
+        (("diseases, cases:measles", "entities_fresh"), ("dslabs/us_contagious_diseases, 1", "many")),
+        (("odd, 50 components, corner", "images"), ("digits prime, background, 4%, cue, 0", "pixels")),
+    ],
+)
+def test_problems_of_one_source_table_are_one_family(first: tuple[str, str], second: tuple[str, str]) -> None:
+    assert family(*first) == family(*second)
+    assert family("1", "drawn") != family("2", "drawn")
+    assert family("adult with a column", "planted") != family(*second)
+
+
 @pytest.fixture
 def table() -> tuple[Any, Any, Any]:
     """1,500 rows of two classes without a shortcut."""
@@ -163,6 +178,21 @@ def test_a_small_or_refuted_gain_opens_nothing(
     assert np.allclose(weights(state, *table), class_factors(np.bincount(table[1]))[table[1]])
 
 
+def test_a_gain_that_the_last_comparison_refutes_opens_nothing(table: Any, monkeypatch: Any) -> None:
+    """The strengths of the curve are tried once more, each from the model before it, and have the last
+    word."""
+    decide_as_usual = robust_weights._decide
+
+    def refuted(found: Any, *rest: Any) -> Decision:
+        again = found.expected_gain > 0
+        return Decision(1.0, 0.0, ()) if again else decide_as_usual(found, *rest)
+
+    force(monkeypatch, SAFE + 0.1)
+    monkeypatch.setattr(robust_weights, "_decide", refuted)
+    state = fit(*table)
+    assert (state.blend, state.expected_gain) == (0.0, 0.0)
+
+
 def test_bold_asks_for_less(table: Any, monkeypatch: Any) -> None:
     force(monkeypatch, SAFE)
     assert fit(*table).blend == 0.0
@@ -203,7 +233,10 @@ def test_a_search_that_decides_nothing_keeps_its_decision() -> None:
 
 def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
     shown = {**FOUND, "gate": 1.0, "expected_gain": 0.214}
-    assert "the worst group gained about 0.21: the weights follow the robust ones in full" in verdict(shown)
+    said = verdict(shown)
+    assert "the accuracy of the worst group rose by about 0.21: the weights follow the robust ones" in said
+    assert "The strongest suspect is `PAY_0 > 1.5`: if it is honest signal, name `PAY_0` under" in said
+    assert "The strongest suspect" not in verdict({**shown, "suspects": []})
     column = verdict({**shown, "carrier": ["site"]})
-    assert "The values of `site` stand for the classes. No kind of evidence" in column
+    assert "The values of `site` stand for the classes. The evidence for a shortcut does not" in column
     assert "without telling which rows break that" not in column
