@@ -24,7 +24,7 @@ from operators.cues.evidence import Evidence
 from operators.cues.gain import exchanged
 from operators.cues.strength import CLASS_BALANCE, FULL, UNWEIGHTED, TradeOffPoint, Trials, baseline, point_at
 
-LEAST = {"safe": 0.15, "bold": 0.05}
+LEAST = {"safe": 0.2, "bold": 0.1}
 """Setting -> expected gain from which robust weights are followed."""
 HALF = 1.5
 """Strength at which half of the robust factor is followed."""
