@@ -40,7 +40,7 @@ DOUBTFUL = ("None", "...", *LONE_MARKS)
 """Words for missing that may be a category."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 OTHER_VALUE = re.compile(
-    rf"column (?P<name>{QUOTED}): (?P<value>(?:{QUOTED})(?:\.\.\.)?) is (?:no number|not \S+, the type)"
+    rf"column (?P<name>{QUOTED}): (?P<value>(?:{QUOTED})(?:\.\.\.)?) is (?:not a number|not \S+, the type)"
 )
 """An error that names a value which does not fit those of its column before."""
 AMONG = "read as null: it stands among numbers"
@@ -140,7 +140,7 @@ def _text_columns(keys: Mapping[str, Choice], error: str) -> dict[str, Choice]:
 
 def _word_for_missing(error: str) -> str:
     """Return the word for a missing value among numbers that the error names; empty for other errors."""
-    found = re.search(r": '([^']*)' is (?:no number|not (?:u?int|double|float|bool))", error)
+    found = re.search(r": '([^']*)' is (?:not a number|not (?:u?int|double|float|bool))", error)
     return found[1].strip() if found and found[1].strip() in WORDS else ""
 
 

@@ -193,7 +193,7 @@ def test_the_plan_says_which_rows_are_learnt_from(
             "operators.decorrelation cannot place",
         ),
         ({**PROBE, "split": {"fit_on": "train", "stratify_by_group": True}}, "set fit_on to all"),
-        ({**PROBE, "parts": {}, "split": {}}, "operators.parts: the engine adds it"),
+        ({**PROBE, "parts": {}, "split": {}}, "operators.parts: the engine adds this operator"),
         ({**PROBE, "split": {"fit_on": "trian"}}, "fit_on"),
     ],
 )
