@@ -67,7 +67,7 @@ class Published:
         return f"{self.output}@{self.names[index]}"
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
 def published(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Published:
     """Three versions on a disk, or a copy of such a bucket."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -109,7 +109,9 @@ def on_s3(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
     return bucket, folder, publish(folder, s3.uri(bucket, "out"))
 
 
-@pytest.fixture(params=["disk", "s3", pytest.param("s3_with_keys", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["disk", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "s3_with_keys"))]
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A copy of the three versions: on a disk, or in a bucket by keys of the environment or of the URI."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

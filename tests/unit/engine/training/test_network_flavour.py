@@ -98,6 +98,7 @@ def test_the_graph_of_every_architecture_answers_as_the_model(kind: str, tmp_pat
     np.testing.assert_allclose(found, model.predict_proba(X), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_network_of_a_factory_answers_where_its_package_is_missing(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(3, 2, (200, 5)).astype(np.float32)
     model = fitted(f"{__name__}:small_network", X)
