@@ -206,7 +206,8 @@ def measurements(
         "accuracy_of_broken": after[1],
         "gap": after[0] - after[1],
     }
-    return np.array([*(getattr(evidence, name) for name in FROM_EVIDENCE), *found.values()], np.float64)
+    taken = [getattr(evidence, name) for name in FROM_EVIDENCE]
+    return np.array([*taken, *(found[name] for name in FROM_TRIALS)], np.float64)
 
 
 @cache

@@ -30,7 +30,7 @@ from operators.cues.robust_weights import NEARLY_FULL
 from operators.cues.row_weights import breaks, full_factor
 from operators.cues.strength import FULL, WeightPath
 from tests.paper.real.generated import Problem
-from tests.paper.real.kernel import _groups, score
+from tests.paper.real.kernel import groups_of, score
 
 MIN_GROUP_ROWS = 30
 CLIP = (-0.6, 0.3)
@@ -142,7 +142,7 @@ def measured(problem: Problem, seed: int) -> Record | None:
     if not kept:
         return None
     search, column, decision, whole, s, _ = kept
-    group = _groups(problem.y, problem.hidden, problem)
+    group = groups_of(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
     shut = class_strength(decision.trials, whole[1]) if decision.trials else 1.0
     found: Record = {

@@ -40,7 +40,7 @@ def score(problem: Problem, w: npt.NDArray[np.float64]) -> tuple[float, float]:
     scaler = Scaler.from_rows(problem.X)
     coef = fit_softmax(scaler.apply(problem.X), problem.y, w, problem.classes, l2=L2, max_iter=200)
     right = predict(coef, scaler.apply(problem.X_test)).argmax(axis=1) == problem.y_test
-    group = _groups(problem.y_test, problem.hidden_test, problem)
+    group = groups_of(problem.y_test, problem.hidden_test, problem)
     count, hits = np.bincount(group), np.bincount(group, right)
     large = count >= MIN_TEST_ROWS
     return float((hits[large] / count[large]).min()), float(right.mean())
@@ -79,7 +79,7 @@ def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, fl
     state = fit(problem.X, problem.y, ids, settings, n_classes=C)
     w = weights(state, problem.X, problem.y, ids)
     seconds = time.process_time() - started
-    group = _groups(problem.y, problem.hidden, problem)
+    group = groups_of(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
     weightings = {"erm": np.ones(n), "cb": class_factors(counts)[problem.y], "oracle": oracle, "weights": w}
     scores = {name: score(problem, given) for name, given in weightings.items()}
@@ -117,9 +117,10 @@ def main(
             print(row(f"{name}, {seed}", problem.kind, outcome(problem, seed, named=named)), flush=True)
 
 
-def _groups(
+def groups_of(
     y: npt.NDArray[np.integer], hidden: npt.NDArray[np.integer], problem: Problem
 ) -> npt.NDArray[np.intp]:
+    """Return the number of each row's label x hidden attribute, shape (n,)."""
     levels = int(max(problem.hidden.max(), problem.hidden_test.max())) + 1
     return np.asarray(levels * y + hidden, np.intp)
 
