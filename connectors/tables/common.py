@@ -24,6 +24,10 @@ FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation", "sslc
 """Settings of a PostgreSQL URL that use passwords, keys and tickets of this machine."""
 
 
+class MetadataError(ConnectorError):
+    """Metadata of a table exceed a bound or are damaged. The message names the file, not a recipe's key."""
+
+
 def library(module: str, extra: str) -> Any:
     """Import a table format's library. Raises ConnectorError naming the extra that brings it."""
     try:
@@ -86,6 +90,18 @@ def reading_table(path: str, kind: str, *errors: type[Exception]) -> Iterator[No
         raise CorruptError(
             f"{path} cannot be read by {kind}: {text[:500]}. Correct its address or permissions."
         ) from error
+
+
+def check_stated_size(path: str, stated: int, actual: int) -> None:
+    """Raise ConnectorError for a data file with more bytes than its table states.
+
+    The limit of bytes of an installation counts what a table states. Call it where there is one.
+    """
+    if actual > stated:
+        raise ConnectorError(
+            f"source.path: {path} has {actual:,} bytes, and its table states {stated:,}, by which it would "
+            f"pass the limit of this installation. Repair the table's metadata."
+        )
 
 
 def fingerprint(value: Any) -> str:

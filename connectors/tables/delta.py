@@ -31,7 +31,15 @@ from connectors.links import check_regular
 from connectors.parquet_source import group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
-from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+from connectors.tables.common import (
+    check_stated_size,
+    fingerprint,
+    gather,
+    library,
+    location,
+    plain,
+    reading_table,
+)
 from connectors.tables.delta_log import check_log, check_vectors
 
 if TYPE_CHECKING:
@@ -136,6 +144,8 @@ class DeltaSource(FileSource):
         import pyarrow.dataset as pd  # imports pandas
 
         filesystem, where = resolve(file.path, policy=self.spec.policy)
+        if self.spec.policy.max_bytes is not None:
+            check_stated_size(file.path, file.size, int(filesystem.get_file_info(where).size or 0))
         given = file.given(schema)
         return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)
 

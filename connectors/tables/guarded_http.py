@@ -14,9 +14,13 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from connectors.errors import ConnectorError
 from connectors.policy import current_policy, is_metadata_address
 
 KEY = "source.options.catalog.uri"
+MAX_ANSWER_BYTES = 64 * 2**20
+"""Bytes of an answer, unpacked: it holds the metadata of a table, of which as many are read from a file."""
+CHUNK_BYTES = 2**16
 AMBIENT_MANAGERS = ("GoogleAuthManager", "EntraAuthManager")
 """Classes of pyiceberg that send tokens of the environment."""
 
@@ -57,9 +61,24 @@ class GuardedAdapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Any:
-        """Send a request. Raises ConnectorError for a host that the policy refuses."""
-        current_policy().check_host(urlsplit(str(request.url)).hostname or "", KEY)
-        return super().send(request, *args, **kwargs)
+        """Send a request and read its answer.
+
+        Raises ConnectorError for a host that the policy refuses, and an answer that is too large.
+        """
+        host = urlsplit(str(request.url)).hostname or ""
+        current_policy().check_host(host, KEY)
+        answer = super().send(request, *args, **kwargs)
+        body = bytearray()
+        for chunk in answer.iter_content(CHUNK_BYTES):
+            body += chunk
+            if len(body) > MAX_ANSWER_BYTES:
+                answer.close()
+                raise ConnectorError(
+                    f"{KEY}: {host} answers with more than {MAX_ANSWER_BYTES:,} bytes, which would be held "
+                    f"in memory. Expire old snapshots of the table, or ask whoever runs the catalog."
+                )
+        answer._content = bytes(body)  # what requests gives to whoever asks for the content
+        return answer
 
 
 class GuardedSession(Session):

@@ -24,7 +24,16 @@ from connectors.base import (
 from connectors.files import no_row
 from connectors.filters import Clause, Predicate, joined
 from connectors.policy import current_policy
-from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+from connectors.tables.common import (
+    MetadataError,
+    check_stated_size,
+    fingerprint,
+    gather,
+    library,
+    location,
+    plain,
+    reading_table,
+)
 from connectors.tables.iceberg_checks import (
     check_configuration,
     check_file,
@@ -135,11 +144,16 @@ def load_catalog(catalog: str | dict[str, str], key: str = "source.options.catal
 
 
 @contextmanager
-def reading_iceberg(path: str) -> Iterator[None]:
-    """Turn errors of pyiceberg and of its catalogs' clients while they read ``path`` into a CorruptError."""
+def reading_iceberg(path: str, key: str = "source.path") -> Iterator[None]:
+    """Turn errors of pyiceberg and of its catalogs' clients while they read ``path`` into a CorruptError.
+
+    Metadata that exceed a bound raise ConnectorError, which names ``key``.
+    """
     try:
         with reading_table(path, "Iceberg", ValueError):
             yield
+    except MetadataError as error:
+        raise ConnectorError(f"{key}: {error}") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in CLIENTS:
             raise
@@ -172,15 +186,22 @@ class IcebergSource(FileSource):
         return Listing(schema, tuple(shards), identities)
 
     def _shard(self, table: Any, task: Any) -> SourceShard:
-        rows = int(task.file.record_count)
+        rows, size = int(task.file.record_count), int(task.file.file_size_in_bytes)
+        if rows < 0 or size < 0:
+            raise ConnectorError(
+                f"source.path: the metadata of {self.spec.path} state negative figures, {rows:,} rows and "
+                f"{size:,} bytes, for {task.file.file_path}. Repair the table."
+            )
         if task.delete_files:
             rows = sum(batch.num_rows for batch in self._batches(table, task, []))
-        return SourceShard(task.file.file_path, 0, 1, rows, 0, int(task.file.file_size_in_bytes))
+        return SourceShard(task.file.file_path, 0, 1, rows, 0, size)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one data file."""
         with reading_iceberg(shard.path):
             table, tasks = _planned(self.metadata, self.snapshot, self.properties, self.spec.filter)
+            if self.spec.policy.max_bytes is not None:
+                check_stated_size(shard.path, shard.n_bytes, len(table.io.new_input(shard.path)))
             batches = self._batches(table, tasks[shard.path], columns)
             return gather(self.spec, shard, batches, columns, schema)
 
@@ -200,17 +221,22 @@ def _planned(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the table and its tasks by path, planned once: a data file and the files of its deleted rows."""
     guard_imports()
+    from connectors.tables import iceberg_bounds as bounds  # needs pyiceberg
+
     table = library("pyiceberg.table", "iceberg").StaticTable.from_metadata(metadata, dict(properties))
     chosen = table.snapshot_by_id(snapshot)
     check_file(table, chosen.manifest_list)
-    for manifest in chosen.manifests(table.io):
-        check_file(table, manifest.manifest_path)
+    manifests = [manifest.manifest_path for manifest in chosen.manifests(table.io)]
+    for path in manifests:
+        check_file(table, path)
+    bounds.check_manifests(table, manifests)
     scan = table.scan(snapshot_id=snapshot)
     if wanted is not None:
         scan = scan.filter(_expression(wanted))
     found = list(scan.plan_files())
     for path in {file.file_path for task in found for file in (task.file, *task.delete_files)}:
         check_file(table, path)
+    bounds.check_deletes(table, (file for task in found for file in task.delete_files))
     tasks = {task.file.file_path: task for task in sorted(found, key=lambda task: task.file.file_path)}
     if len(tasks) < len(found):
         raise ConnectorError(

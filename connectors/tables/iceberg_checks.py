@@ -273,12 +273,13 @@ _GUARD = _GuardedImports()
 
 
 def guard_imports() -> None:
-    """Let pyiceberg import only modules that the policy allows.
+    """Let pyiceberg import only modules that the policy allows, and read metadata within bounds.
 
     Raises ConnectorError where this version of pyiceberg cannot be guarded.
     """
     library("pyiceberg.catalog", "iceberg")
     from connectors.tables.guarded_http import GuardedSession  # needs requests, which pyiceberg brings
+    from connectors.tables.iceberg_bounds import bound_readers
 
     for name in IMPORTING_MODULES:
         module = library(name, "iceberg")
@@ -289,3 +290,4 @@ def guard_imports() -> None:
             )
         module.importlib = _GUARD
     library("pyiceberg.catalog.rest", "iceberg").Session = GuardedSession
+    bound_readers()

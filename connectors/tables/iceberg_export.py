@@ -34,7 +34,7 @@ class IcebergExport(Export):
 
     def committed_state(self, tag: VersionTag) -> str:
         """Return the snapshot that holds ``tag``, or an empty text."""
-        with reading_iceberg(self.path):
+        with reading_iceberg(self.path, "output.export"):
             return self._find(self._table(), tag)
 
     def _find(self, table: Any, tag: VersionTag) -> str:
@@ -51,7 +51,7 @@ class IcebergExport(Export):
         self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
     ) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
-        with reading_iceberg(self.path):
+        with reading_iceberg(self.path, "output.export"):
             table = self._table()
             wanted = self._fit(table, storable(schema, small_integers=False))
             if table is None:
@@ -96,7 +96,7 @@ class IcebergExport(Export):
     ) -> CommitResult:
         """Try to commit once. The catalog refuses if the current snapshot is no longer the one read."""
         errors = library("pyiceberg.exceptions", "iceberg")
-        with reading_iceberg(self.path):
+        with reading_iceberg(self.path, "output.export"):
             table = self._table()
             if known := self._find(table, tag):
                 return CommitResult(known, written=False)

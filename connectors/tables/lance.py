@@ -24,7 +24,15 @@ from connectors.base import (
 from connectors.files import no_row, resolve
 from connectors.links import check_links
 from connectors.policy import current_policy
-from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+from connectors.tables.common import (
+    check_stated_size,
+    fingerprint,
+    gather,
+    library,
+    location,
+    plain,
+    reading_table,
+)
 
 
 class LanceOptions(SourceOptions):
@@ -87,12 +95,22 @@ class LanceSource(FileSource):
 
     def _cut(self, name: str, fragment: Any) -> Iterator[SourceShard]:
         rows = int(fragment.count_rows())
-        size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
+        size = sum(map(self._size, fragment.metadata.files))
         pieces = max(1, -(-size // self.spec.shard_bytes))
         cuts = [rows * piece // pieces for piece in range(pieces + 1)]
         for start, stop in pairwise(cuts):
             if stop > start:
                 yield SourceShard(name, start, stop, stop - start, start, size // pieces)
+
+    def _size(self, file: Any) -> int:
+        """Return the bytes of a data file, which manifests state since a later version of the format."""
+        if self.spec.policy.max_bytes is None and file.file_size_bytes:
+            return int(file.file_size_bytes)
+        filesystem, where = resolve(self.uri, policy=self.spec.policy)
+        actual = int(filesystem.get_file_info(f"{where.rstrip('/')}/data/{file.path}").size or 0)
+        if file.file_size_bytes:
+            check_stated_size(str(file.path), int(file.file_size_bytes), actual)
+        return actual
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -54,10 +55,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             found.requests.append(f"{self.command} {self.path} {dict(self.headers.items())}")
             answer = found.answers.get(self.path.partition("?")[0])
             body = json.dumps(answer).encode() if isinstance(answer, dict) else b""
+            body = answer if isinstance(answer, bytes) else body
             self.send_response(302 if isinstance(answer, str) else 200 if answer else 404)
             if isinstance(answer, str):
                 self.send_header("Location", answer)
             self.send_header("Content-Type", "application/json")
+            if body.startswith(b"\x1f\x8b"):
+                self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -262,6 +266,27 @@ def test_what_a_rest_catalog_answers_is_checked(server: Server) -> None:
     with pytest.raises(ConnectorError, match="is named as the endpoint"):
         open_source("a.b", format="iceberg", options={"catalog": catalog}).list()
     assert "AMBIENT" not in str(server.requests)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_answer_of_a_rest_catalog_has_a_bounded_size(
+    packed: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata of a table come in an answer, which may be compressed."""
+    pytest.importorskip("pyiceberg")
+    from connectors.tables import guarded_http
+
+    catalog = {"type": "rest", "uri": f"http://{server.host}"}
+    answer = json.dumps({"defaults": {}, "overrides": {}, "x": "a" * 20_000}).encode()
+    server.answers["/v1/config"] = gzip.compress(answer) if packed else answer
+    with pytest.raises(ConnectorError, match=r"a\.b cannot be read"):  # what follows is a 404
+        open_source("a.b", format="iceberg", options={"catalog": catalog}).list()
+    asked = len(server.requests)
+    assert asked > 1
+    monkeypatch.setattr(guarded_http, "MAX_ANSWER_BYTES", 10_000)
+    with pytest.raises(ConnectorError, match=r"source\.options\.catalog\.uri: .*more than 10,000 bytes"):
+        open_source("a.b", format="iceberg", options={"catalog": catalog}).list()
+    assert len(server.requests) == asked + 1
 
 
 @pytest.mark.parametrize("setting", ["s3.endpoint", "s3.profile-name"])

@@ -32,12 +32,16 @@ ALLOWED = {
 }
 """Names without a user in the product, with the reason for keeping them."""
 PROTOCOLS = {
+    "_read_block": "pyiceberg.avro.file",
     "_repr_html_": "IPython",
     "fit_predict": "scikit-learn",
     "ignore_aliases": "yaml.Dumper",
     "model_post_init": "pydantic",
+    "read_int_bytes_dict": "pyiceberg.avro.reader",
+    "read_ints": "pyiceberg.avro.reader",
     "readable": "io.RawIOBase",
     "seekable": "io.RawIOBase",
+    "skip_int": "pyiceberg.avro.reader",
     "tell": "io.RawIOBase",
 }
 """Methods that another library calls by name."""

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -203,6 +204,39 @@ def test_a_log_counts_as_bytes_of_the_source(lake: Path, monkeypatch: pytest.Mon
         refused("source.path", "50,000 are allowed", path=lake, format="delta")
     finally:
         set_policy(None)
+
+
+def test_a_log_states_the_bytes_of_its_files(lake: Path) -> None:
+    """The limit of an installation would count one byte for a file of any size."""
+
+    def small(action: dict[str, Any]) -> None:
+        if "add" in action:
+            action["add"]["size"] = 1
+
+    edit(lake, small)
+    assert open_source(str(lake), format="delta").list().shards[0].n_bytes == 1
+    set_policy(SourcePolicy(max_bytes=50_000))
+    try:
+        refused("source.path", " bytes, and its table states 1,", path=lake, format="delta")
+    finally:
+        set_policy(None)
+
+
+def test_a_lance_dataset_without_sizes_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Datasets of early versions of the format state no size."""
+    pytest.importorskip("lance")
+    path = made("lance", tmp_path / "lake")
+    size = sum(file.stat().st_size for file in (path / "data").iterdir())
+    assert open_source(str(path), format="lance").list().shards[0].n_bytes == size
+    file = next((path / "data").iterdir()).name
+    stated = SimpleNamespace(path=file, file_size_bytes=None, base_id=None)
+    source = open_source(str(path), format="lance")
+    assert isinstance(source, lance.LanceSource)
+    assert source._size(stated) == size
+    limited = replace(source, spec=replace(source.spec, policy=SourcePolicy(max_bytes=50_000)))
+    assert limited._size(stated) == size
+    with pytest.raises(ConnectorError, match="its table states 1,"):
+        limited._size(SimpleNamespace(path=file, file_size_bytes=1))
 
 
 def test_a_pipe_in_a_table_is_not_waited_for(lake: Path) -> None:
