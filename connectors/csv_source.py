@@ -24,11 +24,12 @@ from connectors.column_names import (
     number_repeated,
     rename_remedy,
 )
+from connectors.errors import OddValue
 from connectors.files import each, find_names
 from connectors.foundation.messages import shorten
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
-from connectors.text_source import CODECS, TextSource, compression
+from connectors.text_source import CODECS, Diagnosis, TextSource, compression
 
 MOSTLY = 0.8
 """Share of numbers in a text column of the first shard from which the other texts count as faults."""
@@ -266,13 +267,15 @@ class CsvSource(TextSource):
             if share is None or not MOSTLY <= share < 1:
                 continue
             row = int(np.flatnonzero(~numbers.fill_null(True).to_numpy(zero_copy_only=False))[0])
-            value = shorten(column[row].as_py())
+            odd = OddValue(name, column[row].as_py(), "number")
+            value = shorten(odd.value)
             most = "over 99%" if share > 0.99 else f"{share:.0%}"
             raise ConnectorError(
                 f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is not a number, but "
                 f"{most} of the column are. Correct the value or leave it empty; if it stands for a "
                 f"missing value, set source.missing: [{value}]; if the column is text, name it in "
-                f"source.text_columns."
+                f"source.text_columns.",
+                odd,
             )
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
@@ -285,12 +288,12 @@ class CsvSource(TextSource):
                 table = table.set_column(index, one, cleaned)
         return table
 
-    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
+    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> Diagnosis:
         names = self._header(path)[0]
         separator = self._separator(path)
         found = n_fields(row, separator)
         if found != len(names):
-            return (
+            return Diagnosis(
                 f"{found} fields, but the header names {len(names)} columns. Correct the row, and put fields "
                 f"that hold {separator!r} or line ends in double quotes."
             )
@@ -300,13 +303,14 @@ class CsvSource(TextSource):
             except pa.ArrowInvalid:
                 as_text = self._read(path, row, [one.name], {one.name: pa.string()})
                 value = as_text[one.name][0].as_py()
-                return (
+                return Diagnosis(
                     f"column {one.name!r}: {shorten(value)} is not {one.type}, the type of the rows "
                     f"before. Correct the value or leave it empty; source.missing: [{value!r}] reads it as "
                     f"missing; a larger source.shard_bytes lets more rows decide the type; "
-                    f"source.text_columns reads a column as text."
+                    f"source.text_columns reads a column as text.",
+                    OddValue(one.name, value, str(one.type)),
                 )
-        return f"the row does not parse: {shorten(row.decode())}. Correct it."
+        return Diagnosis(f"the row does not parse: {shorten(row.decode())}. Correct it.")
 
 
 def _long_header(path: str) -> ConnectorError:

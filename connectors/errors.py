@@ -6,6 +6,7 @@ This module needs no other package, so that a program which only redacts text st
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
@@ -52,14 +53,28 @@ def _without_user(rest: str) -> str:
     return f"{HIDDEN}@{host}" if mark and ":" in user.partition("/")[0] else rest
 
 
+@dataclass(frozen=True)
+class OddValue:
+    """A value that does not fit the others of its column, for whoever corrects the settings of a source."""
+
+    column: str
+    value: object
+    expected: str
+    """Arrow's name of the type of the other values."""
+
+
 class ConnectorError(Exception):
     """A source or sink cannot be used. The message names the file, row, column, value and remedy.
 
     Users, passwords and keys in the URIs of the text are hidden.
     """
 
-    def __init__(self, text: str) -> None:
+    odd_value: OddValue | None
+    """The value that the message names, where it is one that does not fit its column."""
+
+    def __init__(self, text: str, odd_value: OddValue | None = None) -> None:
         super().__init__(redact_uris(text))
+        self.odd_value = odd_value
 
 
 class CorruptError(ConnectorError):

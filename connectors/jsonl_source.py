@@ -17,12 +17,13 @@ from pydantic import Field
 
 from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import nulls_for_missing
+from connectors.errors import OddValue
 from connectors.files import each
 from connectors.foundation.messages import shorten
 from connectors.json_width import check_width
 from connectors.policy import current_policy
 from connectors.schema import map_type
-from connectors.text_source import CODECS, TextSource, compression, whole
+from connectors.text_source import CODECS, Diagnosis, TextSource, compression, whole
 
 
 class JsonlOptions(SourceOptions):
@@ -109,21 +110,23 @@ class JsonlSource(TextSource):
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
         return parse_json(nulls_for_missing(data, self.spec), schema, path)
 
-    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
+    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> Diagnosis:
         row = nulls_for_missing(row, self.spec)
         text = row.decode()
         if too_deep(row, max_depth()) is not None:
-            return f"lists and objects are nested more than {max_depth()} deep. Write the value as text."
+            return Diagnosis(
+                f"lists and objects are nested more than {max_depth()} deep. Write the value as text."
+            )
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:
-            return (
+            return Diagnosis(
                 f"not a JSON object: {error.msg} at character {error.colno}: {shorten(text.strip())}. "
                 f"Write one object a line, nothing else (a JSON array can be turned with: jq -c '.[]')."
             )
         if not isinstance(found, dict):
-            return f"{shorten(found)} is not an object. Write one object a line."
-        return _diagnose_object(found, schema) or (
+            return Diagnosis(f"{shorten(found)} is not an object. Write one object a line.")
+        return _diagnose_object(found, schema) or Diagnosis(
             f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice."
         )
 
@@ -234,7 +237,7 @@ def _all_plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, map_type(field.type, _as_text)) for field in schema])
 
 
-def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
+def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> Diagnosis | None:
     for name, value in found.items():
         if name not in schema.names:
             continue
@@ -244,12 +247,13 @@ def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
         fix = "Write the column with one type in all rows"
         if pa.types.is_integer(_innermost(field.type)):
             fix = "Write the column with one type in all rows (3.0, not 3, if others have decimals)"
-        return (
+        return Diagnosis(
             f"column {name!r}: {shorten(value)} is not {field.type}, the type of the rows before. "
             f"{fix}, or null where it is missing (source.missing names texts that are read as null); a "
-            f"larger source.shard_bytes lets more rows decide the type."
+            f"larger source.shard_bytes lets more rows decide the type.",
+            OddValue(name, value, str(field.type)),
         )
-    return ""
+    return None
 
 
 def _fits(value: Any, field: pa.Field) -> bool:

@@ -22,6 +22,7 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.errors import OddValue
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.locations import path_of
 from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, row_spans
@@ -31,6 +32,14 @@ from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding
 Shards = list[SourceShard]
 BLOCK_BYTES = 4 * 2**20
 MAX_TEXT_SHARD = 2**30
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is wrong with a row, and the value that does not fit, if it is one."""
+
+    text: str
+    odd_value: OddValue | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class TextSource(FileSource, ABC):
         """Return the rows as exactly ``schema``; raises ArrowInvalid if one does not fit."""
 
     @abstractmethod
-    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
+    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> Diagnosis:
         """Say what is wrong with one bad row, where in it, and how to correct it."""
 
     def list(self) -> Listing:
@@ -170,7 +179,8 @@ class TextSource(FileSource, ABC):
             schema = self._resolved(self._infer(shard.path, data[: starts[bad]])) if bad else pa.schema([])
         before = self._encoding(shard.path).stored_length(data[: starts[bad]])
         place = f"{shard.path}, line {self._line(shard.path, shard.start + before)}"
-        return CorruptError(f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}")
+        found = self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)
+        return CorruptError(f"{place}: {found.text}", found.odd_value)
 
     def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
         try:

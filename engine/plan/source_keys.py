@@ -7,7 +7,6 @@ makes a recipe of them.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,8 @@ from connectors.cells import NULLS
 from connectors.csv_guess import guess_options
 from connectors.csv_source import CsvOptions, CsvSource
 from connectors.encoding_guess import guess_encoding
+from connectors.errors import OddValue, redact_uris
+from connectors.foundation.messages import shorten
 from connectors.registry import find_connector, open_source
 from engine.core.errors import InputError
 from engine.plan.sample import SourceSample, draw_sample
@@ -38,11 +39,8 @@ LONE_MARKS = ("-", "--", "---", ".", "–", "—", "none", "NONE", "Null", "na",
 """Further texts that stand for a missing value where all others of a column are numbers."""
 DOUBTFUL = ("None", "...", *LONE_MARKS)
 """Words for missing that may be a category."""
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-OTHER_VALUE = re.compile(
-    rf"column (?P<name>{QUOTED}): (?P<value>(?:{QUOTED})(?:\.\.\.)?) is (?:not a number|not \S+, the type)"
-)
-"""An error that names a value which does not fit those of its column before."""
+NUMERIC = re.compile("number|u?int|double|float|bool")
+"""How the names of types begin in whose columns a word may stand for a missing value."""
 AMONG = "read as null: it stands among numbers"
 WORDS = (*(word for word in MISSING_TEXTS if word), *LONE_MARKS)
 """Texts that stand for a missing value where a file has them."""
@@ -105,11 +103,11 @@ def _inspect_typed(
         listing = source.list()
     except ConnectorError as error:
         known = list(_value(keys, "missing", ()))
-        word = _word_for_missing(str(error))
+        word = _word_for_missing(error.odd_value)
         if word and word not in known:
             more = {"missing": Choice([*known, word], AMONG)}
         else:
-            more = _text_columns(keys, str(error)) if name == "csv" else {}
+            more = _text_columns(keys, error.odd_value) if name == "csv" else {}
         if not more:
             raise
         return _inspect_typed(path, format, name, keys | more, shards)
@@ -126,22 +124,22 @@ def _inspect_typed(
         raise InputError(str(error)) from None
 
 
-def _text_columns(keys: Mapping[str, Choice], error: str) -> dict[str, Choice]:
-    """Return the key ``text_columns`` with the column that the error names; empty if it names none."""
-    found = OTHER_VALUE.search(error)
+def _text_columns(keys: Mapping[str, Choice], odd: OddValue | None) -> dict[str, Choice]:
+    """Return the key ``text_columns`` with the column of an error's value; empty for an error without one."""
     known = list(_value(keys, "text_columns", ()))
-    name = str(ast.literal_eval(found["name"])) if found else ""
-    if found is None or name in known:
+    if odd is None or odd.column in known:
         return {}
     before = keys["text_columns"].why + "; " if known else "read as text: "
-    why = f"{before}{name} holds {found['value']} among other values"
-    return {"text_columns": Choice([*known, name], why)}
+    why = f"{before}{odd.column} holds {redact_uris(shorten(odd.value))} among other values"
+    return {"text_columns": Choice([*known, odd.column], why)}
 
 
-def _word_for_missing(error: str) -> str:
-    """Return the word for a missing value among numbers that the error names; empty for other errors."""
-    found = re.search(r": '([^']*)' is (?:not a number|not (?:u?int|double|float|bool))", error)
-    return found[1].strip() if found and found[1].strip() in WORDS else ""
+def _word_for_missing(odd: OddValue | None) -> str:
+    """Return the word for a missing value among numbers that an error is about; empty for other errors."""
+    if odd is None or not isinstance(odd.value, str) or not NUMERIC.match(odd.expected):
+        return ""
+    word = odd.value.strip()
+    return word if word in WORDS else ""
 
 
 def _cell_keys(cells: pa.Table) -> dict[str, Choice]:

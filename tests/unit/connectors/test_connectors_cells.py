@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from connectors import open_source
 from connectors.base import ConnectorError
+from connectors.errors import OddValue
 from connectors.filters import parse
 from tests.unit.connectors.test_connectors_text import RELAXED, as_csv_field, read_all, write
 
@@ -59,6 +61,27 @@ def test_a_number_column_with_a_foreign_word_offers_missing(tmp_path: Path) -> N
     write(tmp_path / "a.csv", "age\n" + "31\n" * 9 + "?\n")
     with pytest.raises(ConnectorError, match=r"line 11: column 'age': '\?' is not int64.*source\.missing"):
         read_all(open_source(path, shard_bytes=6))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shard_bytes", "odd"),
+    [
+        ("a.csv", "a'ge\n" + "31\n" * 9 + "?'?\n", 1000, OddValue("a'ge", "?'?", "number")),
+        ("a.csv", "age\n" + "31\n" * 9 + "?\n", 6, OddValue("age", "?", "int64")),
+        ("a.jsonl", '{"age": 1}\n' * 9 + '{"age": "?"}\n', 20, OddValue("age", "?", "int64")),
+        ("a.jsonl", '{"age": 1}\n' * 9 + '{"age": [2]}\n', 20, OddValue("age", [2], "int64")),
+        ("a.csv", "age,x\n1,2\n1\n", 1000, None),
+        ("a.jsonl", '{"age": 1}\n[1]\n', 20, None),
+    ],
+)
+def test_an_error_carries_the_value_that_it_names(
+    name: str, text: str, shard_bytes: int, odd: OddValue | None, tmp_path: Path
+) -> None:
+    """Also after it came from a worker."""
+    with pytest.raises(ConnectorError) as caught:
+        read_all(open_source(write(tmp_path / name, text), shard_bytes=shard_bytes))
+    assert caught.value.odd_value == odd
+    assert pickle.loads(pickle.dumps(caught.value)).odd_value == odd
 
 
 @pytest.mark.parametrize("strip", [False, True])
