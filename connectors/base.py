@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -219,6 +219,10 @@ class Connector(ABC, Generic[OptionsT]):
     """Whether its files are text, which ``source.encoding`` holds for."""
     Options: ClassVar[type[SourceOptions]] = SourceOptions
     """Model of ``source.options``."""
+
+    def names_table(self, options: Mapping[str, Any]) -> bool:
+        """Return whether ``source.path`` is a name in a catalog of the options, and so no place to check."""
+        return False
 
     @abstractmethod
     def open(self, spec: SourceSpec, options: OptionsT) -> Source:

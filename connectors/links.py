@@ -63,7 +63,14 @@ def check_regular(folder: str, path: str) -> None:
     A path that does not exist is accepted.
     """
     check_inside(folder, path)
+    check_kind(path)
+
+
+def check_kind(path: str) -> None:
+    """Raise ConnectorError if a local path or ``file:`` URI, links followed, is a pipe or a device."""
+    check_plain(path)
+    bare = path.removeprefix("file://").removeprefix("file:")
     with suppress(FileNotFoundError, NotADirectoryError):
-        mode = os.stat(path).st_mode
+        mode = os.stat(bare).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise ConnectorError(f"{path} is a pipe or a device, not a file. Remove it.")

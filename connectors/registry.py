@@ -137,7 +137,7 @@ def open_source(
     pydantic.ValidationError
         An option is unknown or wrong.
     """
-    found = find_connector(path, format)
+    found = find_connector(path, format, options)
     checked = found.Options.model_validate(dict(options or {}))
     settings["encoding"] = _encoding(settings.get("encoding", UTF8), found)
     names, missing, strip = frozen(rename or {}), settings.get("missing", ()), bool(settings.get("strip"))
@@ -171,11 +171,18 @@ def _encoding(name: str, found: Connector[Any]) -> str:
     return known
 
 
-def find_connector(path: str, format: str = "auto") -> Connector[Any]:
-    """Return the format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
+def find_connector(
+    path: str, format: str = "auto", options: Mapping[str, Any] | None = None
+) -> Connector[Any]:
+    """Return the format of that name, or for "auto" the one behind the path.
+
+    Raises ConnectorError, also for a path that may not be opened, which is none where ``options`` name a
+    catalog that knows it.
+    """
     if format != "auto":
         found = connector(format)
-        current_policy().check_uri(path, known=found.schemes)
+        if not found.names_table(options or {}):
+            current_policy().check_uri(path, known=found.schemes)
         return found
     known = list(connectors().values())
     current_policy().check_uri(path, known={scheme for one in known for scheme in one.schemes})

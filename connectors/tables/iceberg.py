@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -85,6 +85,10 @@ class Iceberg(Connector[IcebergOptions]):
     summary = "Iceberg tables (pip install 'rowsieve[iceberg]'); a shard is a data file"
     markers = ("metadata/version-hint.text",)
     Options = IcebergOptions
+
+    def names_table(self, options: Mapping[str, Any]) -> bool:
+        """Return whether the options name a catalog, whose files are checked where it says they lie."""
+        return options.get("catalog") is not None
 
     def open(self, spec: SourceSpec, options: IcebergOptions) -> IcebergSource:
         """Return a source over one snapshot of the table, found here. Raises ConnectorError."""

@@ -20,6 +20,7 @@ from pyroaring import BitMap
 
 from connectors.errors import ConnectorError
 from connectors.foundation.json_text import parse_json_text
+from connectors.links import check_kind
 from connectors.policy import current_policy
 from connectors.tables.common import MetadataError
 from connectors.tables.iceberg_avro import DAMAGE, MAX_FILE_BYTES, BoundedAvroFile, CheckedDecoder
@@ -55,8 +56,14 @@ def bound_readers() -> None:
 
 
 def table_metadata(input_file: Any, encoding: str = "utf-8") -> TableMetadata:
-    """Read a metadata file, which may be compressed. Raises MetadataError."""
+    """Read a metadata file, which may be compressed.
+
+    Raises ConnectorError where its place, which a catalog may state, is none that the policy allows or no
+    file, and MetadataError for what it holds.
+    """
     place = input_file.location
+    current_policy().check_uri(place)
+    check_kind(place)
     compressor = serializers.Compressor.get_compressor(place)
     found = bytearray()
     try:

@@ -88,7 +88,7 @@ def open_recipe_source(recipe: Recipe) -> Source:
             max_bytes=spec.max_shard_bytes,
         )
     except ValidationError as error:
-        model = find_connector(spec.path, spec.format).Options
+        model = find_connector(spec.path, spec.format, spec.options).Options
         raise InputError(explain(error, model, recipe.name, prefix="source.options.")) from None
 
 

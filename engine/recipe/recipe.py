@@ -31,6 +31,8 @@ PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 MOST_SECONDS = 10**9
 """Longest time that a recipe may name, 31 years: threads cannot wait for 292."""
+ICEBERG = "iceberg"
+"""The format whose paths may be names of tables in a catalog."""
 
 
 class HoldoutSection(Section):
@@ -337,21 +339,22 @@ class Recipe(Section):
 
     def paths(self) -> Iterator[tuple[str, str]]:
         """Yield key and value of each path, except names of tables in a catalog."""
-        if "catalog" not in self.source.options:
+        if self.source.format != ICEBERG or self.source.options.get("catalog") is None:
             yield "source.path", self.source.path
         stored = self.operators.get("gradients", {}).get("stored")
         if isinstance(stored, dict) and isinstance(stored.get("path"), str):
             yield "operators.gradients.stored.path", stored["path"]
         yield "output.path", self.output.path
         for number, export in enumerate(self.output.export):
-            if export.catalog is None:
+            if export.format != ICEBERG or export.catalog is None:
                 yield f"output.export.{number}.path", export.path
 
     def written(self) -> Iterator[tuple[str, str, bool]]:
         """Yield key and value of each place that a run writes to, and whether it is a table in a catalog."""
         yield "output.path", self.output.path, False
         for number, export in enumerate(self.output.export):
-            yield f"output.export.{number}.path", export.path, export.catalog is not None
+            is_table = export.format == ICEBERG and export.catalog is not None
+            yield f"output.export.{number}.path", export.path, is_table
             if not isinstance(export.catalog, dict):
                 continue
             key = f"output.export.{number}.catalog"

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from connectors import ConnectorError, Source, open_source
-from connectors.base import Listing
+from connectors.base import Connector, Listing
 from connectors.foundation.messages import nearest
 from connectors.registry import find_connector
 from connectors.text_encoding import UTF8
@@ -75,7 +75,7 @@ def open_for_model(request: SourceRequest, served: ServedModel) -> OpenedSource:
     except ConnectorError as error:
         raise InputError(str(error).replace("Correct source.path", "Correct the path")) from None
     except ValidationError as error:
-        known = find_connector(request.path, request.format).Options
+        known = _connector(request, served).Options
         raise InputError(explain(error, known, "rowsieve predict", prefix="--option ")) from None
     names = opened.listing.schema.names
     for name in request.keep:
@@ -126,7 +126,7 @@ def _check_missing(request: SourceRequest, names: Sequence[str], served: ServedM
 def _open_and_list(request: SourceRequest, served: ServedModel, schema: pa.Schema) -> OpenedSource:
     """Open and list the source. Raises ConnectorError, and ValidationError for an option."""
     path, format = request.path, request.format
-    connector, given = find_connector(path, format), _settings(request, served)
+    connector, given = _connector(request, served), _settings(request, served)
     opened = open_source(path, format, **given)
     if connector.name != "csv":
         return OpenedSource(opened, opened.list())
@@ -146,9 +146,14 @@ def _open_and_list(request: SourceRequest, served: ServedModel, schema: pa.Schem
     return OpenedSource(opened, opened.list(), decimal)
 
 
+def _connector(request: SourceRequest, served: ServedModel) -> Connector[Any]:
+    options = request.options if request.options is not None else served.reading.get("options")
+    return find_connector(request.path, request.format, options)
+
+
 def _settings(request: SourceRequest, served: ServedModel) -> dict[str, Any]:
     """Return the settings of the source: those of the request, else those of the model's training."""
-    reading, connector = served.reading, find_connector(request.path, request.format)
+    reading, connector = served.reading, _connector(request, served)
     options, encoding = request.options, request.encoding
     if options is None and reading.get("format") == connector.name:
         options = reading.get("options")

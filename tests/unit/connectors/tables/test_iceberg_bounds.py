@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -128,6 +130,33 @@ def test_deep_types_of_columns_are_refused(depth: int, lake: Path) -> None:
     assert '"type":"long"' in found
     metadata(lake).write_text(found.replace('"long"', head * depth + '"long"' + "}" * depth))
     refused("cannot be read", path=lake)
+
+
+def place_metadata(made: tables.MadeTable, place: Path) -> None:
+    """Have the catalog say that the metadata of its table lie somewhere else."""
+    with sqlite3.connect(made.options["catalog"]["uri"].removeprefix("sqlite:///")) as connection:
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", [f"file://{place}"])
+
+
+def test_the_metadata_that_a_catalog_names_are_a_file(made: tables.MadeTable, tmp_path: Path) -> None:
+    """A recipe's own catalog names a pipe, for which the reader would wait."""
+    os.mkfifo(tmp_path / "x.metadata.json")
+    place_metadata(made, tmp_path / "x.metadata.json")
+    with pytest.raises(ConnectorError, match=r"x\.metadata\.json is a pipe or a device"):
+        open_source(made.path, format="iceberg", options=made.options).list()
+
+
+def test_the_metadata_that_a_catalog_names_are_within_the_policy(
+    made: tables.MadeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not read before their place is checked; the name of a table is no local file."""
+    monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFile.open", lambda *_, **__: pytest.fail("it was read"))
+    set_policy(SourcePolicy(schemes=frozenset({"s3", "sqlite"})))
+    try:
+        with pytest.raises(ConnectorError, match="URIs of the scheme 'file' are not opened"):
+            open_source(made.path, format="iceberg", options=made.options).list()
+    finally:
+        set_policy(None)
 
 
 # Manifests and their lists

@@ -210,6 +210,24 @@ def test_a_table_of_a_catalog_is_a_place_to_write_to(monkeypatch: pytest.MonkeyP
     Recipe.parse(value)
 
 
+@pytest.mark.parametrize("format", ["auto", "iceberg", "parquet"])
+def test_no_catalog_hides_a_path_from_the_schemes(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is the name of a table only where the recipe names a catalog of Iceberg."""
+    source = {"path": "/etc/x", "label": "y", "format": format, "options": {"catalog": None}}
+    value: dict[str, Any] = {"name": "x", "source": source, "output": {"path": "s3://b/o"}}
+    monkeypatch.setenv("ROWSIEVE_SCHEMES", "s3")
+    with pytest.raises(InputError, match=r"source\.path: the scheme 'file' is not allowed"):
+        Recipe.parse(value)
+    if format != "iceberg":
+        source["options"] = {"catalog": "default"}
+        with pytest.raises(InputError, match=r"source\.path: the scheme 'file' is not allowed"):
+            Recipe.parse(value)
+    value["source"] = {"path": "s3://b/x", "label": "y"}
+    value["output"]["export"] = [{"format": "delta", "path": "/tmp/x", "catalog": "default"}]
+    with pytest.raises(InputError, match=r"output\.export\.0\.path: the scheme 'file' is not allowed"):
+        Recipe.parse(value)
+
+
 @pytest.mark.parametrize(
     ("warehouse", "allowed"), [("s3://b/ours", True), ("s3://c/x", False), ("main", True)]
 )
