@@ -36,7 +36,7 @@ MAX_TEXT_SHARD = 2**30
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is wrong with a row, and the value that does not fit, if it is one."""
+    """The fault of a row in words, and the value that does not fit, if it is one."""
 
     text: str
     odd_value: OddValue | None = None
