@@ -135,8 +135,11 @@ def _execute(made: MadeTable, statement: str) -> None:
     connection.close()
 
 
-def mark_deleted(path: str, rows: Sequence[int]) -> None:
-    """Give the data file that a Delta table's last version added a deletion vector, as Spark does."""
+def mark_deleted(path: str, rows: Sequence[int], high: int = 0) -> None:
+    """Give the data file that a Delta table's last version added a deletion vector, as Spark does.
+
+    ``high`` is the upper half of the numbers of the rows, which has 32 bits.
+    """
     from deltalake import DeltaTable
     from pyroaring import BitMap
 
@@ -145,7 +148,7 @@ def mark_deleted(path: str, rows: Sequence[int]) -> None:
     last = (log / f"{version:020d}.json").read_text().splitlines()
     add = next(action["add"] for action in map(json.loads, last) if "add" in action)
     # One 64-bit roaring bitmap with one 32-bit one in it, after its magic number.
-    data = struct.pack("<iqI", 1681511377, 1, 0) + BitMap(rows).serialize()
+    data = struct.pack("<iqI", 1681511377, 1, high) + BitMap(rows).serialize()
     text = base64.b85encode(data + bytes(-len(data) % 4)).translate(bytes.maketrans(B85, Z85)).decode()
     vector = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
     stats = json.dumps(json.loads(add["stats"]) | {"tightBounds": False})

@@ -24,6 +24,11 @@ FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation", "sslc
 """Settings of a PostgreSQL URL that use passwords, keys and tickets of this machine."""
 
 
+PANIC = "PanicException"
+"""Error of a library in Rust for a fault in its own code, which forged bytes may bring about. It is no
+``Exception``."""
+
+
 class MetadataError(ConnectorError):
     """Metadata of a table exceed a bound or are damaged. The message names the file, not a recipe's key."""
 
@@ -85,7 +90,10 @@ def reading_table(path: str, kind: str, *errors: type[Exception]) -> Iterator[No
         yield
     except ConnectorError:
         raise
-    except (pa.ArrowException, OSError, *errors) as error:
+    except BaseException as error:
+        known = isinstance(error, (pa.ArrowException, OSError, *errors))
+        if not (known or type(error).__name__ == PANIC):
+            raise
         text = " ".join(str(error).split())
         raise CorruptError(
             f"{path} cannot be read by {kind}: {text[:500]}. Correct its address or permissions."

@@ -41,6 +41,7 @@ from connectors.tables.common import (
     reading_table,
 )
 from connectors.tables.delta_log import check_log, check_vectors
+from connectors.tables.delta_vectors import MAX_ROWS
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pd
@@ -229,7 +230,7 @@ def _deletion_vectors(uri: str, table: Any, names: Collection[str]) -> dict[str,
         return {}
     check_vectors(uri, table.version())
     root = unquote(table.table_uri).partition("://")[2].rstrip("/") + "/"
-    found = {}
+    found, total = {}, 0
     for batch in table.deletion_vectors():
         for path, kept in zip(*(pa.array(column) for column in pa.record_batch(batch).columns), strict=True):
             name = unquote(path.as_py()).partition("://")[2].removeprefix(root)
@@ -240,6 +241,12 @@ def _deletion_vectors(uri: str, table: Any, names: Collection[str]) -> dict[str,
                     f"(PURGE))."
                 )
             found[name] = np.flatnonzero(~kept.values.to_numpy(zero_copy_only=False))
+            total += len(found[name])
+            if total > MAX_ROWS:
+                raise ConnectorError(
+                    f"source.path: deletion vectors of {uri} mark more than {MAX_ROWS:,} rows, which would "
+                    f"be held in memory. Remove the rows from its files (REORG TABLE ... APPLY (PURGE))."
+                )
     return found
 
 

@@ -26,6 +26,7 @@ from connectors.base import ConnectorError
 from connectors.files import resolve
 from connectors.links import check_links
 from connectors.policy import current_policy
+from connectors.tables.delta_vectors import ENCODED_UUID, Vector, bare_path, check_widths
 
 LOG = "_delta_log"
 VECTOR = {"storageType", "pathOrInlineDv"}
@@ -35,8 +36,6 @@ MAX_FILE_BYTES = 256 * 2**20
 SPARE_ROWS, BYTES_PER_ROW = 10_000, 8
 """Rows that any checkpoint may have, and fewest bytes for each one beyond: the names of files alone, which
 end in 16 random bytes, take more. A row takes a kilobyte of memory, however small the file is."""
-ENCODED_UUID = 20
-"""Characters of a vector's file name, by Z85, at the end of a relative path; what is before is a folder."""
 _VERSION = re.compile(r"\d{20}")
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\\]")
 """Characters that readers of URLs leave out, or take for a slash."""
@@ -108,12 +107,14 @@ def check_vectors(uri: str, version: int) -> None:
     version : commits after it are not read.
     """
     filesystem, where = resolve(uri)
+    vectors: set[Vector] = set()
     for info in _files(filesystem, where):
         if not _is_read(info.base_name, version):
             continue
         try:
             for found in _descriptors(filesystem, info.path):
                 _check(uri, where, found)
+                vectors |= {Vector.of(found)} if found.get("pathOrInlineDv") is not None else set()
         except ConnectorError:
             raise
         except (ValueError, OSError, RecursionError, AttributeError, TypeError) as error:
@@ -123,6 +124,7 @@ def check_vectors(uri: str, version: int) -> None:
             ) from error
     if _is_local(uri) and not current_policy().outside_links:
         check_links(where, hidden=True)  # files of deletion vectors lie anywhere in the table
+    check_widths(filesystem, where, vectors)
 
 
 def _is_local(uri: str) -> bool:
@@ -185,7 +187,7 @@ def _check(uri: str, where: str, found: dict[str, Any]) -> None:
 
 def _is_below(where: str, name: str) -> bool:
     """Return whether an absolute path or URI lies in the table's folder, whose bare path is ``where``."""
-    bare = unquote(re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//)?", "", name))
+    bare = bare_path(name)
     root = where.rstrip("/") + "/"
     plain = not _AMBIGUOUS.search(name) and bare.startswith(root)
     return plain and not {"", ".", ".."} & {*bare.removeprefix(root).split("/")}

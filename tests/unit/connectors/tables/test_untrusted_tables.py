@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -127,6 +129,67 @@ def change_adds(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
     for add in filter(None, adds):
         change(add)
     pq.write_table(held.set_column(place, held.schema.field("add"), pa.array(adds, held["add"].type)), file)
+
+
+@pytest.mark.parametrize(
+    ("high", "row"), [(0, 2**32 - 1), (1000, 5), (2**32 - 1, 0)], ids=["4 GiB", "4 TiB", "16 EiB"]
+)
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_deletion_vector_marks_no_row_that_no_file_has(
+    high: int, row: int, stored: bool, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library makes a mask of all rows up to it; without memory for it, it ends the process."""
+    monkeypatch.setattr("deltalake.DeltaTable.deletion_vectors", lambda _: pytest.fail("a mask was made"))
+    tables.mark_deleted(str(lake), [row], high=high)
+    if stored:
+        store_vectors(lake)
+    refused("source.path", "marks a row beyond the 268,435,456", path=lake, format="delta")
+
+
+def store_vectors(table: Path) -> None:
+    """Put the vectors of a log into a file of their own."""
+    name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"  # of the protocol's example
+
+    def store(action: dict[str, Any]) -> None:
+        vector = action.get("add", {}).get("deletionVector")
+        if vector:
+            text = vector["pathOrInlineDv"].encode().translate(bytes.maketrans(tables.Z85, tables.B85))
+            data = base64.b85decode(text)[: vector["sizeInBytes"]]
+            content = b"\1" + len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+            (table / "ab").mkdir()
+            (table / "ab" / name).write_bytes(content)
+            vector |= {"storageType": "u", "pathOrInlineDv": NAME, "offset": 1}
+
+    edit(table, store)
+
+
+def test_deletion_vectors_in_files_are_read(lake: Path) -> None:
+    tables.mark_deleted(str(lake), [1])
+    store_vectors(lake)
+    source = open_source(str(lake), format="delta")
+    listing = source.list()
+    assert source.read(listing.shards[0], ["k"], listing.schema)["k"].to_pylist() == [1, 3]
+
+
+def test_all_deletion_vectors_mark_a_bounded_number_of_rows(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.mark_deleted(str(lake), [0, 2])
+    monkeypatch.setattr("connectors.tables.delta.MAX_ROWS", 1)
+    refused("source.path", "mark more than 1 rows", path=lake, format="delta")
+
+
+def test_a_panic_of_a_library_is_an_error_of_the_table(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inline vector without bytes made one, which no handler of errors catches."""
+    with_vector(lake, {"storageType": "i", "pathOrInlineDv": "", "offset": None})
+    monkeypatch.setattr("connectors.tables.delta_log.check_widths", lambda *_: None)
+    refused("cannot be read by Delta", path=lake, format="delta")
+
+
+@pytest.mark.parametrize("name", ["i", "i0000000000", "iab^", "u%61" + NAME[-20:]])
+def test_a_damaged_deletion_vector_is_named(name: str, lake: Path) -> None:
+    with_vector(lake, {"storageType": name[0], "pathOrInlineDv": name[1:]})
+    refused("source.path", path=lake, format="delta")
 
 
 @pytest.mark.parametrize("name", ["../outside.parquet", "%252e%252e/x.parquet", "file:///etc/x", "//etc/x"])
