@@ -377,8 +377,9 @@ class Operator(ABC, Generic[P]):
     """
     fits_on_all_rows: bool = False
     """Whether ``fit`` reads held-out rows too, because it draws or counts them and learns nothing."""
-    partial_fit_changes_rows: ClassVar[bool] = False
-    """Whether ``partial_fit`` can change the values of old rows, as it does for shares of counts."""
+    partial_fit_changes_rows: bool = False
+    """Whether ``partial_fit`` can change the values of old rows, as it does for shares of counts. An instance
+    may differ from its class."""
 
     def __init__(self, params: P) -> None:
         self.params = params

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.sink import write_parquet
-from connectors.storage import Place, link, make_folder, read_columns
+from connectors.storage import MAX_REQUESTS, ObjectPath, Place, link, make_folder, read_columns
 from engine.core.json_files import write_json
 from engine.plan.model import Plan, PlannedOperator
+from engine.storage.run_store import Commit
 from engine.storage.state_files import check_state
 from operators.base import ROW_ID, DatasetDelta
 
@@ -41,22 +45,40 @@ def reuse_base_parts(plan: Plan, planned: PlannedOperator) -> int:
     if increment is None or not kept or planned.operator.partial_fit_changes_rows:
         return 0
     base_commits, commits = store.committed(kept), store.committed(planned.fingerprint)
-    base_shards = increment.manifest["source"]["shards"]
-    linked = 0
-    for shard, old in enumerate(increment.matching.old):
-        if shard in commits:
-            continue
-        commit = replace(base_commits[old], shard=shard)
-        part = store.part(planned.fingerprint, shard)
-        make_folder(part.parent, root=plan.output)
-        link(store.part(kept, old), part, root=plan.output)
-        if commit.quarantined or commit.skipped:
-            offset = plan.shards[shard].first_row - int(base_shards[old]["first_row"])
-            target = store.quarantine(planned.fingerprint, shard)
-            _link_quarantine(store.quarantine(kept, old), target, offset, plan.output)
-        write_json(part.with_suffix(".json"), asdict(commit), root=plan.output)
-        linked += 1
-    return linked
+    missing = [pair for pair in enumerate(increment.matching.old) if pair[0] not in commits]
+    if not missing:
+        return 0
+    make_folder(store.folder(planned.fingerprint), root=plan.output)
+    work = partial(_reuse_part, plan, planned, base_commits)
+    if isinstance(plan.output, ObjectPath):  # a copy is a request, for whose answer the others need not wait
+        with ThreadPoolExecutor(MAX_REQUESTS) as pool:
+            list(pool.map(work, missing))
+    else:
+        for pair in missing:
+            work(pair)
+    return len(missing)
+
+
+def _reuse_part(
+    plan: Plan, planned: PlannedOperator, base_commits: Mapping[int, Commit], pair: tuple[int, int]
+) -> None:
+    """Link one part, its quarantine file and then its record. ``pair``: its shard here and in the base."""
+    increment, store, (shard, old) = plan.increment, plan.store, pair
+    if increment is None:
+        return
+    commit = replace(base_commits[old], shard=shard)
+    part, base_part = store.part(planned.fingerprint, shard), store.part(planned.kept, old)
+    link(base_part, part, root=plan.output)
+    if commit.quarantined or commit.skipped:
+        base_shards = increment.manifest["source"]["shards"]
+        offset = plan.shards[shard].first_row - int(base_shards[old]["first_row"])
+        target = store.quarantine(planned.fingerprint, shard)
+        _link_quarantine(store.quarantine(planned.kept, old), target, offset, plan.output)
+    record, base_record = part.with_suffix(".json"), base_part.with_suffix(".json")
+    if shard == old:  # the same bytes: to write and flush a file takes longer than all else here
+        link(base_record, record, root=plan.output)
+    else:
+        write_json(record, asdict(commit), root=plan.output)
 
 
 def _link_quarantine(source: Place, target: Place, offset: int, output: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from connectors.base import CorruptError, LateColumns, Source, SourceShard
-from connectors.storage import Place, find_column, read_columns
+from connectors.storage import Place, find_column, read_columns, read_part_schema
 from engine.core.errors import InputError
 from engine.storage.run_store import RunStore
 from operators.base import PART, ROW_ID, VALID, OperatorError, ShardInfo
 from operators.parts.held_out import FITTED, Parts
+
+MAX_REMEMBERED = 2**14
+"""Sidecars of which a process remembers whether they have a mask."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class StoreReader:
         """
         kept: NDArray[np.bool_] | None = None
         for fingerprint in self.validity_sources:
-            found = find_column(self.store.part(fingerprint, shard), VALID)
+            found = _mask_of(self.store.part(fingerprint, shard))
             if found is not None:
                 valid = found.to_numpy()
                 kept = valid if kept is None else kept & valid
@@ -175,6 +179,24 @@ class StoreReader:
             known = ", ".join(sorted(self.columns))
             raise OperatorError(f"No operator adds the column {column!r}; there are: {known}.")
         return self.store.part(self.columns[column], shard)
+
+
+def _mask_of(part: Place) -> pa.ChunkedArray | None:
+    """Return the mask of the rows that an operator accepted; None where its sidecar has none."""
+    try:
+        stat = part.stat()
+        return None if _has_no_mask(part, stat.st_size, stat.st_mtime) else find_column(part, VALID)
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(MAX_REMEMBERED)
+def _has_no_mask(part: Place, size: int, mtime: float) -> bool:
+    """Return whether a sidecar has no mask: every pass over the rows of a shard would open all of them again.
+
+    ``size`` and ``mtime`` tell the file from a later one of the same name.
+    """
+    return VALID not in read_part_schema(part).names
 
 
 def _nulls(kind: pa.DataType, n_rows: int) -> pa.Array:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Required
 
@@ -29,6 +30,8 @@ from operators.base import Context, Executor
 from operators.bounded_json import BadJsonError
 
 REPLAYS = "replays.json"
+MAX_REMEMBERED = 2**14
+"""Commit records that a process remembers."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +230,18 @@ def _local(folder: Place) -> Path:
 def _read_commit(path: Path) -> Commit | None:
     """Read a commit record; None if it or its part is incomplete, as after a power cut."""
     try:
-        found = COMMIT.validate_python(read_json(path))
+        stat = path.lstat()
+        found = _parsed_commit(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
         whole = path.with_suffix(".parquet").stat().st_size == found.bytes
     except (OSError, ValueError):
         return None
     return found if whole else None
+
+
+@lru_cache(MAX_REMEMBERED)
+def _parsed_commit(path: Path, size: int, mtime: int, inode: int) -> Commit:
+    """Read a commit record once in a process, as every step of a run asks for those of all shards.
+
+    The figures of the file tell it from a later one of the same name.
+    """
+    return COMMIT.validate_python(read_json(path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -160,17 +159,25 @@ class Outliers(Operator[OutliersParams]):
         (found,) = executor.map(_call, [work], resources=params.resources)
         return metrics | found
 
-    def _count(self, context: Context, executor: Executor) -> dict[str, float]:
+    def _count(
+        self, context: Context, executor: Executor, delta: DatasetDelta | None = None
+    ) -> dict[str, float]:
+        """Count the marks of all rows, or add those of new rows to the counts before them."""
         names = [column.removesuffix(MARK) for column in self._voters]
         sides = [f"{side}_{name}" for name in names for side in ("marked", "only")]
         decided = [] if self._by_evidence else ["outliers", "disputed"]
-        found: Counter[str] = Counter()
+        wanted = (*decided, *sides)
+        found = dict.fromkeys(wanted, 0.0)
+        shards: Sequence[int] = range(len(context.shards.shards))
+        if delta is not None and not delta.rows_removed and delta.metrics.keys() >= set(wanted):
+            found = {name: delta.metrics[name] for name in wanted}
+            shards = delta.new_shards
         if names:
             rule = ALL if self._by_evidence else str(self.params.rule)
             work = partial(_count, context.shards, self._voters, rule)
-            for counts in executor.map(work, range(len(context.shards.shards)), resources=self.resources):
-                found.update(counts)
-        return {name: float(found[name]) for name in (*decided, *sides)}
+            for counts in executor.map(work, shards, resources=self.resources):
+                found = {name: count + counts[name] for name, count in found.items()}
+        return found
 
     @property
     def can_predict(self) -> bool:
@@ -178,20 +185,20 @@ class Outliers(Operator[OutliersParams]):
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
-        """Count the marks of all rows again; the learnt verdict and its estimates stay.
+        """Add the marks of the new rows to the counts; the learnt verdict and its estimates stay.
 
-        If rows are gone, the ids of the sample's rows have moved, and new rows may have them: no row counts
-        as one of the sample then.
+        If rows are gone, the marks of all rows are counted again. The ids of the sample's rows have moved
+        then, and new rows may have them: no row counts as one of the sample.
         """
         if not self._by_evidence:
-            return self.fit(context, executor)
+            return self._count(context, executor, delta)
         copy_state(delta.state, context.state)
         if delta.rows_removed:
             # Imported here because planning imports this module and must not load scikit-learn.
             from operators.outliers.state import forget_row_ids
 
             forget_row_ids(context.state)
-        return {**delta.metrics, **self._count(context, executor)}
+        return {**delta.metrics, **self._count(context, executor, delta)}
 
     def open(self, context: Context) -> Apply:
         """Load the learnt verdict, if the rule is ``evidence``."""

@@ -86,10 +86,10 @@ class Weights(Operator[WeightsParams]):
     version = 11
     cost = Cost(2.80, 1.82, 13)
     Params = WeightsParams
-    partial_fit_changes_rows = True
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
+        self.partial_fit_changes_rows = params.recount
         self._doubts = not params.trusts_all
         self.uses: tuple[str, ...] = ("ingest",)
         self._factors = Factors()
@@ -161,11 +161,11 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Return True: the trained models weight new rows, and groups are counted again."""
+        """Return True: the trained models weight new rows."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
-        """Count the groups of all rows and scale to mean 1 again; the models are kept.
+        """Count the groups of all rows and scale to mean 1 again, unless ``recount`` is off; models are kept.
 
         Raises
         ------
@@ -179,6 +179,8 @@ class Weights(Operator[WeightsParams]):
                 "models of operators.weights were trained"
             )
         copy_state(delta.state, context.state)
+        if not self.params.recount:
+            return dict(delta.metrics)
         balanced, _ = self._count_groups(context, executor)
         return self._scale(context, executor, balanced, trust)
 

@@ -75,6 +75,12 @@ class WeightsParams(OperatorParams):
     drop_outliers: bool | None = None
     """Whether rows marked as outliers weigh 0, and the mean 1 is that of the others; default: as
     split.drop_outliers."""
+    recount: bool = True
+    """Whether an increment that places new rows counts the groups and classes of all rows again, so that
+    groups stay balanced and the mean stays 1. ``false``: old rows keep their weights and new rows get theirs
+    by the counts of the last fit, until operators learn again. Parts of old rows are then linked instead of
+    written.
+    """
     cross_fit: CrossFit = CrossFit()
     """Only ``trust: self_confidence`` reads it."""
     resources: Resources = Resources()

@@ -45,6 +45,13 @@ def recipe(folder: Path, out: str = "out", **sections: Any) -> Recipe:
     return Recipe.parse(value)
 
 
+def uncounted(folder: Path, out: str = "out") -> Recipe:
+    """Return a recipe whose increments do not count the groups of old rows again."""
+    value = recipe_for(folder / "data", folder / out, **BASE)
+    value["operators"]["weights"] = {"trust": "all", "method": "group_balanced", "recount": False}
+    return Recipe.parse(value)
+
+
 def table_of(result: RunResult) -> pa.Table:
     return pq.read_table(result.path / "data")
 
@@ -84,6 +91,39 @@ def test_old_shards_are_taken_over_and_new_ones_placed(tmp_path: Path) -> None:
     assert set(record["kept"]) == KEPT | {"weights"}
     assert record["fitted"] == {}
     assert second.parts_taken_over == 0  # the weights of all rows are others
+
+
+def test_weights_that_are_not_counted_again_leave_the_parts_of_old_rows_as_they_are(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    first = run(uncounted(tmp_path))
+    for number in range(2):
+        add_night(tmp_path, spurious_table(60, seed=1 + number), f"z{number}")
+        second = run(uncounted(tmp_path))
+        assert second.parts_taken_over == 2 + number
+        assert computed(second)["weights"] == (1, 2 + number)
+    old, new = table_of(first), table_of(second)
+    assert new.slice(0, 240).equals(old)
+    by_group: dict[tuple[str, int], set[float]] = {}
+    for label, group, outlier, weight in zip(
+        *(new[name].to_pylist() for name in ("label", "group", "is_outlier", "weight")), strict=True
+    ):
+        by_group.setdefault((label, -2 if group < 0 and outlier else group), set()).add(weight)
+    assert all(
+        len(weights) == 1 for weights in by_group.values()
+    )  # new rows weigh as old ones of their group
+
+
+def test_weights_that_are_not_counted_again_are_those_from_scratch(tmp_path: Path) -> None:
+    """Three nights, and one full run with one increment of all that came since, are the same bytes."""
+    nights(tmp_path / "data", 160, 80)
+    run(uncounted(tmp_path))
+    run(uncounted(tmp_path, "scratch"))
+    for number in range(2):
+        add_night(tmp_path, spurious_table(60, seed=1 + number), f"z{number}")
+        third = run(uncounted(tmp_path))
+    scratch = run(uncounted(tmp_path, "scratch"))
+    assert third.manifest["incremental"]["base"] != scratch.manifest["incremental"]["base"]
+    assert third.manifest["content"] == scratch.manifest["content"]
 
 
 @pytest.mark.slow

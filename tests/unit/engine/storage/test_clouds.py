@@ -1,7 +1,11 @@
-"""Runs on Azure as on S3, and Google's store as a source. Both need emulators: see tests/clouds.py."""
+"""Runs on Azure and on Google's store as on S3, and Google's store as a source.
+
+Azure and the source need emulators, see tests/clouds.py; as an output, Google's store is tests/gcs.py.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,22 +22,30 @@ from engine.storage.lease import Lease, hold_lease, newest_token
 from tests.clouds import ACCOUNT, KEY, azurite, fake_gcs, new_bucket, new_container
 from tests.data import spurious_table
 from tests.faults.racing import winners
+from tests.gcs import gcs_server
 from tests.unit.engine.runs.test_increments import add_night
 from tests.unit.engine.storage.test_object_output import files_of, recipe_at
 
-pytestmark = pytest.mark.slow
+_numbers = itertools.count()
 
 
-@pytest.fixture
-def container(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(params=[pytest.param("azure", marks=pytest.mark.slow), "google"])
+def container(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """URI of a prefix in a new container."""
+    if request.param == "google":
+        with gcs_server() as host:
+            yield f"gs://anonymous@bucket-{next(_numbers)}/out?endpoint_override={host}&scheme=http"
+        return
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
     with azurite() as host:
         yield f"az://{new_container(host)}/out?endpoint_override={host}/{ACCOUNT}&scheme=http"
 
 
-def test_azure_gets_what_a_disk_gets(container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_a_cloud_gets_what_a_disk_gets(
+    container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
     outs = [container, str(tmp_path / "disk")]
     (first, on_disk) = (run(recipe_at(tmp_path, out)) for out in outs)
@@ -49,7 +61,7 @@ def test_azure_gets_what_a_disk_gets(container: str, tmp_path: Path, monkeypatch
     assert nights[0].parts_taken_over == nights[1].parts_taken_over > 0
 
 
-def test_azure_has_one_writer(container: str) -> None:
+def test_a_cloud_has_one_writer(container: str) -> None:
     output = cast(ObjectPath, place_of(container))
     assert winners(output, 4) == 1
     with ExitStack() as stack:
@@ -63,6 +75,7 @@ def test_azure_has_one_writer(container: str) -> None:
         assert (output / "CURRENT").read_text().startswith("vnew\n")
 
 
+@pytest.mark.slow
 def test_a_source_on_google_s_store() -> None:
     table = spurious_table(50)
     with fake_gcs() as host:

@@ -45,6 +45,13 @@ def test_a_part_counts_only_with_its_record_and_its_bytes(store: RunStore) -> No
     assert read_columns(store.part("f", 0)).equals(TABLE)
 
 
+def test_a_record_that_is_written_again_is_read_again(store: RunStore) -> None:
+    """A process remembers the records that it has read, and each is as long as the one before."""
+    for seconds in (1.0, 2.0, 3.0):
+        store.commit("f", 0, TABLE, seconds=seconds)
+        assert store.committed("f")[0].seconds == seconds
+
+
 def test_times_of_commits_are_known(store: RunStore) -> None:
     store.commit("f", 0, TABLE, seconds=1.0)
     found = store.commit_times("f", [0, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,35 @@ def test_new_rows_are_judged_by_the_old_state_which_forgets_ids_that_moved(tmp_p
     assert kept is not None
     assert set(forgotten.sample_ids) == {-1}
     assert set(kept.sample_ids) == set(range(1000))
+
+
+class NewRows(MemoryReader):
+    """A reader that refuses the rows of the first shard."""
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Read another shard."""
+        assert shard
+        return super().read(shard, columns)
+
+
+@pytest.mark.parametrize("rule", ["evidence", "any"])
+def test_marks_of_new_rows_are_added_to_the_counts_without_reading_the_old_ones(
+    tmp_path: Path, rule: str
+) -> None:
+    old, new, whole = tmp_path / "old", tmp_path / "new", tmp_path / "whole"
+    for folder in (old, new, whole):
+        folder.mkdir()
+    operator = Outliers(OutliersParams(rule=rule), ["group", *({rule} & {"evidence"})])
+    first, second = split_table(rows(separable(n=1400, flips=0.08)), [1000])
+    marks = pa.array(["grasp:noise", *[""] * 399]).cast(CATEGORY)
+    second = second.set_column(second.column_names.index("group_outlier"), "group_outlier", marks)
+    metrics = operator.fit(Context(MemoryReader([first]), old), LocalExecutor())
+    delta = DatasetDelta(old, metrics, (1,), rows_removed=False)
+    found = operator.partial_fit(Context(NewRows([first, second]), new), delta, LocalExecutor())
+    everything = operator.fit(Context(MemoryReader([first, second]), whole), LocalExecutor())
+    counted = found.keys() & {"marked_group", "only_group", "outliers", "disputed"}
+    assert found["marked_group"] == 6
+    assert {name: found[name] for name in counted} == {name: everything[name] for name in counted}
 
 
 class ReportStub:
