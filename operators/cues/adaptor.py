@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 27
+    version = 28
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -285,7 +285,8 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
     elif metrics["expected_gain"]:
         from operators.cues.report import expected_sentence
 
-        _log.info("cues: %s: the weights follow the robust ones in full.", expected_sentence(found))
+        said = "cues: %s: the weights follow the robust ones by %.0f %%."
+        _log.info(said, expected_sentence(found), 100 * metrics["blend"])
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info(
             "cues: the weights follow the robust ones by %.0f %%; the evidence for a shortcut alone allows "

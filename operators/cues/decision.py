@@ -25,6 +25,7 @@ from operators.cues.strength import (
     FULL,
     STRENGTHS,
     UNWEIGHTED,
+    Fits,
     TradeOffPoint,
     Trials,
     WeightPath,
@@ -117,6 +118,7 @@ def decide(
     strengths: Sequence[float] = STRENGTHS,
     l2: float,
     seed: int,
+    fits: Fits | None = None,
 ) -> Decision:
     """Return how far classes are balanced and the robust factor is followed.
 
@@ -135,7 +137,7 @@ def decide(
         best for the worst group, as the whole of it leaves little of many classes.
     strengths
         Strengths that are tried beside the part that is allowed; 0, .5 and 1 have to be among them.
-    l2, seed
+    l2, seed, fits
         As for ``strength.try_strengths``.
 
     """
@@ -143,7 +145,7 @@ def decide(
     tried = sorted({*strengths, published})
     Z, y, ids = sample.Z, sample.y, sample.ids
     try:
-        trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed)
+        trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed, fits=fits)
     except ValueError:
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
@@ -170,8 +172,10 @@ def decide(
 
 def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
     """Return the part of the robust factor, up to the gate, with the best worst group; the least of equal
-    ones."""
+    ones, and 0 where the factor is the same for all rows of a class."""
     within = [point for point in points if CLASS_BALANCE < point.strength <= CLASS_BALANCE + gate]
+    if not within:
+        return 0.0
     return max(within, key=lambda point: (point.worst, -point.strength)).strength - CLASS_BALANCE
 
 

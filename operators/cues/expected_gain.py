@@ -1,12 +1,13 @@
 """Gain of the robust weights that is to be expected, from what was measured on tables with known groups.
 
 The gate multiplies ramps, and one doubtful measurement shuts it. Here regression trees weigh all measurements
-together: they were fitted to public and generated tables of two classes whose true groups were known, and
-return by how much the accuracy of the worst true group may be expected to rise over the weights without a
-shortcut if the robust weights are followed in full. ``python -m tests.paper.real.expected_gain`` measures and
-fits; the seventeen hundred problems and the result by cross-validation are in tests/paper/REAL.md, sixteenth
-study. The trees see neither the name of a table nor its numbers of rows and columns, but the number of rows
-that break the shortcut.
+together: they were fitted to public and generated tables whose true groups were known, and return by how much
+the accuracy of the worst true group may be expected to rise over the weights without a shortcut if the robust
+weights are followed in full. There are trees for two classes and for more, with a limit each: of many classes
+the worst group gains less. ``python -m tests.paper.real.expected_gain`` measures and fits; the problems and
+the result by cross-validation are in tests/paper/REAL.md, sixteenth and seventeenth study. The trees see
+neither the name of a table nor its numbers of rows and columns, but the number of rows that break the
+shortcut.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ import numpy as np
 
 from operators.arrays import Float64, Integers, Mask
 from operators.bounded_json import read_json
-from operators.cues.decision import CLASS_STRENGTHS, shortcut_groups
+from operators.cues.decision import shortcut_groups
 from operators.cues.evidence import Evidence
 from operators.cues.gain import exchanged
 from operators.cues.strength import CLASS_BALANCE, FULL, UNWEIGHTED, TradeOffPoint, Trials, baseline, point_at
 
 LEAST = {"safe": 0.2, "bold": 0.1}
-"""Setting -> expected gain from which robust weights are followed."""
+"""Setting -> expected gain from which robust weights are followed, of two classes."""
+LEAST_OF_MANY = {"safe": 0.1, "bold": 0.05}
+"""The same of more classes."""
 HALF = 1.5
 """Strength at which half of the robust factor is followed."""
-TRIED = (UNWEIGHTED, *CLASS_STRENGTHS[1:], CLASS_BALANCE, HALF, FULL)
-"""Strengths that are tried."""
 STORED = Path(__file__).with_name("expected_gain.json")
+"""Trees for two classes."""
+STORED_OF_MANY = Path(__file__).with_name("expected_gain_of_many.json")
+"""Trees for more classes."""
 FROM_EVIDENCE = (
     "agreement",
     "mistake_confidence",
@@ -152,7 +156,7 @@ def expected_gain(
     trials
         Held-out rows that are right under the weights, with the strengths 0, 1, 1.5 and 2.
     y
-        Labels 0 and 1, shape (n,).
+        Labels 0 .. C - 1, all of which occur, shape (n,).
     broken
         Whether a row breaks the shortcut, shape (n,).
     of_column
@@ -165,7 +169,13 @@ def expected_gain(
     """
     if FULL not in trials.strengths:
         return None
-    return _trees().predict(measurements(evidence, trials, y, broken, of_column=of_column))
+    trees = stored_trees(STORED if y.max() < 2 else STORED_OF_MANY)
+    return trees.predict(measurements(evidence, trials, y, broken, of_column=of_column))
+
+
+def least_gain(setting: str, n_classes: int) -> float:
+    """Return the expected gain from which robust weights are followed, of so many classes."""
+    return (LEAST if n_classes == 2 else LEAST_OF_MANY)[setting]
 
 
 def measurements(
@@ -180,12 +190,13 @@ def measurements(
     of the rows that do not. ``gap`` is by how much these are right more often under the weights.
     ``broken_rows`` is the logarithm of the number of rows in the class that has fewer of them.
     """
-    by_group, by_class = trials.points(shortcut_groups(y, broken, 2)), trials.points(y)
+    C = int(y.max()) + 1
+    by_group, by_class = trials.points(shortcut_groups(y, broken, C)), trials.points(y)
     base = baseline(by_group)
     balanced, full = trials.at(CLASS_BALANCE), trials.at(FULL)
     before, after = _by_side(balanced, y, broken), _by_side(full, y, broken)
     change = after - before
-    rows = np.bincount(y[broken], minlength=2)
+    rows = np.bincount(y[broken], minlength=C)
     found = {
         "of_column": float(of_column),
         "baseline": base.worst,
@@ -211,10 +222,18 @@ def measurements(
 
 
 @cache
-def _trees() -> Trees:
-    trees = Trees.load(STORED)
+def stored_trees(path: Path) -> Trees:
+    """Return the trees of a file.
+
+    Raises
+    ------
+    ValueError
+        They were fitted to other measurements.
+
+    """
+    trees = Trees.load(path)
     if trees.names != NAMES:
-        raise ValueError(f"{STORED} was fitted to other measurements: fit it again")
+        raise ValueError(f"{path} was fitted to other measurements: fit it again")
     return trees
 
 

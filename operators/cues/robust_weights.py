@@ -18,32 +18,29 @@ spurious, legitimate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.decision import RAISED_GATE, Decision, DecisionSample, decide, worst_rise
+from operators.cues.decision import RAISED_GATE, Decision, worst_rise
 from operators.cues.draws import draw_sample
-from operators.cues.expected_gain import LEAST, TRIED, expected_gain
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import SURE_CARRIER, fit_searched
+from operators.cues.full_weights import follow_in_full
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
-from operators.cues.named import Sides
-from operators.cues.row_weights import breaks, full_factor, raw_factor
+from operators.cues.row_weights import breaks, raw_factor
+from operators.cues.sample_decision import Sample, decide_on
 from operators.cues.state import CueSettings, CueState, class_balance_only
-from operators.cues.strength import CLASS_BALANCE, STRENGTHS, WeightPath
+from operators.cues.strength import CLASS_BALANCE, Fits
 from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
 SURE_RISE = 0.15
 """Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
-NEARLY_FULL = 0.85
-"""Part of the robust factor from which following it in full brings little more."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -77,9 +74,9 @@ def fit(
     Returns
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
-    by the others, 20 more where twins and slices and such a column of two classes are compared, 20 where full
-    weights are tried and 18 more where they are followed, and one pass per feature. Where nothing can be
-    learnt (``CueState.reason``) it has class balance.
+    by the others, ten more where twins and slices and such a column of two classes are compared, 16 where
+    full weights are tried, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has
+    class balance.
 
     Raises
     ------
@@ -92,7 +89,7 @@ def fit(
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
     drawn = draw_sample(y, ids, s.max_rows, s.seed)
     _check_finite(X[drawn])
-    whole = X[drawn], y[drawn], ids[drawn]
+    sample = Sample(X[drawn], y[drawn], ids[drawn], counts)
     rows = drawn[counted_classes(counts)[y[drawn]]]
     X, y, ids = X[rows], y[rows], ids[rows]
     scaler = _scaler_of(X)
@@ -102,21 +99,22 @@ def fit(
     Z = scaler.apply(X)
     search, column = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     if not s.spurious:
-        search, decision = _choose_factor(search, whole, s, counts)
-        search, decision = _follow_in_full(search, column, decision, whole, s, counts)
+        fits: Fits = {}
+        search, decision = _choose_factor(search, sample, s, fits)
+        search, decision = follow_in_full(search, column, decision, sample, s, fits)
         return _apply_decision(search, decision, Z, y, ids, s, counts)
     without = None
     if search.blend > 0 or s.must_gain:
-        search, without = _choose_factor(search, whole, s, counts)
+        search, without = _choose_factor(search, sample, s)
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
-    decision = _decide(found, *whole, s, counts)
+    decision = decide_on(found, sample, s)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
     return _with_class_strength(found, decision, without or decision, counts)
 
 
 def _choose_factor(
-    search: CueState, whole: tuple[Floats, Integers, Integers], s: CueSettings, counts: Integers
+    search: CueState, sample: Sample, s: CueSettings, fits: Fits | None = None
 ) -> tuple[CueState, Decision]:
     """Return the state whose robust factor is followed, and the decision on it.
 
@@ -126,92 +124,21 @@ def _choose_factor(
     no better than the baseline.
     """
     if search.carrier is None or search.evidence is None or search.pointed > 2:
-        return search, _decide(search, *whole, s, counts)
+        return search, decide_on(search, sample, s, fits=fits)
     without = replace(search, carrier=None, blend=search.evidence.searched_gate())
     if search.evidence.own_carrier_gate() > 0:
-        balanced = _decide(search, *whole, s, counts)
+        balanced = decide_on(search, sample, s, fits=fits)
         if balanced.blend > 0 or without.blend <= 0:
             return search, balanced
-        return without, _decide(without, *whole, s, counts)
-    plain, balanced = (_decide(state, *whole, s, counts) for state in (without, search))
+        return without, decide_on(without, sample, s, fits=fits)
+    plain, balanced = (decide_on(state, sample, s, fits=fits) for state in (without, search))
     gained = plain.blend > 0 and without.blend > RAISED_GATE[0]
-    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, whole, counts)):
+    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, sample)):
         return search, balanced
     return without, plain
 
 
-def _follow_in_full(
-    search: CueState,
-    column: Sides | None,
-    decision: Decision,
-    whole: tuple[Floats, Integers, Integers],
-    s: CueSettings,
-    counts: Integers,
-) -> tuple[CueState, Decision]:
-    """Return the state and decision of full robust weights if their expected gain is large, else those given.
-
-    The gate says of two classes how far the robust weights are followed; where that is not nearly in full,
-    the measurements of full weights are weighed together (``expected_gain``).
-    """
-    if decision.blend >= NEARLY_FULL:
-        return search, decision
-    best, least = None, LEAST[s.setting]
-    for state, tried in tried_in_full(search, column, whole, s, counts):
-        gain = gain_to_expect(state, tried, whole, counts)
-        if tried.blend > 0 and gain is not None and gain > least:
-            best, least = state, gain
-    if best is None:
-        return search, decision
-    best = replace(best, expected_gain=least)
-    found = _decide(best, *whole, s, counts)
-    return (best, found) if found.blend > 0 else (search, decision)
-
-
-def tried_in_full(
-    search: CueState,
-    column: Sides | None,
-    whole: tuple[Floats, Integers, Integers],
-    s: CueSettings,
-    counts: Integers,
-) -> list[tuple[CueState, Decision]]:
-    """Return the states that follow twins and slices, or the column, in full, and the decisions on them.
-
-    Parameters
-    ----------
-    search, column
-        From ``fit_searched``; none are returned where more than two classes have enough rows.
-    whole
-        Rows (n, d), labels (n,) and row ids (n,) of the sample.
-    s, counts
-        Settings, and rows of each class in the whole table.
-
-    """
-    if search.evidence is None or search.pointed != 2:
-        return []
-    ways = [None] if column is None else [None, column]
-    states = [replace(search, carrier=sides, blend=1.0) for sides in ways]
-    return [(state, _decide(state, *whole, s, counts, TRIED)) for state in states]
-
-
-def gain_to_expect(
-    state: CueState, tried: Decision, whole: tuple[Floats, Integers, Integers], counts: Integers
-) -> float | None:
-    """Return the expected gain of full weights by what was tried; None where that says nothing.
-
-    Rows of classes that have too few of them are left out.
-    """
-    if state.evidence is None or tried.trials is None:
-        return None
-    y, broken, of_column = whole[1], breaks(state, *whole), state.carrier is not None
-    rows = counted_classes(counts)[y]
-    trials = replace(tried.trials, right=tried.trials.right[:, rows], mass=tried.trials.mass[rows])
-    label = np.unique(y[rows], return_inverse=True)[1]
-    return expected_gain(state.evidence, trials, label, broken[rows], of_column=of_column)
-
-
-def _clearly_better(
-    balanced: Decision, search: CueState, whole: tuple[Floats, Integers, Integers], counts: Integers
-) -> bool:
+def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> bool:
     """Return whether a column of two classes is balanced although twins and slices gain nothing by it.
 
     Held-out rows have to show a large rise of the worst group, and both classes enough rows that
@@ -219,7 +146,7 @@ def _clearly_better(
     """
     if balanced.blend <= 0 or search.evidence is None or search.evidence.carrier_of_two_gate() < SURE_CARRIER:
         return False
-    X, y, ids = whole
+    X, y, ids, counts = sample
     contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=len(counts))
     return bool(contradicting[counted_classes(counts)].min() >= MIN_GROUP_ROWS) and (
         worst_rise(balanced.points, CLASS_BALANCE + balanced.blend) >= SURE_RISE
@@ -240,34 +167,6 @@ def _scaler_of(X: Floats) -> Scaler:
     if X.size:
         return Scaler.from_rows(X)
     return Scaler(np.zeros(X.shape[1], np.float32), np.ones(X.shape[1], np.float32))
-
-
-def _decide(
-    found: CueState,
-    X: Floats,
-    y: Integers,
-    ids: Integers,
-    s: CueSettings,
-    counts: Integers,
-    strengths: Sequence[float] = STRENGTHS,
-) -> Decision:
-    """Compare the weights of several strengths on all rows of the sample, those of rare classes included."""
-    factor = full_factor(found, X, y, ids)
-    path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
-    sample = DecisionSample(found.scaler.apply(X), y, ids, factor, breaks(found, X, y, ids))
-    named = found.named is not None
-    must_gain = s.must_gain or not named
-    return decide(
-        sample,
-        path,
-        found.blend,
-        named=named,
-        must_gain=must_gain,
-        carried=found.carrier is not None and found.pointed > 2 and not named,
-        strengths=strengths,
-        l2=s.l2,
-        seed=s.seed,
-    )
 
 
 def _apply_decision(

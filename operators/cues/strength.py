@@ -167,6 +167,11 @@ class Trials:
         return tuple(_point(strength, right, self.mass, groups, share) for strength, right, share in rows)
 
 
+Fits = dict[tuple[float, ...], tuple[Floats, ...]]
+"""Strengths up to 1 that were fitted one after the other -> model of each half after the last of them. Those
+do not depend on the robust factor."""
+
+
 def try_strengths(
     Z: Floats,
     y: Integers,
@@ -177,6 +182,7 @@ def try_strengths(
     strengths: Sequence[float] = STRENGTHS,
     l2: float = 1e-3,
     seed: int = 0,
+    fits: Fits | None = None,
 ) -> Trials:
     """Train one softmax regression on each half of the rows for every strength, and score it on the other.
 
@@ -196,6 +202,8 @@ def try_strengths(
         Ridge penalty.
     seed
         Decides the halves.
+    fits
+        Models of the strengths up to 1 on these rows, which are taken from here and added.
 
     Returns
     -------
@@ -215,15 +223,24 @@ def try_strengths(
     mass = (path.counts / np.maximum(drawn, 1))[y]
     usable = [s for s in strengths if s <= CLASS_BALANCE or has_factor(factor, y)]
     right = np.empty((len(usable), len(y)), np.bool_)
-    starts: list[Floats | None] = [None, None]
+    fits = {} if fits is None else fits
+    starts: tuple[Floats | None, ...] = (None, None)
     shares = []
     for k, strength in enumerate(usable):
-        w = path.weights(strength, factor, y)
-        for h in (0, 1):
-            part = half == h
-            coef = fit_softmax(Z[part], y[part], (w * mass)[part], C, l2=l2, start=starts[h])
-            right[k, ~part] = predict(coef, Z[~part]).argmax(axis=1) == y[~part]
-            starts[h] = coef
+        w, before = path.weights(strength, factor, y), tuple(usable[: k + 1])
+        if before in fits:
+            models = fits[before]
+        else:
+            rows = [half == h for h in (0, 1)]
+            models = tuple(
+                fit_softmax(Z[part], y[part], (w * mass)[part], C, l2=l2, start=start)
+                for part, start in zip(rows, starts, strict=True)
+            )
+        if strength <= CLASS_BALANCE:
+            fits[before] = models
+        starts = models
+        for h, model in enumerate(models):
+            right[k, half != h] = predict(model, Z[half != h]).argmax(axis=1) == y[half != h]
         shares.append(float((mass @ w) ** 2 / (mass.sum() * (mass @ (w * w)))))
     return Trials(tuple(float(s) for s in usable), right, mass, tuple(shares))
 

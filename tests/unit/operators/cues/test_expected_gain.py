@@ -10,25 +10,31 @@ import numpy as np
 import pytest
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, fit, robust_weights, weights
+from operators.cues import CueSettings, fit, full_weights, weights
 from operators.cues.decision import Decision
 from operators.cues.evidence import Evidence
 from operators.cues.expected_gain import (
     FROM_TRIALS,
     LEAST,
+    LEAST_OF_MANY,
     NAMES,
     STORED,
-    TRIED,
+    STORED_OF_MANY,
     Trees,
     expected_gain,
     measurements,
+    stored_trees,
 )
+from operators.cues.named import Sides
 from operators.cues.report import verdict
+from operators.cues.sample_decision import Sample
+from operators.cues.state import class_balance_only
 from operators.cues.strength import Trials
 from tests.paper.real.expected_gain import family, fitted, stored
 from tests.unit.operators.cues.test_cue_report import FOUND
 
 SAFE = LEAST["safe"]
+TRIED = (0.0, 0.5, 1.0, 1.5, 2.0)
 EVIDENCE = Evidence(0.1, 0.2, 0.3, 0.4, 0.05, 0.06, 0.07, 0.08)
 
 
@@ -106,8 +112,6 @@ def test_the_trees_predict_what_scikit_learn_does(tmp_path: Path) -> None:
 
 
 def test_the_stored_trees_tell_a_shortcut_from_an_honest_table(split_rows: Any) -> None:
-    trees = Trees.load(STORED)
-    assert trees.names == NAMES
     y, broken, trials = split_rows
     strong = Evidence(0.8, 0.6, 0.97, 0.7, 0.05, 0.03, 0.3, 0.2, exchange=0.4)
     weak = Evidence(0.3, 0.2, 0.7, 0.1, 0.35, 0.2, -0.2, -0.1, exchange=0.02)
@@ -118,6 +122,25 @@ def test_the_stored_trees_tell_a_shortcut_from_an_honest_table(split_rows: Any) 
     )
     assert high > 0.1
     assert low < 0.03
+
+
+@pytest.mark.parametrize("path", [STORED, STORED_OF_MANY])
+def test_the_stored_trees_are_of_these_measurements(path: Path, tmp_path: Path) -> None:
+    assert stored_trees(path).names == NAMES
+    other = json.loads(path.read_text("utf-8"))
+    other["names"][0] = "another"
+    (tmp_path / "other.json").write_text(json.dumps(other), "utf-8")
+    with pytest.raises(ValueError, match="was fitted to other measurements"):
+        stored_trees(tmp_path / "other.json")
+
+
+def test_tables_of_more_classes_have_trees_of_their_own(split_rows: Any) -> None:
+    y, broken, trials = split_rows
+    label = y + np.where(np.arange(400) % 2, 1, 0)
+    found = expected_gain(EVIDENCE, trials, label, broken, of_column=True)
+    measured = measurements(EVIDENCE, trials, label, broken, of_column=True)
+    assert found == stored_trees(STORED_OF_MANY).predict(measured)
+    assert found != stored_trees(STORED).predict(measured)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +176,7 @@ def force(monkeypatch: pytest.MonkeyPatch, gain: float, *, better: bool = True) 
         asked.append(of_column)
         return gain - 0.01 * of_column
 
-    monkeypatch.setattr(robust_weights, "expected_gain", expected)
+    monkeypatch.setattr(full_weights, "expected_gain", expected)
     monkeypatch.setattr("operators.cues.decision.beats_baseline", lambda *_: better)
     return asked
 
@@ -178,21 +201,6 @@ def test_a_small_or_refuted_gain_opens_nothing(
     assert np.allclose(weights(state, *table), class_factors(np.bincount(table[1]))[table[1]])
 
 
-def test_a_gain_that_the_last_comparison_refutes_opens_nothing(table: Any, monkeypatch: Any) -> None:
-    """The strengths of the curve are tried once more, each from the model before it, and have the last
-    word."""
-    decide_as_usual = robust_weights._decide
-
-    def refuted(found: Any, *rest: Any) -> Decision:
-        again = found.expected_gain > 0
-        return Decision(1.0, 0.0, ()) if again else decide_as_usual(found, *rest)
-
-    force(monkeypatch, SAFE + 0.1)
-    monkeypatch.setattr(robust_weights, "_decide", refuted)
-    state = fit(*table)
-    assert (state.blend, state.expected_gain) == (0.0, 0.0)
-
-
 def test_bold_asks_for_less(table: Any, monkeypatch: Any) -> None:
     force(monkeypatch, SAFE)
     assert fit(*table).blend == 0.0
@@ -201,11 +209,57 @@ def test_bold_asks_for_less(table: Any, monkeypatch: Any) -> None:
     assert fit(*table, CueSettings(setting="bold")).blend == 0.0
 
 
-def test_more_than_two_classes_are_left_to_the_gate(table: Any, monkeypatch: Any) -> None:
-    asked = force(monkeypatch, 0.5)
-    X, y, ids = table
-    fit(X, np.where(np.arange(1500) % 3 == 0, 2, y), ids)
-    assert not asked
+@pytest.fixture
+def three_classes() -> tuple[Any, Any, Any]:
+    """3,000 rows of three classes, 90 % of which a column of three values tells."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 3000)
+    told = np.where(rng.random(3000) < 0.9, y, rng.integers(0, 3, 3000))
+    X = rng.normal(size=(3000, 6)).astype(np.float32)
+    X[:, :3] += 0.8 * np.eye(3)[y]
+    X[:, 5] = 2.0 * told + 0.1 * X[:, 5]
+    return X, y, np.arange(3000)
+
+
+def shut_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the evidence of every search suffice for nothing."""
+    for gate in ("searched_gate", "carrier_gate", "own_carrier_gate"):
+        monkeypatch.setattr(Evidence, gate, lambda _: 0.0)
+
+
+def test_of_more_classes_the_column_alone_is_tried(three_classes: Any, monkeypatch: Any) -> None:
+    asked = force(monkeypatch, LEAST_OF_MANY["safe"] + 0.02)
+    shut_the_gate(monkeypatch)
+    state = fit(*three_classes)
+    assert asked == [True]
+    assert state.carrier is not None
+    assert state.carrier.columns == (5,)
+    assert state.expected_gain == pytest.approx(LEAST_OF_MANY["safe"] + 0.01)
+    assert state.blend > 0.0
+    assert np.ptp(weights(state, *three_classes)) > 1.0
+
+
+def test_of_more_classes_a_smaller_gain_suffices(three_classes: Any, monkeypatch: Any) -> None:
+    shut_the_gate(monkeypatch)
+    for setting, least in LEAST_OF_MANY.items():
+        assert least < LEAST[setting]
+        settings = CueSettings(setting=setting)  # type: ignore[arg-type]
+        force(monkeypatch, least + 0.01)
+        assert fit(*three_classes, settings).blend == 0.0
+        force(monkeypatch, least + 0.0101)
+        assert fit(*three_classes, settings).blend > 0.0
+
+
+def test_a_column_that_stands_for_no_class_is_not_followed(monkeypatch: Any) -> None:
+    """Its factor is the same for all rows of a class, so that there is nothing to follow."""
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(900, 2)).astype(np.float32), rng.integers(0, 3, 900)
+    flat = Sides((0,), np.empty(0, np.float32), np.array([3, 3]), np.ones((3, 4)))
+    sample = Sample(X, y, np.arange(900), np.bincount(y))
+    state = fit(X, y, np.arange(900))
+    kept = Decision(1.0, 0.0, ())
+    force(monkeypatch, 0.5)
+    assert full_weights.follow_in_full(state, flat, kept, sample, CueSettings()) == (state, kept)
 
 
 def test_a_rare_third_class_does_not_keep_two_from_being_weighed(table: Any, monkeypatch: Any) -> None:
@@ -225,9 +279,9 @@ def test_an_open_gate_is_not_asked_again(cue_problem: Any, monkeypatch: Any) -> 
 
 def test_a_search_that_decides_nothing_keeps_its_decision() -> None:
     kept = Decision(1.0, 0.0, ())
-    state = robust_weights.class_balance_only(None, np.ones(2), CueSettings(), "")  # type: ignore[arg-type]
-    rows = (np.zeros((4, 1), np.float32), np.array([0, 1, 0, 1]), np.arange(4))
-    found = robust_weights._follow_in_full(state, None, kept, rows, CueSettings(), np.array([2, 2]))
+    state = class_balance_only(None, np.ones(2), CueSettings(), "")  # type: ignore[arg-type]
+    rows = Sample(np.zeros((4, 1), np.float32), np.array([0, 1, 0, 1]), np.arange(4), np.array([2, 2]))
+    found = full_weights.follow_in_full(state, None, kept, rows, CueSettings())
     assert found == (state, kept)
 
 

@@ -1,0 +1,86 @@
+"""Full robust weights: the ways to them, and whether one is followed where the gate does not allow it.
+
+Of two classes there are two ways: twins and slices are followed, or the column that stands for the classes is
+made independent of the label. Of more classes the column is the only one: twins and slices in full bring
+little there. Each is tried on held-out rows, and all measurements together decide (``expected_gain``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from operators.class_shares import counted_classes
+from operators.cues.decision import Decision
+from operators.cues.expected_gain import expected_gain, least_gain
+from operators.cues.named import Sides
+from operators.cues.row_weights import breaks
+from operators.cues.sample_decision import Sample, decide_on
+from operators.cues.state import CueSettings, CueState
+from operators.cues.strength import Fits
+
+NEARLY_FULL = 0.85
+"""Part of the robust factor from which following it in full brings little more."""
+
+
+def follow_in_full(
+    search: CueState,
+    column: Sides | None,
+    decision: Decision,
+    sample: Sample,
+    s: CueSettings,
+    fits: Fits | None = None,
+) -> tuple[CueState, Decision]:
+    """Return the state and decision of full robust weights if their expected gain is large, else those given.
+
+    Parameters
+    ----------
+    search, column
+        From ``fit_searched``.
+    decision
+        What the gate leads to. Nothing else is tried where that is nearly in full.
+    sample, s, fits
+        As for ``decide_on``.
+
+    """
+    if decision.blend >= NEARLY_FULL:
+        return search, decision
+    found, least = (search, decision), least_gain(s.setting, search.pointed)
+    for state, tried in tried_in_full(search, column, sample, s, fits):
+        gain = gain_to_expect(state, tried, sample)
+        if tried.blend > 0 and gain is not None and gain > least:
+            found, least = (replace(state, expected_gain=gain), tried), gain
+    return found
+
+
+def tried_in_full(
+    search: CueState, column: Sides | None, sample: Sample, s: CueSettings, fits: Fits | None = None
+) -> list[tuple[CueState, Decision]]:
+    """Return the states that follow one way in full, and the decisions on them.
+
+    None are returned where nothing was searched for. Of more than two classes the decision is on the part of
+    the column's balance that is best for the worst group. Parameters are those of ``follow_in_full``.
+    """
+    if search.evidence is None:
+        return []
+    ways: list[Sides | None] = [None] if search.pointed == 2 else []
+    if column is not None:
+        ways.append(column)
+    states = [replace(search, carrier=sides, blend=1.0) for sides in ways]
+    fits = {} if fits is None else fits
+    return [(state, decide_on(state, sample, s, fits=fits)) for state in states]
+
+
+def gain_to_expect(state: CueState, tried: Decision, sample: Sample) -> float | None:
+    """Return the expected gain of full weights by what was tried; None where that says nothing.
+
+    Rows of classes that have too few of them are left out.
+    """
+    if state.evidence is None or tried.trials is None:
+        return None
+    rows = counted_classes(sample.counts)[sample.y]
+    broken = breaks(state, sample.X, sample.y, sample.ids)[rows]
+    trials = replace(tried.trials, right=tried.trials.right[:, rows], mass=tried.trials.mass[rows])
+    label = np.unique(sample.y[rows], return_inverse=True)[1]
+    return expected_gain(state.evidence, trials, label, broken, of_column=state.carrier is not None)

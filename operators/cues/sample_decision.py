@@ -1,0 +1,70 @@
+"""The decision on the weights of a state, on all rows of the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from operators.arrays import Floats, Integers
+from operators.cues.decision import Decision, DecisionSample, decide
+from operators.cues.row_weights import breaks, full_factor
+from operators.cues.state import CueSettings, CueState
+from operators.cues.strength import STRENGTHS, Fits, WeightPath
+
+
+class Sample(NamedTuple):
+    """Rows on which weights are compared, those of rare classes included.
+
+    Attributes
+    ----------
+    X, y, ids
+        Features (n, d), labels (n,) and row ids (n,).
+    counts
+        Rows of each class in the whole table, shape (C,).
+
+    """
+
+    X: Floats
+    y: Integers
+    ids: Integers
+    counts: Integers
+
+
+def decide_on(
+    state: CueState,
+    sample: Sample,
+    s: CueSettings,
+    strengths: Sequence[float] = STRENGTHS,
+    fits: Fits | None = None,
+) -> Decision:
+    """Compare the weights of several strengths and return which is published.
+
+    Parameters
+    ----------
+    state
+        Its ``blend`` is the part of the robust factor that the evidence allows.
+    sample, s
+        Rows and settings.
+    strengths
+        As for ``decision.decide``.
+    fits
+        Models without a robust factor, by which they are fitted once for several states.
+
+    """
+    X, y, ids, counts = sample
+    factor = full_factor(state, X, y, ids)
+    path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
+    rows = DecisionSample(state.scaler.apply(X), y, ids, factor, breaks(state, X, y, ids))
+    named = state.named is not None
+    return decide(
+        rows,
+        path,
+        state.blend,
+        named=named,
+        must_gain=s.must_gain or not named,
+        carried=state.carrier is not None and state.pointed > 2 and not named,
+        strengths=strengths,
+        l2=s.l2,
+        seed=s.seed,
+        fits=fits,
+    )
