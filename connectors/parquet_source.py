@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -160,12 +160,7 @@ class ParquetSource(FileSource):
         groups = range(shard.start, shard.stop)
         leaves = list(_leaves(file.metadata, groups, set(columns)))
         self._check_size(shard, sum(leaf.num_values * WIDTHS.get(leaf.physical_type, 16) for leaf in leaves))
-        doubtful = {
-            leaf.path_in_schema: leaf.total_uncompressed_size
-            for leaf in leaves
-            if leaf.physical_type == "BYTE_ARRAY"
-            and leaf.num_values * leaf.total_uncompressed_size > self.spec.max_bytes
-        }
+        doubtful = _doubtful(leaves, self.spec.max_bytes)
         flat = [path for path in doubtful if path in columns]
         filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
@@ -298,6 +293,34 @@ def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iter
             path = leaf.path_in_schema
             if path in columns or path.partition(".")[0] in columns:
                 yield leaf
+
+
+def _doubtful(leaves: Sequence[pq.ColumnChunkMetaData], max_bytes: int) -> dict[str, int]:
+    """Return the columns that may take more than ``max_bytes``, each with its bytes in the file, unpacked."""
+    return {
+        leaf.path_in_schema: leaf.total_uncompressed_size
+        for leaf in leaves
+        if leaf.physical_type == "BYTE_ARRAY" and leaf.num_values * leaf.total_uncompressed_size > max_bytes
+    }
+
+
+def check_expanded(
+    handle: pa.NativeFile, groups: range, columns: Collection[str], max_bytes: int, place: str
+) -> None:
+    """Raise ConnectorError where columns of a Parquet file take more than ``max_bytes`` in memory.
+
+    For readers that expand dictionaries by themselves. Only columns are read of which the footer leaves open
+    how many bytes they take, as one long value may occur in every row.
+    """
+    doubtful = _doubtful([*_leaves(_open(handle).metadata, groups, set(columns))], max_bytes)
+    flat = [path for path in doubtful if path in columns]
+    nested = {path.partition(".")[0]: size for path, size in doubtful.items() if path not in flat}
+    file = _open(handle, read_dictionary=flat)
+    held = check_written_out(file.read_row_groups(groups, columns=flat), max_bytes, place) if flat else 0
+    for name, size in nested.items():
+        step = min(1024, max(1, max_bytes // size))
+        for batch in file.iter_batches(step, row_groups=groups, columns=[name]):
+            held = check_written_out(pa.Table.from_batches([batch]), max_bytes, place, held)
 
 
 def _changed(shard: SourceShard) -> ConnectorError:

@@ -28,7 +28,7 @@ from connectors.base import (
 )
 from connectors.files import no_row, resolve
 from connectors.links import check_regular
-from connectors.parquet_source import group_runs
+from connectors.parquet_source import check_expanded, group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import (
@@ -131,9 +131,17 @@ class DeltaSource(FileSource):
         table_schema, files = self._snapshot()
         file = files[shard.path]
         with reading_table(shard.path, "Delta"):
+            self._check_expanded(file, shard, columns)
             fragment = self._fragment(file, table_schema).subset(row_group_ids=range(shard.start, shard.stop))
             batches = fragment.to_batches(schema=table_schema, columns=[*columns], use_threads=False)
             return gather(self.spec, shard, _left(batches, file.deleted - shard.file_row), columns, schema)
+
+    def _check_expanded(self, file: DataFile, shard: SourceShard, columns: Sequence[str]) -> None:
+        filesystem, where = resolve(file.path, policy=self.spec.policy)
+        with filesystem.open_input_file(where) as handle:
+            check_expanded(
+                handle, range(shard.start, shard.stop), columns, self.spec.max_bytes, shard.rows_text
+            )
 
     def _snapshot(self) -> tuple[pa.Schema, dict[str, DataFile]]:
         with reading_table(self.spec.path, "Delta", library("deltalake.exceptions", "delta").DeltaError):

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Field
 
 from connectors.base import (
@@ -23,6 +24,7 @@ from connectors.base import (
 )
 from connectors.files import no_row
 from connectors.filters import Clause, Predicate, joined
+from connectors.parquet_source import check_expanded
 from connectors.policy import current_policy
 from connectors.tables.common import (
     MetadataError,
@@ -62,6 +64,7 @@ COMPARISONS = {
 }
 
 
+FIELD_ID = b"PARQUET:field_id"
 CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 
@@ -213,10 +216,23 @@ class IcebergSource(FileSource):
         cheapest = min(table.schema().fields, key=lambda field: len(str(field.field_type))).name
         selected = tuple(columns) or (cheapest,)  # pyiceberg yields no row of no columns
         scan = table.scan(selected_fields=selected, snapshot_id=self.snapshot)
+        self._check_expanded(table, task, selected)
         everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
         reader = library("pyiceberg.io.pyarrow", "iceberg").ArrowScan
         found = reader(table.metadata, table.io, scan.projection(), everything).to_record_batches([task])
         yield from found
+
+    def _check_expanded(self, table: Any, task: Any, names: Sequence[str]) -> None:
+        """Raise ConnectorError where the columns of a data file take too much; they are found by numbers."""
+        if str(task.file.file_format.value) != "PARQUET":
+            return
+        wanted = {str(table.schema().find_field(name).field_id).encode() for name in names}
+        with table.io.new_input(task.file.file_path).open() as stream:
+            file = pq.ParquetFile(stream)
+            numbers = {field.name: (field.metadata or {}).get(FIELD_ID) for field in file.schema_arrow}
+            columns = [name for name, number in numbers.items() if number is None or number in wanted]
+            groups = range(file.num_row_groups)
+            check_expanded(stream, groups, columns, self.spec.max_bytes, task.file.file_path)
 
 
 @lru_cache(maxsize=4)
