@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from requests import PreparedRequest, Session
+from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -98,3 +98,15 @@ class GuardedSession(Session):
         if manager in AMBIENT_MANAGERS:
             current_policy().check_ambient([urlsplit(str(request.url)).hostname or ""], KEY)
         return super().send(request, **kwargs)
+
+
+class GuardedRequests:
+    """Stands for ``requests`` in the modules of pyiceberg that ask for tokens and signatures by it."""
+
+    Session = GuardedSession
+
+    @staticmethod
+    def post(url: str, **settings: Any) -> Response:
+        """Send one request by a guarded session."""
+        with GuardedSession() as session:
+            return session.post(url, **settings)

@@ -28,6 +28,8 @@ IMPORTING_MODULES = (
     "pyiceberg.table.locations",
 )
 """Modules that import what a property names."""
+ASKING_MODULES = ("pyiceberg.catalog.rest.auth", "pyiceberg.io.fsspec")
+"""Modules that ask for tokens and signatures at places that a property names."""
 CONFIGURATION = ".pyiceberg.yaml"
 MAX_HINT_BYTES = 1024
 """Bytes of ``version-hint.text`` that are read."""
@@ -278,7 +280,10 @@ def guard_imports() -> None:
     Raises ConnectorError where this version of pyiceberg cannot be guarded.
     """
     library("pyiceberg.catalog", "iceberg")
-    from connectors.tables.guarded_http import GuardedSession  # needs requests, which pyiceberg brings
+    from connectors.tables.guarded_http import (
+        GuardedRequests,
+        GuardedSession,
+    )  # needs requests, which pyiceberg brings
     from connectors.tables.iceberg_bounds import bound_readers
 
     for name in IMPORTING_MODULES:
@@ -290,4 +295,6 @@ def guard_imports() -> None:
             )
         module.importlib = _GUARD
     library("pyiceberg.catalog.rest", "iceberg").Session = GuardedSession
+    for name in ASKING_MODULES:
+        library(name, "iceberg").requests = GuardedRequests
     bound_readers()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -266,6 +268,38 @@ def test_what_a_rest_catalog_answers_is_checked(server: Server) -> None:
     with pytest.raises(ConnectorError, match="is named as the endpoint"):
         open_source("a.b", format="iceberg", options={"catalog": catalog}).list()
     assert "AMBIENT" not in str(server.requests)
+
+
+def test_a_rest_catalog_asks_no_metadata_service_for_a_token(server: Server) -> None:
+    """What it answers may name another place of tokens, whose answer it would then be sent as its own."""
+    pytest.importorskip("pyiceberg")
+    place = "http://169.254.169.254/computeMetadata/token"
+    own = {"client_id": "a", "client_secret": "b", "token_url": place}
+    server.answers["/v1/config"] = {"defaults": {}, "overrides": {"auth": {"type": "oauth2", "oauth2": own}}}
+    catalog = {"type": "rest", "uri": f"http://{server.host}"}
+    with pytest.raises(ConnectorError, match=r"169\.254\.169\.254.* is the metadata service"):
+        open_source("a.b", format="iceberg", options={"catalog": catalog}).list()
+
+
+def test_every_module_of_pyiceberg_has_guarded_requests() -> None:
+    """Modules that import requests have the guarded functions and sessions in its place."""
+    pyiceberg = pytest.importorskip("pyiceberg")
+    from connectors.tables.guarded_http import GuardedRequests, GuardedSession
+    from connectors.tables.iceberg_checks import guard_imports
+
+    guard_imports()
+    folder = Path(pyiceberg.__file__).parent
+    found = {
+        ".".join(("pyiceberg", *file.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+        for file in folder.rglob("*.py")
+        if re.search(r"(?m)^import requests$|^from requests import .*Session", file.read_text("utf-8"))
+    }
+    assert len(found) >= 3
+    for name in found:
+        module = import_module(name)
+        assert getattr(module, "requests", GuardedRequests) is GuardedRequests, name
+        if name != "pyiceberg.catalog.rest.auth":  # it names the class as a type alone
+            assert getattr(module, "Session", GuardedSession) is GuardedSession, name
 
 
 @pytest.mark.parametrize("packed", [False, True])
