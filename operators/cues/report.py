@@ -15,6 +15,7 @@ from operators.cues.curve_report import (
     table_rows,
 )
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
+from operators.cues.evidence import EQUAL_RIVAL
 from operators.cues.listing import yaml_reference
 from operators.cues.params import DEAR, DEAR_IF_HONEST
 from operators.metrics.group_scores import pooled_name
@@ -158,7 +159,8 @@ def verdict(found: Mapping[str, Any]) -> str:
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
     )
-    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
+    weak = f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
+    return weak + _equal_suspects(found)
 
 
 def _searched_sentence(found: Mapping[str, Any]) -> str:
@@ -183,6 +185,8 @@ def _strongest(found: Mapping[str, Any]) -> str:
     the shortcut."""
     if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
         return " No single feature carries it, so that the list of slices can miss it."
+    if said := _equal_suspects(found):
+        return said
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
     if not suspects:
         return ""
@@ -190,6 +194,21 @@ def _strongest(found: Mapping[str, Any]) -> str:
     return (
         f" The strongest suspect is `{first['slice']}`: if it is honest signal, name "
         f"`{yaml_reference(first['reference'])}` under `legitimate`."
+    )
+
+
+def _equal_suspects(found: Mapping[str, Any]) -> str:
+    """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
+    are none."""
+    if (found["evidence"] or {}).get("lead_rival", 0.0) < EQUAL_RIVAL:
+        return ""
+    names = [yaml_reference(one["reference"]) for one in found["suspects"] if one["answer"] == "open"]
+    first, *others = dict.fromkeys(names) or [""]
+    if not others:
+        return ""
+    return (
+        f" `{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
+        "carries a shortcut: name that one under `spurious`, and honest signal under `legitimate`."
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from operators.cues.report import choice_items, cue_section, verdict
 from operators.report import RecipeChoices, ReportTable
 
@@ -159,3 +161,20 @@ def test_words_that_cannot_be_balanced_are_told_first() -> None:
 def test_a_column_that_may_be_honest_is_said_to_shut_the_gate() -> None:
     shut = {**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": []}
     assert "is weak (balancing the column on which models lean most gains little" in verdict(shut)
+
+
+@pytest.mark.parametrize("gate", [0.0, 0.8])
+def test_two_columns_that_are_suspected_about_equally_are_both_named(gate: float) -> None:
+    second = {**SUSPECT, "reference": "site", "slice": "site is north"}
+    equal = {**FOUND, "gate": gate, "evidence": {"agreement": 0.9, "lead_rival": 0.93}}
+    said = verdict({**equal, "suspects": [SUSPECT, {**SUSPECT, "slice": "PAY_0 > 2"}, second]})
+    assert said.count("suspected about equally") == 1
+    assert "`PAY_0` and `site` are suspected about equally, and nothing measured tells which one" in said
+    assert "The strongest suspect" not in said
+    answered = [SUSPECT, {**second, "answer": "legitimate"}]
+    for other in (
+        {**equal, "suspects": answered},
+        {**equal, "suspects": []},
+        {**equal, "evidence": {"agreement": 0.9, "lead_rival": 0.5}, "suspects": [SUSPECT, second]},
+    ):
+        assert "suspected about equally" not in verdict(other)
