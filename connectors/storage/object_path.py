@@ -355,9 +355,14 @@ class ObjectPath:
 
 
 def broke_off(error: Exception) -> bool:
-    """Return whether an error of obstore says that the answer to a request ended too early."""
+    """Return whether an error of obstore says that the answer to a request ended too early.
+
+    obstore does not repeat a request for the body of an answer such as 404, though it may have repeated it
+    before that answer came. Where no answer comes, it has repeated the request as often as it may.
+    """
     text = str(error).partition("\n\n")[0]  # its details follow, with the number of repetitions
-    return "HTTP error" in text and "status code" not in text and "retries" not in text
+    in_body = "retries" not in text or "body error" in text
+    return "HTTP error" in text and "status code" not in text and in_body
 
 
 def _stat_of(meta: Any) -> ObjectStat:

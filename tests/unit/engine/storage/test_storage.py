@@ -220,6 +220,15 @@ def test_a_store_that_is_busy_is_asked_again(key: ObjectPath, s3: S3Server) -> N
     assert key.read_bytes() == b"1"
 
 
+@pytest.mark.parametrize("before", [[], [503], [503, 503]])
+def test_the_answer_that_there_is_no_object_may_break_off(s3: S3Server, before: list[int]) -> None:
+    """Also after an answer that was repeated: a run ended, as the error then speaks of repetitions."""
+    answers = iter([*before, BROKEN])
+    place = place_of(s3.uri(s3.bucket(), "none"))
+    with s3.faults.answering(lambda method, path: next(answers, None)), pytest.raises(FileNotFoundError):
+        place.read_bytes()
+
+
 def test_an_answer_that_breaks_off_is_asked_for_again(key: ObjectPath, s3: S3Server) -> None:
     content = b"0123456789" * 1000
     key.write_bytes(content)
