@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,6 +17,7 @@ from engine.execution.job import ShardExecutor
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.recipe import RunSection
 
+_log = logging.getLogger("rowsieve")
 # Set before Ray is imported, so that its processes inherit them. Values that the user has set stay.
 QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
@@ -60,10 +61,31 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
     real = None if address else os.cpu_count()
     try:
         most = current_policy().max_operator_bytes
-        yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds, most)
+        with messages_logged() if ours and not verbose else nullcontext():
+            yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds, most)
     finally:
         if ours:
             ray.shutdown()
+
+
+@contextmanager
+def messages_logged() -> Iterator[None]:
+    """Log Ray's messages on workers that died, which it otherwise prints to standard output, with traces.
+
+    ``log_to_driver`` has no effect on them, and standard output holds the records of ``--json``.
+    """
+    from ray._private import worker
+
+    printed = worker.print_to_stdstream
+    worker.print_to_stdstream = _log_message
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printed
+
+
+def _log_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    _log.debug("Ray: %s", "\n".join(map(str, data.get("lines", ()))))
 
 
 def set_environment(verbose: bool) -> None:

@@ -1,10 +1,12 @@
-"""Settings that Ray Data copies when a dataset is created."""
+"""Settings of Ray: what it copies when a dataset is created, and what it prints."""
 
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from engine.execution.cluster import messages_logged
 from engine.execution.job import Job
 from operators.base import Resources
 
@@ -54,3 +56,18 @@ def test_tasks_of_one_operator_open_it_once_in_a_process(monkeypatch: pytest.Mon
     assert ray_executor._KeptWorker.of(first, "a") is not opened
     assert ray_executor._call(abs, -3) == (3, None)
     assert ray_executor._KeptWorker.worker is None
+
+
+def test_messages_of_ray_are_logged_and_not_printed(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ray prints the trace of a worker that died to standard output, where records of ``--json`` are."""
+    from ray._private import worker
+
+    message = {"lines": ["Traceback (most recent call last):"], "pid": "raylet", "is_err": False}
+    with caplog.at_level(logging.DEBUG, "rowsieve"), messages_logged():
+        worker.print_to_stdstream(message, ignore_prefix=False)
+    assert capsys.readouterr() == ("", "")
+    assert "Traceback" in caplog.text
+    worker.print_to_stdstream(message, ignore_prefix=False)
+    assert "Traceback" in capsys.readouterr().out
