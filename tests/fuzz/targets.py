@@ -28,7 +28,8 @@ from connectors.jsonl_source import infer_json, parse_json, unread_keys
 from connectors.policy import SourcePolicy, hosts_named, is_metadata_address
 from connectors.tables.common import library
 from connectors.tables.delta import _check_below
-from connectors.tables.iceberg_checks import check_file, check_location, check_properties
+from connectors.tables.iceberg import reading_iceberg
+from connectors.tables.iceberg_checks import check_file, check_location, check_properties, guard_imports
 from connectors.tables.sql import check_duckdb, check_postgresql, check_sqlite, expand
 from connectors.webdataset_source import column_of, members, split_samples, type_of, unpack
 from engine.core.errors import RowsieveError
@@ -190,6 +191,40 @@ def tables(data: bytes) -> None:
 
 def _lies_below(path: str) -> None:
     assert os.path.commonpath([TABLE, os.path.normpath(path)]) == TABLE, path
+
+
+class _File:
+    """A file of a table in memory, as pyiceberg opens one."""
+
+    location = "/lake/people/metadata/a.avro"
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def open(self) -> io.BytesIO:
+        return io.BytesIO(self.data)
+
+
+def avro(data: bytes) -> None:
+    """Manifests of Iceberg and lists of them: what they hold is decoded within the file."""
+    guard_imports()
+    iceberg = library("pyiceberg.manifest", "iceberg")
+    listed = iceberg.ManifestFile.from_args(
+        manifest_path=_File.location, partition_spec_id=0, sequence_number=1
+    )
+    opener = SimpleNamespace(new_input=lambda _: _File(data))
+    for read in (
+        lambda: list(iceberg.read_manifest_list(_File(data))),
+        lambda: listed.fetch_manifest_entry(opener),
+    ):
+        try:
+            with reading_iceberg(_File.location):
+                read()
+        except OURS as error:
+            assert _File.location in str(error)
 
 
 def manifest(data: bytes) -> None:
@@ -373,6 +408,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         sql,
         uri,
         tables,
+        avro,
         manifest,
         jsonl,
         arrow,

@@ -202,7 +202,6 @@ def test_a_run_without_a_probe_finds_the_same_groups(tmp_path: Path) -> None:
     assert found["group"].equals(expected["group"])
 
 
-@pytest.mark.slow
 def test_rows_that_are_not_finite_are_set_aside_and_another_length_is_an_error(tmp_path: Path) -> None:
     usual = small_recipe(tmp_path)
     G = np.random.default_rng(0).normal(size=(240, 3)).astype(np.float16)
