@@ -25,8 +25,9 @@ from tests.hosts.bed import REPOSITORY, Host
 from tests.s3 import CODES, REGION, SECRET, USER, Faults, S3Server, half, hang_up
 
 PORT = 9000
-BUSY, TRUNCATED, UNANSWERED = "busy", "truncated", "unanswered"
-"""Faults: answered by 503; closed in the middle of the body; a PUT that is done, its answer lost."""
+BUSY, STALLED, TRUNCATED, UNANSWERED = "busy", "stalled", "truncated", "unanswered"
+"""Faults: answered by 503; answered late; closed in the middle of the body; a PUT whose answer is lost."""
+STALL_SECONDS = 5.0
 
 
 class Requests:
@@ -51,6 +52,8 @@ class Requests:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response(f"503 {CODES[503]}", [("Content-Type", "application/xml")])
             return [f"<Error><Code>{CODES[503]}</Code></Error>".encode()]
+        if fault == STALLED:
+            time.sleep(STALL_SECONDS)
         answers: list[tuple[str, list[tuple[str, str]]]] = []
         body = b"".join(
             self._application(environ, lambda status, headers, *_: answers.append((status, headers)))
@@ -67,7 +70,7 @@ class Requests:
     def _fault(self, method: str) -> str:
         with self._lock:
             self.counts["requests"] = self.counts.get("requests", 0) + 1
-            allowed = {BUSY: True, TRUNCATED: method == "GET", UNANSWERED: method == "PUT"}
+            allowed = {BUSY: True, STALLED: True, TRUNCATED: method == "GET", UNANSWERED: method == "PUT"}
             for name, share in self.shares.items():
                 if allowed[name] and self._random.random() < share:
                     self.counts[name] = self.counts.get(name, 0) + 1

@@ -11,7 +11,7 @@ from engine.storage.lease import STALE_SECONDS
 from tests.hosts.bed import Host
 from tests.hosts.cluster import CLIENT, HEAD, MLFLOW, RUN_SECONDS, STORAGE, WORKERS, Cluster, published
 from tests.hosts.faults import TRIALS, Bench, Trial, make_bench, put_again, run_with
-from tests.hosts.storage import BUSY, TRUNCATED, UNANSWERED
+from tests.hosts.storage import BUSY, STALLED, TRUNCATED, UNANSWERED
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(1800)]
 MOMENTS = 3
@@ -73,7 +73,8 @@ def test_the_head_does_not_reach_the_storage_for_a_while(bench: Bench, seconds: 
         ("503 for a tenth of the requests", {BUSY: 0.1}),
         ("a twentieth of the answers closed mid-body", {TRUNCATED: 0.05}),
         ("answer lost after a tenth of the PUTs", {UNANSWERED: 0.1}),
-        ("all three", {BUSY: 0.05, TRUNCATED: 0.03, UNANSWERED: 0.05}),
+        ("one in a hundred answered 5 s late", {STALLED: 0.01}),
+        ("all four", {BUSY: 0.1, STALLED: 0.005, TRUNCATED: 0.03, UNANSWERED: 0.05}),
     ],
 )
 def test_the_storage_fails_now_and_then(bench: Bench, name: str, shares: dict[str, float]) -> None:
