@@ -71,6 +71,7 @@ class Cluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": "100",  # by default 30: a busy machine needs more
             "RAY_worker_niceness": "0",  # by default 15: beside other work they would wait
             "MLFLOW_TRACKING_URI": self.tracking,
             "MLFLOW_DISABLE_TELEMETRY": "true",
