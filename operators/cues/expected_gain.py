@@ -3,11 +3,11 @@
 The gate multiplies ramps, and one doubtful measurement shuts it. Here regression trees weigh all measurements
 together: they were fitted to public and generated tables whose true groups were known, and return by how much
 the accuracy of the worst true group may be expected to rise over the weights without a shortcut if the robust
-weights are followed in full. There are trees for two classes and for more, with a limit each: of many classes
-the worst group gains less. ``python -m tests.paper.real.expected_gain`` measures and fits; the problems and
-the result by cross-validation are in tests/paper/REAL.md, sixteenth and seventeenth study. The trees see
-neither the name of a table nor its numbers of rows and columns, but the number of rows that break the
-shortcut.
+weights are followed: of two classes in full, of more by the part that is best on held-out rows. There are
+trees for two classes and for more, with a limit each: of many classes the worst group gains less.
+``python -m tests.paper.real.expected_gain`` measures and fits; the problems and the result by
+cross-validation are in tests/paper/REAL.md, sixteenth and seventeenth study. The trees see neither the name
+of a table nor its numbers of rows and columns, but the number of rows that break the shortcut.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Trees:
 def expected_gain(
     evidence: Evidence, trials: Trials, y: Integers, broken: Mask, *, of_column: bool
 ) -> float | None:
-    """Return the rise of the worst group's accuracy that full robust weights may be expected to bring.
+    """Return the rise of the worst group's accuracy that the robust weights may be expected to bring.
 
     Parameters
     ----------

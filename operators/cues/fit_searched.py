@@ -33,8 +33,10 @@ def fit_searched(
     """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows.
 
     The sides of the column that stands for the classes are returned beside the state, whether or not this
-    balances it; None where no column is strong. Legitimate columns have no part in twins and slices. The
-    models that measure the evidence see them, as the models do that are trained with the weights.
+    balances it; None where no column is strong, or where it may not be balanced alone: of two classes beside
+    another one that is about as strong, and where it holds shares of classes. Legitimate columns have no
+    part in twins and slices. The models that measure the evidence see them, as the models do that are trained
+    with the weights.
     """
     shown = mask_columns(Z, s.legitimate)
     twins = fit_twins(shown, y, ids, C, s.seed, l2=s.l2)
@@ -79,7 +81,8 @@ def fit_searched(
         seed=s.seed,
         carrier=sided,
     )
-    return state, None if carrier is None else carrier.sides
+    rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
+    return state, None if carrier is None or carrier.partial or rivalled else carrier.sides
 
 
 def gate_and_sides(

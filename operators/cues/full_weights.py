@@ -1,8 +1,9 @@
-"""Full robust weights: the ways to them, and whether one is followed where the gate does not allow it.
+"""Robust weights where the gate is not open: the ways to them, and whether one is followed.
 
-Of two classes there are two ways: twins and slices are followed, or the column that stands for the classes is
-made independent of the label. Of more classes the column is the only one: twins and slices in full bring
-little there. Each is tried on held-out rows, and all measurements together decide (``expected_gain``).
+Of two classes there are two ways, in full: twins and slices are followed, or the column that stands for the
+classes is made independent of the label. Of more classes the column is the only one, by the part that is best
+on held-out rows: twins and slices bring little there. Each is tried on held-out rows, and all measurements
+together decide (``expected_gain``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from operators.cues.state import CueSettings, CueState
 from operators.cues.strength import Fits
 
 NEARLY_FULL = 0.85
-"""Part of the robust factor from which following it in full brings little more."""
+"""Gate from which nothing else is tried: full weights bring little more, and of more than two classes the
+part that is missing is kept back for wrong labels."""
 
 
 def follow_in_full(
@@ -32,19 +34,19 @@ def follow_in_full(
     s: CueSettings,
     fits: Fits | None = None,
 ) -> tuple[CueState, Decision]:
-    """Return the state and decision of full robust weights if their expected gain is large, else those given.
+    """Return the state and decision of a way whose expected gain is large, else those given.
 
     Parameters
     ----------
     search, column
         From ``fit_searched``.
     decision
-        What the gate leads to. Nothing else is tried where that is nearly in full.
+        What the gate leads to. Nothing else is tried where that is open.
     sample, s, fits
         As for ``decide_on``.
 
     """
-    if decision.blend >= NEARLY_FULL:
+    if is_open(search, decision):
         return search, decision
     found, least = (search, decision), least_gain(s.setting, search.pointed)
     for state, tried in tried_in_full(search, column, sample, s, fits):
@@ -54,10 +56,17 @@ def follow_in_full(
     return found
 
 
+def is_open(search: CueState, decision: Decision) -> bool:
+    """Return whether the gate is open and held-out rows do not contradict it."""
+    if search.evidence is None or decision.blend <= 0 or search.pointed == 2:
+        return decision.blend >= NEARLY_FULL
+    return max(decision.blend, search.evidence.gate()) >= NEARLY_FULL
+
+
 def tried_in_full(
     search: CueState, column: Sides | None, sample: Sample, s: CueSettings, fits: Fits | None = None
 ) -> list[tuple[CueState, Decision]]:
-    """Return the states that follow one way in full, and the decisions on them.
+    """Return the states that follow one way, and the decisions on them.
 
     None are returned where nothing was searched for. Of more than two classes the decision is on the part of
     the column's balance that is best for the worst group. Parameters are those of ``follow_in_full``.
@@ -73,7 +82,7 @@ def tried_in_full(
 
 
 def gain_to_expect(state: CueState, tried: Decision, sample: Sample) -> float | None:
-    """Return the expected gain of full weights by what was tried; None where that says nothing.
+    """Return the expected gain of a way by what was tried; None where that says nothing.
 
     Rows of classes that have too few of them are left out.
     """

@@ -5,11 +5,11 @@ row, one batch at a time. Rows of the sample are judged by models that were not 
 halves follow from a hash of the row id. Settings:
 
 safe
-    Robust weights as far as independent kinds of evidence agree (``evidence.gate``), or in full where all
-    measurements together let a gain of the worst group be expected (``expected_gain``), else class balance.
+    Robust weights as far as independent kinds of evidence agree (``evidence.gate``), or where all
+    measurements together let a gain of the worst group be expected (``full_weights``), else class balance.
 bold
-    Robust weights unless the evidence speaks against them, and in full where a smaller gain is to be
-    expected. Gains on some real tables and loses on others.
+    Robust weights unless the evidence speaks against them, and where a smaller gain is to be expected. Gains
+    on some real tables and loses on others.
 spurious, legitimate
     Answers of the user. A named shortcut is balanced against the label, whatever the evidence, beside what
     the search finds, and mixed with some class balance; the cost of that on held-out rows is measured and
@@ -98,24 +98,22 @@ def fit(
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
     search, column = fit_searched(Z, y, ids, s, C, scaler, class_factor)
+    fits: Fits = {}
     if not s.spurious:
-        fits: Fits = {}
         search, decision = _choose_factor(search, sample, s, fits)
         search, decision = follow_in_full(search, column, decision, sample, s, fits)
         return _apply_decision(search, decision, Z, y, ids, s, counts)
     without = None
     if search.blend > 0 or s.must_gain:
-        search, without = _choose_factor(search, sample, s)
+        search, without = _choose_factor(search, sample, s, fits)
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
-    decision = decide_on(found, sample, s)
+    decision = decide_on(found, sample, s, fits=fits)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
     return _with_class_strength(found, decision, without or decision, counts)
 
 
-def _choose_factor(
-    search: CueState, sample: Sample, s: CueSettings, fits: Fits | None = None
-) -> tuple[CueState, Decision]:
+def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
     """Return the state whose robust factor is followed, and the decision on it.
 
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are

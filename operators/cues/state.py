@@ -131,8 +131,8 @@ class CueState:
         Column whose values stand for the classes, where the search balances that one; None where it follows
         twins and slices.
     expected_gain
-        Expected rise of the worst group's accuracy for which the robust weights are followed in full; 0 where
-        the gate says how far.
+        Expected rise of the worst group's accuracy for which the robust weights are followed; 0 where the
+        gate says how far.
 
     """
 

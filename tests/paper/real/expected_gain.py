@@ -2,10 +2,10 @@
 
 ``python -m tests.paper.real.expected_gain measure FOLDER [PART OF SEED]`` tries the weights on every problem
 of two classes of the earlier studies and appends a record of each to a file in the folder; several processes
-can share the work. ``... measure-many`` does it for more classes, in another folder. ``... fit FOLDER``
-prints the result by cross-validation and writes ``operators/cues/expected_gain.json``, ``... fit-many
-FOLDER`` the file for more classes. Problems of one source table are in one fold; ``... sets FOLDER`` leaves
-out a whole set of problems at a time. It needs what ``tests.paper.real.kernel`` needs.
+can share the work. ``... fit FOLDER`` prints the result by cross-validation and writes
+``operators/cues/expected_gain.json``. Problems of one source table are in one fold; ``... sets FOLDER``
+leaves out a whole set of problems at a time. ``measure-many``, ``fit-many`` and ``sets-many`` do the same for
+more than two classes, in another folder. It needs what ``tests.paper.real.kernel`` needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, full_weights, robust_weights, weights
 from operators.cues.decision import class_strength
 from operators.cues.expected_gain import LEAST, LEAST_OF_MANY, NAMES, STORED, STORED_OF_MANY, measurements
-from operators.cues.full_weights import NEARLY_FULL, gain_to_expect, tried_in_full
+from operators.cues.full_weights import gain_to_expect, tried_in_full
 from operators.cues.row_weights import full_factor
 from operators.cues.strength import CLASS_BALANCE, FULL, WeightPath
 from tests.paper.real.generated import Problem
@@ -59,6 +59,19 @@ RENAMED = {
     "planes": "flights",
     "airlines": "flights",
     "loans_full_schema": "lending_club",
+    "who2": "who",
+    "labor_market_discrimination": "resume",
+    "nmes1988": "ofp",
+    "psid7682": "wages",
+    "complete": "surveys",
+    "close_college": "card",
+    "schooling": "card",
+    "mathachieve": "hsb82",
+    "wagepan": "males",
+    "medexp": "randhie",
+    "seattlepets": "pets",
+    "rwm": "rwm5yr",
+    "rwm1984": "rwm5yr",
     "email": "spam",
 }
 """Table -> name that another set has for it or for one with the same rows."""
@@ -95,6 +108,7 @@ SETS_OF_MANY = (
     "fresh",
 )
 """Sets with problems of more than two classes."""
+COMMANDS = ("measure", "fit", "sets", "measure-many", "fit-many", "sets-many")
 Array = npt.NDArray[np.float64]
 Record = dict[str, Any]
 
@@ -167,6 +181,7 @@ def measured(problem: Problem, seed: int) -> Record | None:
     shut = class_strength(decision.trials, sample.y) if decision.trials else 1.0
     found: Record = {
         "gate": state.blend,
+        "open": full_weights.is_open(search, decision),
         "floor": max(score(problem, w)[0] for w in (np.ones(n), class_factors(counts)[problem.y])),
         "oracle": score(problem, oracle)[0],
         "by_gate": score(problem, weights(state, problem.X, problem.y, ids))[0],
@@ -250,10 +265,10 @@ class Table:
     def outcome(self, expected: Array, least: float) -> Array:
         """Return the worst group under the weights of ``cues`` with these expected gains (W,), shape (R,)."""
         found, best = self.column("by_gate"), np.full(len(self.records), least)
-        gate = self.column("gate")
+        is_open = self.column("open")
         for way in np.flatnonzero(self.passes):
             k = self.owner[way]
-            if gate[k] < NEARLY_FULL and expected[way] > best[k]:
+            if not is_open[k] and expected[way] > best[k]:
                 best[k], found[k] = expected[way], self.worst[way]
         return found
 
@@ -339,16 +354,18 @@ def read(folder: Path) -> Table:
 
 def main(command: str, folder: Path, *rest: str) -> None:
     """Measure, or fit and print."""
+    if command not in COMMANDS:
+        raise SystemExit(f"no command {command!r}; there are {', '.join(COMMANDS)}")
     many = command.endswith("-many")
     if command.startswith("measure"):
         part, of, seed = [*map(int, rest), *(0, 1, 0)[len(rest) :]]
         measure(folder, part, of, seed, many=many)
         return
     table = read(folder)
-    expected = held_out(table, by_set(table) if command == "sets" else by_family(table))
+    expected = held_out(table, by_set(table) if command.startswith("sets") else by_family(table))
     lines = summary(table, table.column("by_gate"), "gate alone")
     lines += summary(table, table.column("shut"), "without robust weights")
-    for least in sorted({*LEAST_OF_MANY.values(), 0.1} if many else {*LEAST.values(), 0.25}):
+    for least in sorted(LEAST_OF_MANY.values() if many else {*LEAST.values(), 0.25}):
         lines += summary(table, table.outcome(expected, least), f"expected gain of {least:g}")
     print("\n".join(lines))
     if command.startswith("fit"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, fit, full_weights, weights
+from operators.cues import CueSettings, fit, fit_searched, full_weights, weights
 from operators.cues.decision import Decision
 from operators.cues.evidence import Evidence
 from operators.cues.expected_gain import (
@@ -294,3 +295,39 @@ def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
     column = verdict({**shown, "carrier": ["site"]})
     assert "The values of `site` stand for the classes. The evidence for a shortcut does not" in column
     assert "without telling which rows break that" not in column
+
+
+@pytest.mark.parametrize(
+    ("pointed", "gate", "blend", "expected"),
+    [
+        (2, 1.0, 0.9, True),
+        (2, 1.0, 0.8, False),
+        (3, 1.0, 0.75, True),
+        (3, 0.5, 0.75, False),
+        (3, 0.5, 0.9, True),
+        (3, 1.0, 0.0, False),
+    ],
+)
+def test_the_gate_is_open_by_the_evidence_ahead_of_the_part(
+    pointed: int, gate: float, blend: float, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than two classes a part is kept back for wrong labels, which the trees do not give back."""
+    monkeypatch.setattr(Evidence, "gate", lambda _: gate)
+    state = class_balance_only(None, np.ones(3), CueSettings(), "")  # type: ignore[arg-type]
+    search = replace(state, evidence=EVIDENCE, pointed=pointed)
+    assert full_weights.is_open(search, Decision(1.0, blend, ())) is expected
+
+
+@pytest.mark.parametrize("rival", [0.95, 0.5])
+def test_a_column_of_two_classes_beside_an_equal_one_is_not_tried(rival: float, monkeypatch: Any) -> None:
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 2, 3000)
+    X = rng.normal(size=(3000, 6)).astype(np.float32)
+    X[:, 0] += 0.8 * y
+    X[:, 5] = np.where(rng.random(3000) < 0.9, y, 1 - y)
+    judged = fit_searched.leading_column
+    monkeypatch.setattr(fit_searched, "leading_column", lambda *given: replace(judged(*given), rival=rival))
+    asked = force(monkeypatch, 0.0)
+    shut_the_gate(monkeypatch)
+    fit(X, y, np.arange(3000))
+    assert asked == ([False] if rival > 0.9 else [False, True])
