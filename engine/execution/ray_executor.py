@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 from uuid import uuid4
 
-import numpy as np
 import ray
 import ray.data
 
@@ -22,15 +20,14 @@ from engine.core.errors import InfeasibleError, InputError, one_line, system_err
 from engine.execution.job import Failure, Job
 from engine.execution.memory_limit import limited_memory
 from engine.execution.node_health import trouble_of_cluster
+from engine.execution.shard_stages import Batch, KeptWorker, in_stages, record
 from engine.execution.watchdog import StallGuard, stalled
-from engine.execution.worker import ShardWorker
 from engine.storage.run_store import Commit
 from operators.base import OperatorError, Resources
 
 POLL_SECONDS = 1.0
 T = TypeVar("T")
 R = TypeVar("R")
-Batch = dict[str, np.ndarray[Any, Any]]
 
 
 class RayExecutor:
@@ -86,8 +83,9 @@ class RayExecutor:
         If a node is lost with the result of a shard, Ray gives the shard to another worker. That worker
         returns the commit record if the shard was committed before.
 
-        Operators that hold a GPU or a large model get a pool of actors of fixed size. The others run as
-        tasks. A task reuses an idle process, with the operator that the process has opened.
+        Operators that hold a GPU or a large model get a pool of actors of fixed size, and tasks read the next
+        shards while these compute. The others run as tasks. A task reuses an idle process, with the operator
+        that the process has opened.
         """
         n_gpus = float(ray.cluster_resources().get("GPU", 0))
         wanted = job.operator.resources.on(n_gpus, prefers_gpu=job.operator.prefers_gpu)
@@ -97,15 +95,17 @@ class RayExecutor:
         # A dataset copies this setting when it is created.
         ray.data.DataContext.get_current().execution_no_progress_timeout_s = self._patience or -1
         source = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
-        results = source.map_batches(
-            _ShardActor if kept else _process,
-            fn_constructor_kwargs={"job": job} if kept else None,
-            fn_kwargs=None if kept else {"job": job, "token": uuid4().hex},
-            compute=ray.data.ActorPoolStrategy(size=size) if kept else ray.data.TaskPoolStrategy(size=size),
-            batch_size=1,
-            num_cpus=wanted.cpus,
-            num_gpus=wanted.gpus or None,
-        )
+        given = {"job": job, "token": uuid4().hex}
+        if kept:
+            results = in_stages(source, given, size, wanted)
+        else:
+            results = source.map_batches(
+                _process,
+                fn_kwargs=given,
+                compute=ray.data.TaskPoolStrategy(size=size),
+                batch_size=1,
+                num_cpus=wanted.cpus,
+            )
         n_done = 0
         with dying_workers(job.operator.name):
             try:
@@ -157,44 +157,14 @@ def check_feasible(who: str, wanted: Resources) -> None:
             )
 
 
-class _ShardActor:
-    """Adapts ShardWorker to Ray Data: each batch is one shard number, each result one record."""
-
-    def __init__(self, job: Job) -> None:
-        self._worker = ShardWorker(job, repeats=True)
-
-    def __call__(self, batch: Batch) -> dict[str, list[str]]:
-        return _record(self._worker, batch)
-
-
-class _KeptWorker:
-    """The worker that this process used last. Tasks of one call of ``apply`` share it."""
-
-    token = ""
-    worker: ShardWorker | None = None
-
-    @classmethod
-    def of(cls, job: Job, token: str) -> ShardWorker:
-        """Return the worker of a job, which may have opened its operator for an earlier shard."""
-        if cls.worker is None or cls.token != token:
-            cls.worker = None  # frees the memory of the former worker first
-            cls.token, cls.worker = token, ShardWorker(job, repeats=True)
-        return cls.worker
-
-
 def _process(batch: Batch, job: Job, token: str) -> dict[str, list[str]]:
     """Process one shard without an actor."""
-    return _record(_KeptWorker.of(job, token), batch)
-
-
-def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
-    """Return the result as JSON, so that blocks of commits and of failures have the same schema."""
-    return {"record": [json.dumps(asdict(worker(int(batch["shard"][0]))))]}
+    return record(KeptWorker.of(job, token)(int(batch["shard"][0])))
 
 
 def _call(fn: Callable[[T], R], item: T, max_bytes: int | None = None) -> tuple[R | None, str | None]:
     """Call ``fn`` and return expected errors as text, since Ray wraps exceptions in a class of its own."""
-    _KeptWorker.worker = None  # frees its memory: this task is of another operator
+    KeptWorker.worker = None  # frees its memory: this task is of another operator
     try:
         with limited_memory(max_bytes):
             return fn(item), None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 import traceback
 from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,49 @@ from operators.base import (
 )
 from operators.memory import release_memory
 from operators.parts.held_out import FITTED, VALIDATION
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ShardInput:
+    """What an operator reads of one shard.
+
+    Attributes
+    ----------
+    table
+        The columns of its rows; None for a shard that cannot be read and is skipped.
+    reason
+        Why it cannot be read, else empty.
+    seconds
+        Time that reading took.
+
+    """
+
+    table: pa.Table | None
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShardOutput:
+    """What an operator has made of one shard.
+
+    Attributes
+    ----------
+    columns
+        Its columns for all rows.
+    seconds
+        Time that reading and computing took.
+    quarantined, skipped
+        Rows that were set aside one by one, and rows of a shard that cannot be read.
+
+    """
+
+    columns: pa.Table
+    seconds: float
+    quarantined: int
+    skipped: int
 
 
 class ShardWorker:
@@ -65,11 +110,27 @@ class ShardWorker:
         return (job.operator.open_for_new_rows if new_rows else job.operator.open)(job.context)
 
     def __call__(self, shard: int) -> Commit | Failure:
-        """Process one shard. Errors are returned, not raised."""
+        """Process one shard: ``read``, ``compute`` and ``commit``. Errors are returned, not raised."""
+        return self._guarded(shard, lambda: self._process(shard))
+
+    def read(self, shard: int) -> ShardInput | Commit | Failure:
+        """Return what the operator reads of one shard, or its record if it was committed before."""
+        return self._guarded(shard, lambda: self._committed(shard) or self._input(shard))
+
+    def compute(self, shard: int, given: ShardInput) -> ShardOutput | Commit | Failure:
+        """Return the operator's columns of a shard that was read, or its record if it was committed since."""
+        return self._guarded(shard, lambda: self._committed(shard) or self._output(shard, given))
+
+    def commit(self, shard: int, found: ShardOutput) -> Commit | Failure:
+        """Commit the columns of a shard, unless it was committed before."""
+        return self._guarded(shard, lambda: self._committed(shard) or self._commit(shard, found))
+
+    def _guarded(self, shard: int, work: Callable[[], T]) -> T | Failure:
+        """Return what ``work`` does, or its error as a value."""
         name = self.job.operator.name
         try:
             with limited_memory(self.job.max_bytes):
-                return self._process(shard)
+                return work()
         except RowError as error:
             return Failure(name, shard, self._locate(error), "input")
         except (OperatorError, ConnectorError, InputError) as error:
@@ -86,23 +147,45 @@ class ShardWorker:
             text = f"{type(error).__name__}: {error}"
             return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 
+    def _committed(self, shard: int) -> Commit | None:
+        """Return the record of a shard that may come again and was committed before."""
+        return self.job.reader.store.find_commit(self.job.fingerprint, shard) if self._repeats else None
+
+    def _input(self, shard: int) -> ShardInput:
+        started = time.perf_counter()
+        reason = self.job.reader.corruption(shard) if VALID in self._declared else ""
+        table = None if reason else self._read(shard)
+        return ShardInput(table, reason, time.perf_counter() - started)
+
     def _process(self, shard: int) -> Commit:
-        job, reader = self.job, self.job.reader
-        if self._repeats and (found := reader.store.find_commit(job.fingerprint, shard)):
+        if found := self._committed(shard):
             return found
+        _ = self._apply  # opened before the shard is read
+        return self._commit(shard, self._output(shard, self._input(shard)))
+
+    def _output(self, shard: int, given: ShardInput) -> ShardOutput:
         _ = self._apply  # opened before the clock starts
         started = time.perf_counter()
-        reason = reader.corruption(shard) if VALID in self._declared else ""
-        columns, n_faults = self._skip(shard, reason) if reason else self._compute(shard)
-        seconds = time.perf_counter() - started
+        kept = skipped = 0
+        if given.table is None:
+            columns, skipped = self._skip(shard, given.reason)
+        else:
+            columns, kept = self._compute(shard, given.table)
+        return ShardOutput(columns, given.seconds + time.perf_counter() - started, kept, skipped)
+
+    def _commit(self, shard: int, found: ShardOutput) -> Commit:
+        job = self.job
         job.lease.check()
-        kept, skipped = (0, n_faults) if reason else (n_faults, 0)
         try:
-            return reader.store.commit(
-                job.fingerprint, shard, columns, seconds=seconds, quarantined=kept, skipped=skipped
+            return job.reader.store.commit(
+                job.fingerprint,
+                shard,
+                found.columns,
+                seconds=found.seconds,
+                quarantined=found.quarantined,
+                skipped=found.skipped,
             )
         finally:
-            del columns
             release_memory()
 
     def _skip(self, shard: int, reason: str) -> tuple[pa.Table, int]:
@@ -113,9 +196,9 @@ class ShardWorker:
         write_records(self.job, shard, {row: Fault(row, "", "", reason) for row in range(n_rows)}, None)
         return pa.table(columns), n_rows
 
-    def _compute(self, shard: int) -> tuple[pa.Table, int]:
+    def _compute(self, shard: int, table: pa.Table) -> tuple[pa.Table, int]:
         """Return the operator's columns for all rows of a shard, and the number of quarantined rows."""
-        job, operator, table = self.job, self.job.operator, self._read(shard)
+        job, operator = self.job, self.job.operator
         found, raised = apply_without_faulty(self._apply, table, job.allowed)
         columns = check_output(operator, found, table.num_rows - len(raised))
         if VALID in columns.column_names and not raised:

@@ -25,6 +25,7 @@ NAMES = (
     "scale",
     "sharded",
     "splits",
+    "streaming",
     "training",
 )
 

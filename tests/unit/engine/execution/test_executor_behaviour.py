@@ -1,7 +1,8 @@
 """The contract of executors, checked in this process and on Ray."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +16,9 @@ from engine.execution.worker import ShardWorker
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import RunSection
 from engine.storage.lease import Lease
+from engine.storage.reader import StoreReader
 from engine.storage.run_store import Commit
-from operators.base import Apply, Context, Operator, OperatorError, OperatorParams
+from operators.base import ROW_ID, Apply, Context, Operator, OperatorError, OperatorParams
 from operators.ingest.adaptor import Ingest
 from tests.data import small_recipe
 
@@ -114,3 +116,76 @@ def test_an_operator_that_cannot_be_opened_is_bad_input(
         assert isinstance(result, Failure)
         assert (result.kind, result.message) == ("input", "the model has no layer of this name")
         assert isinstance(result.raised(), InputError)
+
+
+@dataclass(frozen=True)
+class MarkingReader(StoreReader):
+    """A reader that leaves a mark for every shard that it has read; one shard cannot be read."""
+
+    marks: Path = Path()
+    missing: int = -1
+
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Read, and leave the mark."""
+        if shard == self.missing:
+            raise InputError("the file is gone")
+        table = super().read_source(shard, columns)
+        (self.marks / f"read-{shard}").touch()
+        return table
+
+
+class WaitingForTheNext(Counting):
+    """An operator on actors that computes a shard only once the next one has been read."""
+
+    name = "waiting"
+    keeps_open = True
+
+    def open(self, context: Context) -> Apply:
+        reader = cast(MarkingReader, context.shards)
+        firsts = [shard.first_row for shard in reader.shards]
+
+        def apply(table: pa.Table) -> pa.Table:
+            next_one = firsts.index(table.column(ROW_ID)[0].as_py()) + 1
+            deadline = time.monotonic() + 120
+            while next_one < len(firsts) and not (reader.marks / f"read-{next_one}").exists():
+                if time.monotonic() > deadline:
+                    raise OperatorError(
+                        f"shard {next_one} was not read while shard {next_one - 1} was computed"
+                    )
+                time.sleep(0.02)
+            return pa.table({"one": pa.repeat(pa.scalar(1), table.num_rows)})
+
+        return apply
+
+
+def marking_job(tmp_path: Path, operator: Operator[Any], missing: int = -1) -> Job:
+    """Return the job of an operator whose reader leaves marks."""
+    job = job_of(tmp_path, Ingest)
+    values = {field.name: getattr(job.reader, field.name) for field in fields(job.reader)}
+    reader = MarkingReader(**values, marks=tmp_path, missing=missing)
+    return replace(job, operator=operator, reader=reader, context=replace(job.context, shards=reader))
+
+
+@pytest.mark.cluster
+def test_actors_compute_while_the_next_shard_is_read(tmp_path: Path) -> None:
+    job = marking_job(tmp_path, WaitingForTheNext(OperatorParams()))
+    n_shards = len(job.reader.shards)
+    assert n_shards >= 2
+    with open_executor(RunSection(executor="ray", shards_in_flight=1)) as executor:
+        found = list(executor.apply(job, range(n_shards)))
+    assert {commit.shard for commit in found if isinstance(commit, Commit)} == set(range(n_shards))
+
+
+@pytest.mark.cluster
+def test_a_shard_that_cannot_be_read_ahead_is_a_failure_beside_the_others(tmp_path: Path) -> None:
+    class OnActors(Counting):
+        keeps_open = True
+
+    job = marking_job(tmp_path, OnActors(OperatorParams()), missing=1)
+    with open_executor(RunSection(executor="ray")) as executor:
+        by_kind = {type(found): found for found in executor.apply(job, [0, 1])}
+        again = list(executor.apply(job, [0]))
+    failure, commit = by_kind[Failure], by_kind[Commit]
+    assert isinstance(failure, Failure)
+    assert (failure.shard, failure.kind, failure.message) == (1, "input", "the file is gone")
+    assert again == [commit], "a shard that was committed is not computed again"

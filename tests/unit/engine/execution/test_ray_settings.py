@@ -42,20 +42,20 @@ def test_the_first_dataset_has_the_limit_of_silence(
 
 
 def test_tasks_of_one_operator_open_it_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.execution import ray_executor
+    from engine.execution import ray_executor, shard_stages
 
     class Worker:
         def __init__(self, job: Any, **_: Any) -> None:
             self.job = job
 
-    monkeypatch.setattr(ray_executor, "ShardWorker", Worker)
+    monkeypatch.setattr(shard_stages, "ShardWorker", Worker)
     first, second = cast(Job, "job"), cast(Job, "job of the next run")
-    opened = ray_executor._KeptWorker.of(first, "a")
-    assert ray_executor._KeptWorker.of(first, "a") is opened
-    assert cast(Any, ray_executor._KeptWorker.of(second, "b")).job == second
-    assert ray_executor._KeptWorker.of(first, "a") is not opened
+    opened = ray_executor.KeptWorker.of(first, "a")
+    assert ray_executor.KeptWorker.of(first, "a") is opened
+    assert cast(Any, ray_executor.KeptWorker.of(second, "b")).job == second
+    assert ray_executor.KeptWorker.of(first, "a") is not opened
     assert ray_executor._call(abs, -3) == (3, None)
-    assert ray_executor._KeptWorker.worker is None
+    assert ray_executor.KeptWorker.worker is None
 
 
 def test_messages_of_ray_are_logged_and_not_printed(
