@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShardInput:
-    """What an operator reads of one shard.
+    """Rows of one shard that an operator reads.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class ShardInput:
 
 @dataclass(frozen=True)
 class ShardOutput:
-    """What an operator has made of one shard.
+    """Columns that an operator has made for one shard.
 
     Attributes
     ----------

@@ -156,6 +156,7 @@ RAY = {
     "engine.execution.cluster",
     "engine.execution.node_health",
     "engine.execution.ray_executor",
+    "engine.execution.shard_stages",
     "engine.jobs.connection",
     "engine.runs.plugins.prometheus",
     "engine.storage.state_sync",

@@ -273,7 +273,7 @@ def test_a_file_is_the_object_and_the_object_the_file(key: ObjectPath, s3: S3Ser
 
 def test_a_large_file_is_copied_in_bounded_memory(s3: S3Server, tmp_path: Path) -> None:
     """Measured in a process of its own: the server's memory, which is here, holds what it stores."""
-    size = 128 * 2**20
+    size = 192 * 2**20
     with (tmp_path / "large").open("wb") as file:
         file.truncate(size)
     command = [sys.executable, "-c", COPY_TWICE, s3.uri(s3.bucket(), "pre"), str(tmp_path)]
