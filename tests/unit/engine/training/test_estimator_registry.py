@@ -130,6 +130,7 @@ MODEL_FILES = {"xgboost": "model.json", "lightgbm": "model.lgb"}
 MISSING = "not installed: pip install -c deploy/constraints.txt '.[dev]'"
 
 
+@pytest.mark.slow
 def test_the_recipe_of_the_page_registers_trees_of_xgboost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

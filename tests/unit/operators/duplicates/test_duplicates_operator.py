@@ -70,7 +70,7 @@ def test_texts_are_those_of_the_kernel(
     assert values == expected.similarity.tolist()
 
 
-@pytest.mark.parametrize("shards", [1, 5])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("kind", VECTORS, ids=lambda kind: kind.__name__)
 def test_vectors_are_those_of_all_pairs(kind: Any, shards: int, tmp_path: Path) -> None:
     X = kind(np.random.default_rng(0)).astype(np.float32)

@@ -48,7 +48,9 @@ def promoted(counts: PairedCounts) -> bool:
     return RULE.evaluate(scores[0], scores[1], PairedAnswers({"inferred": cells}))[0]
 
 
-@pytest.mark.parametrize("differ", [0.04, 0.1, 0.25])
+@pytest.mark.parametrize(
+    "differ", [0.04, *(pytest.param(more, marks=pytest.mark.slow) for more in (0.1, 0.25))]
+)
 def test_nights_without_change_promote_in_at_most_5_percent(differ: float) -> None:
     """The rates are 1.6, 3.3 and 3.0 % over 1,500 nights: of 600 nights, the bound is two deviations away."""
     rng = np.random.default_rng(0)

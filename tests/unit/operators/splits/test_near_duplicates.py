@@ -91,10 +91,10 @@ HOLDOUT = {"source": {"holdout": {"share": 0.3}}}
 CASES = [
     ({"validation": 0.3, "test": 0.2}, {}),
     ({"method": "cluster", "validation": 0.3}, HOLDOUT),
-    ({"method": "leave_one_domain_out", "domain": "site"}, {}),
     *(
         pytest.param(split, sections, marks=pytest.mark.slow)
         for split, sections in (
+            ({"method": "leave_one_domain_out", "domain": "site"}, {}),
             ({"validation": 0.3, "fit_on": "all"}, {}),
             ({"validation": 0.3, "key": "site"}, {}),
             ({"validation": 0.3}, HOLDOUT),
