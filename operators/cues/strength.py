@@ -228,14 +228,10 @@ def try_strengths(
     shares = []
     for k, strength in enumerate(usable):
         w, before = path.weights(strength, factor, y), tuple(usable[: k + 1])
-        if before in fits:
-            models = fits[before]
-        else:
-            rows = [half == h for h in (0, 1)]
-            models = tuple(
-                fit_softmax(Z[part], y[part], (w * mass)[part], C, l2=l2, start=start)
-                for part, start in zip(rows, starts, strict=True)
-            )
+        models = fits.get(before) or tuple(
+            fit_softmax(Z[half == h], y[half == h], (w * mass)[half == h], C, l2=l2, start=starts[h])
+            for h in (0, 1)
+        )
         if strength <= CLASS_BALANCE:
             fits[before] = models
         starts = models

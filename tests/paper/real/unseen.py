@@ -67,10 +67,12 @@ def _shown(X: Array, cue: npt.NDArray[np.int64], form: str, rng: np.random.Gener
     if form == "several":
         return np.column_stack([X, 2.0 * cue[:, None] + noise])
     shown = np.column_stack([X, cue + (0.3 * noise[:, 0] if form != "binary" else 0.0)])
-    if form != "rotated":
-        return shown
-    scaled = shown / shown.std(axis=0)
-    return np.asarray(scaled @ np.linalg.qr(rng.normal(size=(shown.shape[1],) * 2))[0])
+    return _rotated(shown, rng) if form == "rotated" else shown
+
+
+def _rotated(X: Array, rng: np.random.Generator) -> Array:
+    """Return the features of unit variance, turned at random."""
+    return np.asarray(X / X.std(axis=0) @ np.linalg.qr(rng.normal(size=(X.shape[1],) * 2))[0])
 
 
 def unseen_classes(seed: int, number: int) -> Problem:
@@ -118,10 +120,7 @@ def _shown_of_classes(
     if form == "several":
         return np.column_stack([X, 1.5 * rng.normal(size=(C, 6))[cue] + rng.normal(size=(len(cue), 6))])
     shown = np.column_stack([X, rng.permutation(C)[cue] + 0.2 * rng.normal(size=len(cue))])
-    if form != "rotated":
-        return shown
-    scaled = shown / shown.std(axis=0)
-    return np.asarray(scaled @ np.linalg.qr(rng.normal(size=(shown.shape[1],) * 2))[0])
+    return _rotated(shown, rng) if form == "rotated" else shown
 
 
 UNSEEN_CLASSES: dict[str, Callable[[int], Problem]] = {
