@@ -96,7 +96,8 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from operators.cues.report import importance_sentences, verdict, word_notes
+    from operators.cues.report import importance_sentences
+    from operators.cues.verdict import verdict, word_notes
 
     console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
     for note in word_notes(found):
@@ -179,7 +180,7 @@ def example_section(found: dict[str, Any]) -> str:
 
     text = str(found["recipe_section"])
     open_ones = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
-    names = [yaml_reference(suspect["reference"]) for suspect in open_ones]
+    names = dict.fromkeys(yaml_reference(suspect["reference"]) for suspect in open_ones)
     if not names:
         return text
     return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"

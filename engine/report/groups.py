@@ -163,7 +163,7 @@ def summary_sentences(rows: list[GroupRow], n_classes: int, quarantined: int) ->
     if len(groups) <= n_classes:
         texts.append(
             "No class was split into several groups: either the classifier treats the rows of each class "
-            "alike, or it relies on a shortcut too little for groups to be visible."
+            "alike, or what shows that it does not is too weak to divide them."
         )
     texts += accuracy_sentences(rows, n_classes)
     texts += noise_sentences(rows)

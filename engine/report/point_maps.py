@@ -44,9 +44,10 @@ def point_map_figures(plan: Plan, maps: Sequence[PointMap], groups: list[GroupRo
     Returns
     -------
     For the largest classes with 30 rows and more, or for the largest one: ``name``, ``png`` (a data URI) and
-    ``points``, the number of rows drawn.
+    ``points``, the number of rows drawn. Classes whose rows would all have one colour are left out.
     """
-    sizes = {y: sum(g.stat.rows for g in groups if g.y == y) for y in {one.y for one in maps}}
+    told_apart = {one.y for one in maps if plan.recipe.truth.group or sum(g.y == one.y for g in groups) > 1}
+    sizes = {y: sum(g.stat.rows for g in groups if g.y == y) for y in told_apart}
     figures = []
     largest = sorted(sizes, key=lambda y: -sizes[y])[:MAX_CLASSES]
     drawn = [y for y in largest if sizes[y] >= MIN_POINTS] or largest[:1]

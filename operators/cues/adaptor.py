@@ -279,11 +279,11 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             DEAR_IF_HONEST if metrics["named_cost"] > DEAR else "",
         )
     elif found["found_words"]:
-        from operators.cues.report import words_sentence
+        from operators.cues.verdict import words_sentence
 
         _log.info("cues: %s by %.0f %%.", words_sentence(found), 100 * metrics["blend"])
     elif metrics["expected_gain"]:
-        from operators.cues.report import expected_sentence
+        from operators.cues.verdict import expected_sentence
 
         said = "cues: %s: the weights follow the robust ones by %.0f %%."
         _log.info(said, expected_sentence(found), 100 * metrics["blend"])

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from operators.cues.strength import TradeOffPoint
     from operators.metrics.group_scores import ComparedGroup
 
+MAX_TICKS = 5
+"""Intervals of an axis whose numbers have several decimals, which collide otherwise."""
 SAME = 1e-9
 """Difference of strengths that are the same."""
 BASELINES = {0.0: "no weights", 1.0: "class balance"}
@@ -207,4 +209,5 @@ def _over_mean(axes: Axes, record: Mapping[str, Any], chosen: float | None) -> N
             place = ([point["mean_accuracy"]], [point["worst_accuracy"]])
             axes.plot(*place, marker="o", ms=12, mfc="none", color="black", ls="none", label="chosen")
             axes.legend(frameon=False, fontsize=8)
+    axes.locator_params(axis="x", nbins=MAX_TICKS)
     axes.set(xlabel="mean accuracy", ylabel=f"accuracy of the worst {group_word(record)}")

@@ -155,7 +155,7 @@ def _record(
         "feature_cut": suspect.gap.middle,
         "slice": inside,
         "answer": answers.answer(suspect.feature),
-        "reference": _reference(suspect.feature, columns, inside),
+        "reference": recipe_reference(suspect.feature, columns, inside),
         "share": suspect.share,
         "share_by_class": _by_class(suspect.share_by_class, classes),
         "accuracy_inside": _by_class(suspect.accuracy_inside, classes),
@@ -166,10 +166,16 @@ def _record(
     }
 
 
-def _reference(position: int, columns: FeatureColumns, inside: str) -> Any:
-    """Return how the recipe names a suspect."""
+def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any:
+    """Return how the recipe names a suspect.
+
+    A column of categories is named as a whole: its other values tell about as much of the label.
+    """
     if position >= columns.n_features:
         return columns.mentions[position - columns.n_features].model_dump(mode="json")
+    if columns.outputs and (output := columns.outputs[position]).kind == "categorical":
+        whole = position in columns.positions(output.source, main=True)
+        return output.source if whole else columns.name(position)
     return inside if isinstance(columns.words_of(position), PartWords | YearWords) else columns.name(position)
 
 

@@ -8,18 +8,24 @@ from typing import Any
 from operators.cues.curve_report import (
     COLUMNS,
     RULE,
-    baseline_sentence,
     draw,
     group_word,
     summary_sentence,
     table_rows,
 )
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
-from operators.cues.evidence import EQUAL_RIVAL
 from operators.cues.listing import yaml_reference
-from operators.cues.params import DEAR, DEAR_IF_HONEST
+from operators.cues.verdict import possible_shortcut, verdict, word_notes
 from operators.metrics.group_scores import pooled_name
-from operators.report import Finding, RecipeChoice, RecipeChoices, ReportFigure, ReportSection, ReportTable
+from operators.report import (
+    Finding,
+    RecipeChoice,
+    RecipeChoices,
+    ReportFigure,
+    ReportSection,
+    ReportTable,
+    Severity,
+)
 from operators.report.importances import draw as draw_importance
 from operators.report.importances import (
     explanation,
@@ -30,20 +36,8 @@ from operators.report.importances import (
 from operators.report.importances import table_rows as importance_rows
 
 MAX_CLASSES = 4
-NO_AGREEMENT = 0.5
-"""Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
 OPTIONS = ("spurious", "legitimate")
-WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
-WEAKEST = {
-    "share_support": "it lies in class shares of a column of many values, and the other columns do not "
-    "support that this is a shortcut; name the column if it is one",
-    "lead_support": "the other columns do not support that the column on which models lean most carries one; "
-    "name it if it does",
-    "not_honest": "balancing the column on which models lean most gains little on held-out rows, as with an "
-    "honest column or with wrong labels; name it if it carries a shortcut",
-}
-"""Words for the measurement that shuts the gate, where its name does not say it."""
 EXPLANATION = (
     "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
     "those on which it is wrong. It can be honest signal: only you can tell. All figures are of rows that "
@@ -126,163 +120,32 @@ def _trade_off(record: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def verdict(found: Mapping[str, Any]) -> str:
-    """Say what the weights are, and what they win and cost against the baseline."""
-    measured = f" {baseline_sentence(found['trade_off'])}" if found.get("trade_off") else ""
-    if found["reason"]:
-        return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
-    if found.get("found_words"):
-        return f"{words_sentence(found)}{_named_price(found)}.{measured}"
-    if found["gate"] is None and (undivided := found.get("undivided")):
-        return (
-            f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows "
-            "there, so that nothing is balanced against the label for it."
-        )
-    if found["gate"] is None and not found.get("blend", 1.0):
-        return (
-            "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
-            "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
-            f"honest signal. `max_named_cost: 1` balances them whatever it costs.{measured}"
-        )
-    if found["gate"] is None:
-        return (
-            "The shortcuts that the recipe names are balanced against the label"
-            + _named_price(found)
-            + f".{measured}"
-        )
-    if found.get("carrier"):
-        return _carrier_sentence(found) + measured
-    if found["gate"] > 0:
-        return f"{_searched_sentence(found)}{measured}{_strongest(found)}"
-    weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
-    extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
-    how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
-        found["class_strength"], "balance the classes in part"
-    )
-    weak = f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
-    return weak + _equal_suspects(found)
-
-
-def _searched_sentence(found: Mapping[str, Any]) -> str:
-    """Say why the weights follow the robust ones, and how far."""
-    if found.get("expected_gain"):
-        return f"{expected_sentence(found)}: the weights follow the robust ones in full."
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
-    return f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
-
-
-def expected_sentence(found: Mapping[str, Any]) -> str:
-    """Say what gain is expected, without a full stop."""
-    return (
-        "The evidence for a shortcut does not suffice by itself, but on tables with measurements like these, "
-        "whose groups were known, the accuracy of the worst group rose by about "
-        f"{found['expected_gain']:.2f}"
-    )
-
-
-def _strongest(found: Mapping[str, Any]) -> str:
-    """Name the strongest open suspect, and what to do if it is honest; or say that no single feature carries
-    the shortcut."""
-    if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
-        return " No single feature carries it, so that the list of slices can miss it."
-    if said := _equal_suspects(found):
-        return said
-    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
-    if not suspects:
-        return ""
-    first = suspects[0]
-    return (
-        f" The strongest suspect is `{first['slice']}`: if it is honest signal, name "
-        f"`{yaml_reference(first['reference'])}` under `legitimate`."
-    )
-
-
-def _equal_suspects(found: Mapping[str, Any]) -> str:
-    """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
-    are none."""
-    if (found["evidence"] or {}).get("lead_rival", 0.0) < EQUAL_RIVAL:
-        return ""
-    names = [yaml_reference(one["reference"]) for one in found["suspects"] if one["answer"] == "open"]
-    first, *others = dict.fromkeys(names) or [""]
-    if not others:
-        return ""
-    return (
-        f" `{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
-        "carries a shortcut: name that one under `spurious`, and honest signal under `legitimate`."
-    )
-
-
-def _carrier_sentence(found: Mapping[str, Any]) -> str:
-    """Say which column stands for the classes, or which columns of one value each, and how far that is
-    balanced."""
-    names = [found["carrier"]] if isinstance(found["carrier"], str) else found["carrier"]
-    *first, last = (f"`{name}`" for name in names)
-    listed = f"{', '.join(first)} and {last}" if first else last
-    column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
-    reason = ", and the other columns tell the label without telling which rows break that"
-    if found.get("expected_gain"):
-        reason = f". {expected_sentence(found)}"
-    return (
-        f"The values of {listed} stand for the classes{reason}: the label is made independent of the "
-        f"{column} {share}. If {it_is} honest signal, name {it} under `legitimate`."
-    )
-
-
-def words_sentence(found: Mapping[str, Any]) -> str:
-    """Say which words of texts were found to carry a shortcut, without a full stop."""
-    sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
-    named = " and ".join(f"{words} in `{column}`" for column, words in sets)
-    return (
-        f"Words carry a shortcut: {named} go with the label, and the other words neither tell the label as "
-        "well nor, given the label, whether these occur. They are balanced against the label"
-    )
-
-
-def _quoted(words: Sequence[str]) -> str:
-    return " or ".join(f"'{word}'" for word in words)
-
-
-def _named_price(found: Mapping[str, Any]) -> str:
-    """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
-    if "named_cost" not in found:
-        return ""
-    advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
-    part, cost = f"{found['blend']:.0%}", found["named_cost"]
-    price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
-    if found.get("searched_part"):
-        share = f"{found['searched_part']:.0%}"
-        price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
-    return price + (advice if cost > DEAR else "")
-
-
-def word_notes(found: Mapping[str, Any]) -> list[str]:
-    """Return sentences on words of the recipe that cannot be balanced as meant."""
-    return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
-
-
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
-    """Return open suspects and today's answers as items with buttons."""
+    """Return open suspects, one for each name of the recipe, and today's answers as items with buttons."""
     answered = [(option, yaml_reference(reference)) for option in OPTIONS for reference in found[option]]
     items = [RecipeChoice(value, value, option) for option, value in answered]
-    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
-    return [*(RecipeChoice(s["slice"], yaml_reference(s["reference"])) for s in suspects), *items]
+    slices = dict[str, list[str]]()
+    for suspect in found["suspects"]:
+        if suspect["answer"] == "open":
+            slices.setdefault(yaml_reference(suspect["reference"]), []).append(suspect["slice"])
+    return [*(RecipeChoice(", ".join(listed), name) for name, listed in slices.items()), *items]
 
 
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     notes = [Finding(note, "warning") for note in word_notes(found)]
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
-    if not found["gate"] or not suspects:
-        return notes
-    first = suspects[0]
-    return (
-        *notes,
-        Finding(
-            f"A model may rely on a shortcut: {first['slice']} ({first['share']:.0%} of the rows). Say "
-            "whether it is one under suspected shortcuts.",
-            "warning",
-        ),
-    )
+    if found["gate"] and suspects:
+        return *notes, _finding("A model may rely on a shortcut:", suspects[0], "warning")
+    if found["gate"] == 0 and (possible := possible_shortcut(found)):
+        return *notes, _finding(
+            "A model leans on what may be a shortcut or honest signal:", possible, "information"
+        )
+    return notes
+
+
+def _finding(begin: str, suspect: Mapping[str, Any], severity: Severity) -> Finding:
+    said = f"{begin} {suspect['slice']} ({suspect['share']:.0%} of the rows)."
+    return Finding(f"{said} Say whether it is one under suspected shortcuts.", severity)
 
 
 def _row(suspect: Mapping[str, Any]) -> tuple[str | float, ...]:

@@ -12,6 +12,8 @@ from engine.report import point_maps
 from engine.report.point_maps import MIN_POINTS, Colouring, draw, point_map_figures
 from operators.report import PointMap
 
+PLAN: Any = SimpleNamespace(recipe=SimpleNamespace(truth=SimpleNamespace(group=None)))
+
 
 def map_of(y: int, n: int) -> PointMap:
     return PointMap("rows", y, np.arange(n) + 1000 * y, np.random.default_rng(y).normal(size=(n, 2)))
@@ -34,9 +36,22 @@ def test_a_class_of_few_rows_has_no_map(
     monkeypatch.setattr(point_maps, "colourings_of", lambda *_: [])
     monkeypatch.setattr(point_maps, "draw", lambda *_: None)
     monkeypatch.setattr(point_maps, "png", lambda _: "picture")
-    plan: Any = None
-    figures = point_map_figures(plan, [map_of(y, min(n, 50)) for y, n in enumerate(sizes)], groups_of(*sizes))
+    groups = [*groups_of(*sizes), *groups_of(*(0 for _ in sizes))]
+    figures = point_map_figures(PLAN, [map_of(y, min(n, 50)) for y, n in enumerate(sizes)], groups)
     assert [figure["name"] for figure in figures] == [f"kind {y}" for y in drawn]
+
+
+@pytest.mark.parametrize(("truth", "drawn"), [(None, ["kind 1"]), ("place", ["kind 0", "kind 1"])])
+def test_a_class_with_one_group_has_a_map_only_for_its_true_groups(
+    truth: str | None, drawn: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(point_maps, "colourings_of", lambda *_: [])
+    monkeypatch.setattr(point_maps, "draw", lambda *_: None)
+    monkeypatch.setattr(point_maps, "png", lambda _: "picture")
+    plan: Any = SimpleNamespace(recipe=SimpleNamespace(truth=SimpleNamespace(group=truth)))
+    groups = [*groups_of(400, 300), groups_of(0, 100)[1]]
+    figures = point_map_figures(plan, [map_of(0, 50), map_of(1, 50)], groups)
+    assert [figure["name"] for figure in figures] == drawn
 
 
 def test_the_title_of_a_map_names_its_class() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from operators.cues.report import choice_items, cue_section, verdict
+from operators.cues.ramps import RAMPS
+from operators.cues.report import choice_items, cue_section
+from operators.cues.verdict import WEAKEST, verdict
 from operators.report import RecipeChoices, ReportTable
 
 SUSPECT: dict[str, Any] = {
@@ -130,7 +132,7 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     partly = cue_section({**FOUND, "gate": 0.0, "class_strength": 0.5})
     assert "balance the classes in part" in str(partly.content[0])
     weak = cue_section({**FOUND, "gate": 0.0, "suspects": []})
-    assert "is weak (agreement)" in str(weak.content[0])
+    assert "is weak (no single feature explains where models fail)" in str(weak.content[0])
     assert len(weak.content) == 1
     none = cue_section({**FOUND, "reason": "99 rows are fewer than 100", "gate": 0.0, "suspects": []})
     assert "No shortcut was searched for (99 rows" in str(none.content[0])
@@ -178,3 +180,33 @@ def test_two_columns_that_are_suspected_about_equally_are_both_named(gate: float
         {**equal, "evidence": {"agreement": 0.9, "lead_rival": 0.5}, "suspects": [SUSPECT, second]},
     ):
         assert "suspected about equally" not in verdict(other)
+
+
+def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() -> None:
+    depot = {**SUSPECT, "slice": "depot = Lyon", "reference": "depot", "gain": 0.35, "cost": 0.08}
+    found = {**FOUND, "gate": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
+    said = verdict(found)
+    assert "Models lean on `depot = Lyon`" in said
+    assert "by 0.35, for 0.08 of balanced accuracy" in said
+    assert "name `depot` under `spurious` or `legitimate`" in said
+    (finding,) = cue_section(found).findings
+    assert finding.severity == "information"
+    assert "depot = Lyon (25% of the rows)" in finding.text
+
+
+@pytest.mark.parametrize("changed", [{"gain": 0.09}, {"cost": 0.36}, {"answer": "legitimate"}])
+def test_nothing_is_asked_about_a_suspect_that_wins_little_or_is_answered(changed: dict[str, Any]) -> None:
+    depot = {**SUSPECT, "gain": 0.35, "cost": 0.08, **changed}
+    found = {**FOUND, "gate": 0.0, "suspects": [depot]}
+    assert "Models lean on" not in verdict(found)
+    assert not cue_section(found).findings
+
+
+def test_every_measurement_that_can_shut_the_gate_has_words() -> None:
+    assert {*RAMPS, "lead_support", "not_honest", "gain over the baseline"} <= {*WEAKEST}
+
+
+def test_slices_of_one_column_have_one_button() -> None:
+    slices = [{**SUSPECT, "slice": f"depot = {one}", "reference": "depot"} for one in ("Lyon", "Oslo")]
+    (item,) = choice_items({**FOUND, "suspects": slices})
+    assert (item.label, item.value) == ("depot = Lyon, depot = Oslo", "depot")

@@ -11,6 +11,7 @@ import pytest
 import rowsieve
 from operators.base import OperatorError
 from operators.cues import CueSettings, fit, weights
+from operators.cues.listing import recipe_reference
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CuesParams
 from operators.cues.references import FeatureColumns, columns_of
@@ -52,6 +53,9 @@ def test_a_suspected_part_of_a_date_is_read_and_answered_in_words(frame, tmp_pat
     for number, answer in enumerate([first["reference"], "time_hour"]):
         again = curated(frame, tmp_path / str(number), spurious=[answer])
         assert next(one for one in again if one["slice"] == first["slice"])["answer"] == "spurious"
+
+
+LEVELS = ((" = Lyon", "category"), (" is infrequent", "infrequent"), (" is missing", "missing"))
 
 
 @pytest.fixture
@@ -142,3 +146,16 @@ def test_the_plan_knows_the_column_of_a_slice_in_words():
     assert columns_of("v[1] > 0.5", known) == [("v", 1)]
     with pytest.raises(OperatorError, match="no column 'tim in Nov'"):
         columns_of("tim in Nov", known)
+
+
+def test_a_suspected_level_is_named_by_its_column_unless_that_means_class_shares():
+    levels = [Output("depot", "categorical", f"depot{end}", role) for end, role in LEVELS]
+    columns = FeatureColumns(("depot",), (3,), tuple(levels))
+    named = [recipe_reference(place, columns, columns.name(place)) for place in range(3)]
+    assert named == ["depot", "depot", "depot"]
+    shares = Output("depot", "categorical", "depot: share of yes", "target")
+    columns = FeatureColumns(("depot",), (4,), (*levels, shares))
+    named = [recipe_reference(place, columns, columns.name(place)) for place in range(4)]
+    assert named == ["depot = Lyon", "depot is infrequent", "depot is missing", "depot"]
+    tags = (Output("tags", "tags", "tags: red", "category"),)
+    assert recipe_reference(0, FeatureColumns(("tags",), (1,), tags), "tags: red") == "tags: red"

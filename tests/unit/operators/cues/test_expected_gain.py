@@ -27,10 +27,10 @@ from operators.cues.expected_gain import (
     stored_trees,
 )
 from operators.cues.named import Sides
-from operators.cues.report import verdict
 from operators.cues.sample_decision import Sample
 from operators.cues.state import class_balance_only
 from operators.cues.strength import Trials
+from operators.cues.verdict import verdict
 from tests.paper.real.expected_gain import family, fitted, stored
 from tests.unit.operators.cues.test_cue_report import FOUND
 

@@ -18,8 +18,8 @@ from operators.cues.fit_words import find_words, fit_with_words
 from operators.cues.mentions import contains
 from operators.cues.params import DEAR, CuesParams, CueWords
 from operators.cues.references import FeatureColumns
-from operators.cues.report import verdict
 from operators.cues.row_weights import weights
+from operators.cues.verdict import verdict
 from operators.cues.word_shortcuts import find_word_shortcuts
 from operators.cues.word_suspects import SampledTexts, frequent_words
 from tests.unit.in_memory import split_table

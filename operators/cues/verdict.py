@@ -1,0 +1,195 @@
+"""Sentences on the content of ``suspects.json``: what the weights are, why, and what the user can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from operators.cues.curve_report import baseline_sentence
+from operators.cues.evidence import EQUAL_RIVAL
+from operators.cues.listing import yaml_reference
+from operators.cues.params import DEAR, DEAR_IF_HONEST
+
+NO_AGREEMENT = 0.5
+"""Agreement of slices and twins below which no single feature carries the suspected shortcut."""
+
+WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
+WEAKEST = {
+    "agreement": "no single feature explains where models fail",
+    "mistake_confidence": "models are not sure of themselves where they are wrong",
+    "crispness": "what models get right does not follow one clear rule",
+    "recovery": "rows on which models fail are hardly put right by giving them more weight",
+    "error": "models fail on so many rows that no shortcut is needed to explain it",
+    "gain": "robust weights do not raise the worst accuracy on held-out rows",
+    "gain over the baseline": "robust weights do not raise the worst accuracy on held-out rows",
+    "cost": "giving weight to the rows on which models fail costs much accuracy",
+    "exchange": "robust weights put few rows right for each that they make wrong",
+    "share_support": "it lies in class shares of a column of many values, and the other columns do not "
+    "support that this is a shortcut",
+    "lead_support": "the other columns do not support that the column on which models lean most carries one",
+    "not_honest": "balancing the column on which models lean most gains little on held-out rows, as with an "
+    "honest column or with wrong labels",
+}
+"""Words for the measurement that shuts the gate."""
+LARGE_GAIN = 0.1
+"""Gain of a suspect from which the verdict names it although the evidence is weak."""
+
+
+def verdict(found: Mapping[str, Any]) -> str:
+    """Say what the weights are, and what they win and cost against the baseline."""
+    measured = f" {baseline_sentence(found['trade_off'])}" if found.get("trade_off") else ""
+    if found["reason"]:
+        return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
+    if found.get("found_words"):
+        return f"{words_sentence(found)}{_named_price(found)}.{measured}"
+    if found["gate"] is None and (undivided := found.get("undivided")):
+        return (
+            f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows "
+            "there, so that nothing is balanced against the label for it."
+        )
+    if found["gate"] is None and not found.get("blend", 1.0):
+        return (
+            "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
+            "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
+            f"honest signal. `max_named_cost: 1` balances them whatever it costs.{measured}"
+        )
+    if found["gate"] is None:
+        return (
+            "The shortcuts that the recipe names are balanced against the label"
+            + _named_price(found)
+            + f".{measured}"
+        )
+    if found.get("carrier"):
+        return _carrier_sentence(found) + measured
+    if found["gate"] > 0:
+        return f"{_searched_sentence(found)}{measured}{_strongest(found)}"
+    return f"{_weak_sentence(found)}{measured}{_equal_suspects(found) or _possible_shortcut(found)}"
+
+
+def _weak_sentence(found: Mapping[str, Any]) -> str:
+    """Say which measurement speaks most against a shortcut, and what the weights are."""
+    weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
+    extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
+    how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
+        found["class_strength"], "balance the classes in part"
+    )
+    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
+
+
+def _searched_sentence(found: Mapping[str, Any]) -> str:
+    """Say why the weights follow the robust ones, and how far."""
+    if found.get("expected_gain"):
+        return f"{expected_sentence(found)}: the weights follow the robust ones in full."
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
+    return f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
+
+
+def expected_sentence(found: Mapping[str, Any]) -> str:
+    """Say what gain is expected, without a full stop."""
+    return (
+        "The evidence for a shortcut does not suffice by itself, but on tables with measurements like these, "
+        "whose groups were known, the accuracy of the worst group rose by about "
+        f"{found['expected_gain']:.2f}"
+    )
+
+
+def _strongest(found: Mapping[str, Any]) -> str:
+    """Name the strongest open suspect, and what to do if it is honest; or say that no single feature carries
+    the shortcut."""
+    if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
+        return " No single feature carries it, so that the list of slices can miss it."
+    if said := _equal_suspects(found):
+        return said
+    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    if not suspects:
+        return ""
+    first = suspects[0]
+    return (
+        f" The strongest suspect is `{first['slice']}`: if it is honest signal, name "
+        f"`{yaml_reference(first['reference'])}` under `legitimate`."
+    )
+
+
+def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the strongest open suspect whose balance would win much and more than it costs, if any."""
+    for suspect in found["suspects"]:
+        if suspect["answer"] == "open" and suspect["gain"] >= max(LARGE_GAIN, suspect["cost"]):
+            return dict(suspect)
+    return None
+
+
+def _possible_shortcut(found: Mapping[str, Any]) -> str:
+    """Ask about the suspect that is worth an answer although the evidence is weak; empty if there is none."""
+    first = possible_shortcut(found)
+    if first is None:
+        return ""
+    return (
+        f" Models lean on `{first['slice']}`: balancing that would raise the worst class and side by "
+        f"{first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced accuracy. Nothing measured "
+        "tells whether it is a shortcut or honest signal: name "
+        f"`{yaml_reference(first['reference'])}` under `spurious` or `legitimate`."
+    )
+
+
+def _equal_suspects(found: Mapping[str, Any]) -> str:
+    """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
+    are none."""
+    if (found["evidence"] or {}).get("lead_rival", 0.0) < EQUAL_RIVAL:
+        return ""
+    names = [yaml_reference(one["reference"]) for one in found["suspects"] if one["answer"] == "open"]
+    first, *others = dict.fromkeys(names) or [""]
+    if not others:
+        return ""
+    return (
+        f" `{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
+        "carries a shortcut: name that one under `spurious`, and honest signal under `legitimate`."
+    )
+
+
+def _carrier_sentence(found: Mapping[str, Any]) -> str:
+    """Say which column stands for the classes, or which columns of one value each, and how far that is
+    balanced."""
+    names = [found["carrier"]] if isinstance(found["carrier"], str) else found["carrier"]
+    *first, last = (f"`{name}`" for name in names)
+    listed = f"{', '.join(first)} and {last}" if first else last
+    column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
+    reason = ", and the other columns tell the label without telling which rows break that"
+    if found.get("expected_gain"):
+        reason = f". {expected_sentence(found)}"
+    return (
+        f"The values of {listed} stand for the classes{reason}: the label is made independent of the "
+        f"{column} {share}. If {it_is} honest signal, name {it} under `legitimate`."
+    )
+
+
+def words_sentence(found: Mapping[str, Any]) -> str:
+    """Say which words of texts were found to carry a shortcut, without a full stop."""
+    sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
+    named = " and ".join(f"{words} in `{column}`" for column, words in sets)
+    return (
+        f"Words carry a shortcut: {named} go with the label, and the other words neither tell the label as "
+        "well nor, given the label, whether these occur. They are balanced against the label"
+    )
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " or ".join(f"'{word}'" for word in words)
+
+
+def _named_price(found: Mapping[str, Any]) -> str:
+    """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
+    if "named_cost" not in found:
+        return ""
+    advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
+    part, cost = f"{found['blend']:.0%}", found["named_cost"]
+    price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
+    if found.get("searched_part"):
+        share = f"{found['searched_part']:.0%}"
+        price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
+    return price + (advice if cost > DEAR else "")
+
+
+def word_notes(found: Mapping[str, Any]) -> list[str]:
+    """Return sentences on words of the recipe that cannot be balanced as meant."""
+    return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
