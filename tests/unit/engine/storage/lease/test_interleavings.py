@@ -1,6 +1,6 @@
 """The commit protocol under every order of two writers' operations, with kills, on both kinds of storage.
 
-The invariants stand in ``engine/README.md`` under "The commit protocol". A second writer may begin at any
+The invariants stand in ``engine/storage/README.md`` under "The commit protocol". A second writer may begin at any
 operation of the first, as if that had given no sign of life for too long.
 """
 
