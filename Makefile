@@ -55,6 +55,7 @@ faults: $(VENV)/.dev  ## Run the fault-injection tests
 	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py
 
 hosts: $(VENV)/.dev  ## Run on several hosts, made of Linux namespaces, and inject faults; needs root
+	$(PIP) "libfaketime>=3.0"
 	$(BIN)/python -m pytest -m hosts --timeout 1200 tests/hosts
 
 soak: $(VENV)/.dev  ## Fifty simulated nights of a dataset that grows and drifts, with faults; at most 40 minutes

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,17 @@ def why_not() -> str:
 NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
 
 
+def wrong_clock(seconds: int) -> dict[str, str]:
+    """Return the environment of a process whose clock is fast by so many seconds: Linux has one clock for all
+    namespaces. Clocks that measure intervals are right."""
+    spec = find_spec("libfaketime")
+    assert spec is not None
+    assert spec.origin is not None
+    library = Path(spec.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
+    assert library.exists()
+    return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+d}s", "DONT_FAKE_MONOTONIC": "1"}
+
+
 @dataclass
 class Switch:
     """The network namespace with the bridge."""
@@ -97,6 +109,8 @@ class Host:
     """Of its process 1, as the machine numbers it."""
     disk: str
     """Size of its ``/tmp``."""
+    clock: int = 0
+    """Seconds by which its clock is fast."""
 
     @property
     def link(self) -> str:
@@ -132,13 +146,14 @@ class Host:
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """Environment of a process of the host: nothing of the test's own but the path of programs."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return {
+        own = {
             "PATH": path,
             "HOME": HOME,
             "TMPDIR": "/tmp",
             "LANG": "C.UTF-8",
             "OMP_NUM_THREADS": "1",
-        } | dict(more)
+        }
+        return own | (wrong_clock(self.clock) if self.clock else {}) | dict(more)
 
     def cut(self) -> None:
         """Cut the link: from now on every packet is lost, and nobody is told."""
@@ -240,9 +255,18 @@ def children(parent: int) -> list[int]:
 class Hosts(dict[str, Host]):
     """The hosts of a test by name; one that was killed can be booted again."""
 
-    def __init__(self, names: Sequence[str], switch: Switch, stack: ExitStack, disk: str, shm: str) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        switch: Switch,
+        stack: ExitStack,
+        disk: str,
+        shm: str,
+        clocks: Mapping[str, int],
+    ) -> None:
         super().__init__()
         self._switch, self._stack, self._disk, self._shm = switch, stack, disk, shm
+        self._clocks = clocks
         self._addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(names, 1)}
 
     def boot(self, name: str) -> Host:
@@ -259,19 +283,25 @@ class Hosts(dict[str, Host]):
         unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
         process = self._stack.enter_context(_first_process(unshare, INIT, settings))
         (pid,) = children(process.pid)
-        self[name] = host = Host(name, self._addresses[name], self._switch, process, pid, self._disk)
+        clock = self._clocks.get(name, 0)
+        self[name] = host = Host(name, self._addresses[name], self._switch, process, pid, self._disk, clock)
         _connect(host)
         return host
 
 
 @contextmanager
-def hosts(names: Sequence[str], disk: str = "3g", shm: str = "400m") -> Iterator[Hosts]:
-    """Yield hosts by name, on one bridge, at 10.77.0.1 and so on; all is gone when the block ends."""
+def hosts(
+    names: Sequence[str], disk: str = "3g", shm: str = "400m", clocks: Mapping[str, int] | None = None
+) -> Iterator[Hosts]:
+    """Yield hosts by name, on one bridge, at 10.77.0.1 and so on; all is gone when the block ends.
+
+    ``clocks`` gives the seconds by which clocks are fast.
+    """
     with ExitStack() as stack:
         switch = Switch(stack.enter_context(_first_process(["unshare", "--net"], "echo ready; exec cat", {})))
         switch.ip("link", "add", BRIDGE, "type", "bridge")
         switch.ip("link", "set", BRIDGE, "up")
-        found = Hosts(names, switch, stack, disk, shm)
+        found = Hosts(names, switch, stack, disk, shm, clocks or {})
         for name in names:
             found.boot(name)
         yield found

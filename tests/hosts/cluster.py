@@ -8,7 +8,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,10 +164,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(disk: str = "3g") -> Iterator[Cluster]:
-    """Yield a cluster whose nodes have all joined, with storage and MLflow."""
+def cluster(disk: str = "3g", clocks: Mapping[str, int] | None = None) -> Iterator[Cluster]:
+    """Yield a cluster whose nodes have all joined, with storage and MLflow; ``clocks`` as in ``hosts``."""
     with ExitStack() as stack:
-        found = stack.enter_context(hosts([HEAD, *WORKERS, STORAGE, MLFLOW, CLIENT], disk=disk))
+        names = [HEAD, *WORKERS, STORAGE, MLFLOW, CLIENT]
+        found = stack.enter_context(hosts(names, disk=disk, clocks=clocks))
         storage = stack.enter_context(storage_on(found[STORAGE]))
         made = Cluster(found, storage, secrets.token_hex(32))
         made.start_head()

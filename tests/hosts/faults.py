@@ -15,7 +15,16 @@ import yaml
 
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.hosts.bed import Started
-from tests.hosts.cluster import HEAD, RUN_SECONDS, Cluster, objects, on_this_machine, published, upload
+from tests.hosts.cluster import (
+    CLIENT,
+    HEAD,
+    RUN_SECONDS,
+    Cluster,
+    objects,
+    on_this_machine,
+    published,
+    upload,
+)
 
 SHARDS = 8
 OPERATORS: dict[str, dict[str, Any]] = {
@@ -25,6 +34,9 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "weights": {"method": "uniform"},
     "split": {},
 }
+
+LOCAL = {"executor": "local"}
+"""The run of a driver that has no node of the cluster beside it."""
 
 
 @dataclass
@@ -157,6 +169,30 @@ def run_with(
     again = before.intersection(path for _, path, _ in whole[len(puts) :])
     assert not again, f"{fault} at {moment}: committed before it and put again: {again}"
     return trial
+
+
+def record(bench: Bench, trial: Trial, output: str, started: float) -> None:
+    """Check what has become of an output that several drivers had, and note it for the table."""
+    trial.seconds = time.monotonic() - started
+    trial.recomputed = put_again([path for _, path, _ in bench.store_puts(output)])
+    TRIALS.append(trial)
+    assert published(bench.cluster.storage, output) == bench.reference
+    assert trial.recomputed == 0
+
+
+def race(bench: Bench, name: str) -> None:
+    """Start one driver on the cluster and one alone on another host: one of them writes, and the other says
+    who does."""
+    output, started = bench.output(), time.monotonic()
+    runs = [bench.start(output, HEAD), bench.start(output, CLIENT, run=LOCAL)]
+    codes = [run.wait(RUN_SECONDS) for run in runs]
+    assert sorted(codes) == [0, 5], "\n".join(run.output for run in runs)
+    (loser,) = (run for run, code in zip(runs, codes, strict=True) if code)
+    assert "is being written by" in loser.output
+    assert "Traceback" not in loser.output
+    writers = {client for _, _, client in bench.store_puts(output)}
+    assert (bench.cluster.hosts[CLIENT].address in writers) == (loser.host.name != CLIENT)
+    record(bench, Trial(name, 0, notes=f"{loser.host.name} exits 5"), output, started)
 
 
 def is_work(path: str, output: str) -> bool:

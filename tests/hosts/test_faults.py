@@ -9,8 +9,8 @@ import pytest
 
 from engine.storage.lease import STALE_SECONDS
 from tests.hosts.bed import Host
-from tests.hosts.cluster import CLIENT, HEAD, MLFLOW, RUN_SECONDS, STORAGE, WORKERS, Cluster, published
-from tests.hosts.faults import TRIALS, Bench, Trial, make_bench, put_again, run_with
+from tests.hosts.cluster import CLIENT, HEAD, MLFLOW, RUN_SECONDS, STORAGE, WORKERS, Cluster
+from tests.hosts.faults import LOCAL, Bench, Trial, make_bench, race, record, run_with
 from tests.hosts.storage import BUSY, STALLED, TRUNCATED, UNANSWERED
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(1800)]
@@ -44,7 +44,7 @@ def test_a_worker_dies(bench: Bench, how: str) -> None:
         )
 
 
-@pytest.mark.parametrize("seconds", [5, 30])
+@pytest.mark.parametrize("seconds", [5, 30, 120])
 def test_the_link_of_a_worker_is_cut_for_a_while(bench: Bench, seconds: int) -> None:
     for number, moment in enumerate(bench.moments(seed=seconds, count=MOMENTS)):
         host = bench.cluster.hosts[WORKERS[number % 2]]
@@ -110,32 +110,11 @@ def test_the_disk_of_a_worker_is_full(bench: Bench) -> None:
 
 ENDS_SECONDS = 60.0
 """Longest time until a driver that has lost its lease has ended; its heartbeat finds it out within 10 s."""
-LOCAL = {"executor": "local"}
-"""The run of a driver that has no node of the cluster beside it."""
-
-
-def record(bench: Bench, trial: Trial, output: str, started: float) -> None:
-    """Check what has become of an output that several drivers had, and note it for the table."""
-    trial.seconds = time.monotonic() - started
-    trial.recomputed = put_again([path for _, path, _ in bench.store_puts(output)])
-    TRIALS.append(trial)
-    assert published(bench.cluster.storage, output) == bench.reference
-    assert trial.recomputed == 0
 
 
 def test_two_drivers_race_for_one_output(bench: Bench) -> None:
-    """One on the cluster, one alone on another host: one of them writes, and the other says who does."""
     for _ in range(MOMENTS):
-        output, started = bench.output(), time.monotonic()
-        runs = [bench.start(output, HEAD), bench.start(output, CLIENT, run=LOCAL)]
-        codes = [run.wait(RUN_SECONDS) for run in runs]
-        assert sorted(codes) == [0, 5], "\n".join(run.output for run in runs)
-        (loser,) = (run for run, code in zip(runs, codes, strict=True) if code)
-        assert "is being written by" in loser.output
-        assert "Traceback" not in loser.output
-        writers = {client for _, _, client in bench.store_puts(output)}
-        assert (bench.cluster.hosts[CLIENT].address in writers) == (loser.host.name != CLIENT)
-        record(bench, Trial("two drivers at once", 0, notes=f"{loser.host.name} exits 5"), output, started)
+        race(bench, "two drivers at once")
 
 
 def test_a_paused_driver_wakes_after_its_lease_was_taken_over(bench: Bench) -> None:
