@@ -24,7 +24,7 @@ from engine.plan.sample import count_label, draw_sample
 from engine.recipe.recipe import Recipe
 from engine.runs.descriptions import read_descriptions
 from engine.storage.stores import store_of
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 from operators.arrays import NOISE, Float64
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
 from operators.counts import count

@@ -14,7 +14,7 @@ from connectors.foundation.messages import nearest
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
 from engine.runs.descriptions import required_descriptions
-from engine.training.version import Version, open_version
+from engine.training.data.version import Version, open_version
 from operators.base import SPLIT
 from operators.counts import count
 

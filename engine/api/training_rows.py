@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
-from engine.training.features import FeatureMaker
-from engine.training.version import Version
+from engine.training.data.features import FeatureMaker
+from engine.training.data.version import Version
 from operators.arrays import Float64
 from operators.base import GROUP, LABEL, ROW_ID, SPLIT, WEIGHT
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import ray.data
 
-    from engine.training.serving import ServedFeatures
+    from engine.training.serving.pyfunc import ServedFeatures
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class SplitReaders:
     @cached_property
     def _new_rows(self) -> ServedFeatures:
         """The maker of the same features from source columns of other rows."""
-        from engine.training.serving import ServedFeatures, describe_features
+        from engine.training.serving.pyfunc import ServedFeatures, describe_features
 
         self._described = tempfile.TemporaryDirectory(prefix="rowsieve-features-")
         folder = Path(self._described.name)
@@ -183,7 +183,7 @@ class SplitReaders:
 
     def features(self, rows: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Return the features (n, d) of other rows. Raises InputError for one that cannot be used."""
-        from engine.training.raw_rows import table_of
+        from engine.training.data.raw_rows import table_of
 
         if not len(rows):
             return np.empty((0, self._maker.n_features), np.float32)

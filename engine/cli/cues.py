@@ -14,7 +14,7 @@ from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError, RowsieveError
 
 if TYPE_CHECKING:
-    from engine.training.version import Version
+    from engine.training.data.version import Version
 
 console = SafeConsole()
 MAX_CLASSES = 6
@@ -33,7 +33,7 @@ def cues(
     """List suspected shortcuts: features that a model relies on, with gain and cost of balancing them."""
     with print_errors(verbose):
         from engine.cli.output import show_json
-        from engine.training.version import open_version
+        from engine.training.data.version import open_version
 
         version = open_version(dataset)
         with _naming_the_state(version):

@@ -31,7 +31,7 @@ def explain(
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.explain import explain as explain_row
-        from engine.training.version import open_version
+        from engine.training.data.version import open_version
 
         opened = open_version(output if version is None else f"{output}@{version}")
         found = explain_row(opened, row_id)

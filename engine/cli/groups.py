@@ -28,7 +28,7 @@ def groups(
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.descriptions import required_descriptions
-        from engine.training.version import open_version
+        from engine.training.data.version import open_version
 
         opened = open_version(output if version is None else f"{output}@{version}")
         found = required_descriptions(opened.output, opened.name)

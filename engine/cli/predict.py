@@ -14,7 +14,7 @@ from engine.core.errors import InputError
 from operators.counts import count
 
 if TYPE_CHECKING:
-    from engine.training.prediction import PredictionResult
+    from engine.training.serving.prediction import PredictionResult
 
 console = SafeConsole()
 FormatOption = Annotated[
@@ -62,8 +62,8 @@ def predict(
     """Predict every row of a dataset with a registered model, shard by shard."""
     with print_errors(verbose):
         from engine.execution.cluster import executor as open_executor
-        from engine.training.prediction import predict as run_predict
-        from engine.training.prediction_source import SourceRequest
+        from engine.training.serving.prediction import predict as run_predict
+        from engine.training.serving.prediction_source import SourceRequest
 
         rows = SourceRequest(source, format, _options(option), encoding, keep or (), allow_missing or ())
         with open_executor(run_section(executor), verbose=verbose) as opened:

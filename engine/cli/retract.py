@@ -47,7 +47,7 @@ def retract(
         from engine.core.output_layout import output_of
         from engine.runs.retraction import check_not_removed, foresee_retraction, undo_retraction
         from engine.runs.retraction import retract as withdraw
-        from engine.training.version import open_version
+        from engine.training.data.version import open_version
 
         if undo and (why or models or method or dry_run):
             raise InputError(

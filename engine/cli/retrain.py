@@ -20,9 +20,9 @@ from operators.counts import count
 if TYPE_CHECKING:
     from engine.core.events import Listener
     from engine.recipe.recipe import RunSection
-    from engine.training.evaluation import Evaluation, GroupTable
+    from engine.training.evaluation.by_group import Evaluation, GroupTable
+    from engine.training.evaluation.regression_scores import LossTable, RegressionEvaluation
     from engine.training.reference import Reference
-    from engine.training.regression_scores import LossTable, RegressionEvaluation
     from engine.training.retrain import RetrainOptions, RetrainResult
     from engine.training.training_run import TrainResult, TrainSpec
 
@@ -68,8 +68,8 @@ def needs_no_ray(spec: TrainSpec) -> bool:
     params = spec.params
     if "RAY_ADDRESS" in os.environ or params.where == "ray" or params.resources.gpus:
         return False
+    from engine.training.data.version import open_version
     from engine.training.retrain import refusals_of_training
-    from engine.training.version import open_version
 
     with refusals_of_training(spec):
         splits: dict[str, int] = open_version(spec.dataset).manifest["summary"]["splits"]

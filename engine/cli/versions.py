@@ -90,7 +90,7 @@ def diff(
         from engine.runs.diff import compare
         from engine.runs.row_changes import write_row_changes
         from engine.runs.row_pairs import RowPairs
-        from engine.training.version import open_version
+        from engine.training.data.version import open_version
 
         names = [name if output is None else f"{output}@{name}" for name in (before, after)]
         then, now = (open_version(name) for name in names)

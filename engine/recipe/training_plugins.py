@@ -26,8 +26,9 @@ class RulePlugin:
     params: Any
     """Class of its parameters, derived from :class:`engine.recipe.trainers.StepwiseParams`."""
     make: Any
-    """Called as ``make(params, counts)`` with the parameters and the :class:`engine.training.rows.Counts` of
-    the train rows; returns an :class:`engine.training.rules.Rule`."""
+    """Called as ``make(params, counts)`` with the parameters and the
+    :class:`engine.training.data.rows.Counts` of the train rows; returns an
+    :class:`engine.training.rules.Rule`."""
 
 
 def find_plugin(group: str, name: str, kind: type[Plugin]) -> Plugin | None:

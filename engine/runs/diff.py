@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.runs.row_pairs import FILE, KEY, ROW, RowBatch, RowPairs
-from engine.training.version import Version
+from engine.training.data.version import Version
 from operators.arrays import NOISE
 from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 

@@ -22,7 +22,7 @@ from engine.plan.chain import CONTRACT, resolve_chain
 from engine.storage.run_store import RunStore
 from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
-from engine.training.version import Version
+from engine.training.data.version import Version
 from operators.base import ROW_ID, VALID, Context, Operator, OperatorError
 from operators.explanations import ExplainedRow, Fact, shown
 from operators.ingest.adaptor import STATE

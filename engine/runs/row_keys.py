@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.plan.chain import CONTRACT
-from engine.training.version import Version
+from engine.training.data.version import Version
 from operators.columns import is_binary, is_number, plain_values
 
 DIGEST_BYTES = 16

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.training.version import Version
+from engine.training.data.version import Version
 from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 
 VALUES = {

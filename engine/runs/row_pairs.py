@@ -31,7 +31,7 @@ from engine.runs.row_keys import (
     named_columns,
 )
 from engine.runs.row_matching import VALUES, CommonRows, PartReader, match_rows, part_places
-from engine.training.version import Version
+from engine.training.data.version import Version
 from operators.arrays import Ids
 from operators.base import DUPLICATE_OF, ROW_ID
 

@@ -11,9 +11,9 @@ from engine.recipe.trainers import TrainParams, parse_params
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from engine.training.ensemble import Ensemble
-    from engine.training.evaluation import Evaluation, evaluate
-    from engine.training.in_memory import fit_arrays
+    from engine.training.evaluation.by_group import Evaluation, evaluate
+    from engine.training.fit.ensemble import Ensemble
+    from engine.training.fit.in_memory import fit_arrays
     from engine.training.training_run import TrainResult, TrainSpec, train
 
 __all__ = [
@@ -29,12 +29,12 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
-    "Ensemble": "ensemble",
-    "Evaluation": "evaluation",
+    "Ensemble": "fit.ensemble",
+    "Evaluation": "evaluation.by_group",
     "TrainResult": "training_run",
     "TrainSpec": "training_run",
-    "evaluate": "evaluation",
-    "fit_arrays": "in_memory",
+    "evaluate": "evaluation.by_group",
+    "fit_arrays": "fit.in_memory",
     "train": "training_run",
 }
 

@@ -22,12 +22,12 @@ import pyarrow as pa
 from engine.core.json_files import read_json
 from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
-from engine.training.ensemble import Ensemble
-from engine.training.evaluation import INFERRED, by_class, group_label
-from engine.training.job import TrainingJob
-from engine.training.rows import GroupedRows
-from engine.training.serving import ENCODING, SERVING, ServedModel, describe_features
-from engine.training.split_scores import RowSource, row_pieces, truth_of
+from engine.training.data.rows import GroupedRows
+from engine.training.evaluation.by_group import INFERRED, by_class, group_label
+from engine.training.evaluation.split_scores import RowSource, row_pieces, truth_of
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.job import TrainingJob
+from engine.training.serving.pyfunc import ENCODING, SERVING, ServedModel, describe_features
 from operators.base import Executor
 from operators.metrics.group_scores import (
     MAX_NAMES,

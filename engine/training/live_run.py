@@ -31,9 +31,9 @@ from engine.publish.tracking import (
     param_text,
 )
 from engine.recipe.trainers import TrainParams, trainer_of
-from engine.training.callbacks import EpochEnd
-from engine.training.job import TrainingJob
-from engine.training.version import Version
+from engine.training.data.version import Version
+from engine.training.fit.callbacks import EpochEnd
+from engine.training.fit.job import TrainingJob
 
 EXPERIMENT = "rowsieve-train"
 SEND_SECONDS, RETRY_SECONDS = 2.0, 60.0

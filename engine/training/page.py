@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.json_files import write_text
 from engine.report.templates import template
-from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
-from engine.training.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
+from engine.training.data.version import Version
+from engine.training.evaluation.by_group import INFERRED, Evaluation, GroupScore, GroupTable
+from engine.training.evaluation.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
+from engine.training.evaluation.regression_scores import LossScore, LossTable, RegressionEvaluation
 from engine.training.reference import Reference
-from engine.training.regression_scores import LossScore, LossTable, RegressionEvaluation
 from engine.training.training_run import TrainResult
-from engine.training.version import Version
 from operators.counts import count
 from operators.metrics.group_scores import few_rows_text
 from operators.report.text import interval, percent

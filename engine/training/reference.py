@@ -12,9 +12,9 @@ from typing import Any, Literal
 from connectors.foundation.messages import nearest
 from engine.core.errors import InputError, RowsieveError, one_line
 from engine.recipe.trainers import LINEAR, TRAINERS, TrainParams, parse_params, trainer_of
-from engine.training.evaluation import INFERRED, Evaluation, Scores
-from engine.training.job import training_fingerprint
-from engine.training.regression_scores import RegressionEvaluation
+from engine.training.evaluation.by_group import INFERRED, Evaluation, Scores
+from engine.training.evaluation.regression_scores import RegressionEvaluation
+from engine.training.fit.job import training_fingerprint
 from engine.training.training_run import TrainResult, TrainSpec, train
 from operators.base import Executor
 

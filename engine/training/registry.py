@@ -1,6 +1,6 @@
 """Registration of trained models on MLflow: the run with its scores, the model version, and its aliases.
 
-:mod:`engine.training.stored_models` reads models back.
+:mod:`engine.training.serving.stored_models` reads models back.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
 from engine.storage.registrations import record_registration
 from engine.training.champion import count_paired_answers, rows_for
-from engine.training.ensemble import Ensemble
-from engine.training.features import FeatureMaker
-from engine.training.job import FEATURES, TrainingJob
+from engine.training.data.features import FeatureMaker
+from engine.training.data.version import Version, root_of
+from engine.training.evaluation.plots import PLOTS, STRENGTH
+from engine.training.evaluation.split_scores import score
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.job import FEATURES, TrainingJob
+from engine.training.fit.pretrained import inputs_of
 from engine.training.live_run import EXPERIMENT, curve_values, dataset_of, params_of
-from engine.training.model_package import (
+from engine.training.reference import Reference
+from engine.training.serving.model_package import (
     code_paths,
     column_notes,
     input_example,
@@ -38,14 +43,9 @@ from engine.training.model_package import (
     save_flavour,
     signature,
 )
-from engine.training.plots import PLOTS, STRENGTH
-from engine.training.pretrained import inputs_of
-from engine.training.reference import Reference
-from engine.training.serving import ServedModel, write_served_model
-from engine.training.split_scores import score
-from engine.training.stored_models import CHAMPION, DATA, MODEL, champion_of, withdrawn_data
+from engine.training.serving.pyfunc import ServedModel, write_served_model
+from engine.training.serving.stored_models import CHAMPION, DATA, MODEL, champion_of, withdrawn_data
 from engine.training.training_run import TrainResult
-from engine.training.version import Version, root_of
 from operators.base import Executor
 
 if TYPE_CHECKING:

@@ -31,10 +31,11 @@ from engine.recipe.promotion import PromotionRule
 from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
 from engine.storage.withdrawals import check_stands
-from engine.training.job import TrainingJob
+from engine.training.data.version import Version, open_version, root_of
+from engine.training.evaluation.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
+from engine.training.fit.job import TrainingJob
 from engine.training.live_run import TrainingWatch
 from engine.training.page import write_page
-from engine.training.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
 from engine.training.reference import Reference, check_kind, measure_reference
 from engine.training.registry import (
     PromotionDecision,
@@ -46,7 +47,6 @@ from engine.training.registry import (
 )
 from engine.training.selection import Selection, select
 from engine.training.training_run import TrainResult, TrainSpec, train
-from engine.training.version import Version, open_version, root_of
 from operators.base import Executor
 
 

@@ -31,8 +31,8 @@ from engine.recipe.search import (
     with_values,
 )
 from engine.training.candidates import Candidate, TryEach, average, train_further_seed
+from engine.training.data.version import open_version
 from engine.training.training_run import TrainSpec, train, trains_on_ray
-from engine.training.version import open_version
 from operators.base import Executor
 
 Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]

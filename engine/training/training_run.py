@@ -17,18 +17,18 @@ from engine.recipe.trainers import TrainParams, check_target
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
-from engine.training.callbacks import EpochEnd
-from engine.training.column_checks import check_inputs, check_numeric
-from engine.training.ensemble import Ensemble
-from engine.training.estimators import check_model
-from engine.training.evaluation import Evaluation, Scores
-from engine.training.importance import importance_of
-from engine.training.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
-from engine.training.progress import progress_read
-from engine.training.regression_scores import RegressionEvaluation
-from engine.training.split_scores import score
-from engine.training.strength import choose_strength
-from engine.training.version import Version, open_version
+from engine.training.data.column_checks import check_inputs, check_numeric
+from engine.training.data.strength import choose_strength
+from engine.training.data.version import Version, open_version
+from engine.training.evaluation.by_group import Evaluation, Scores
+from engine.training.evaluation.importance import importance_of
+from engine.training.evaluation.regression_scores import RegressionEvaluation
+from engine.training.evaluation.split_scores import score
+from engine.training.fit.callbacks import EpochEnd
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.estimators import check_model
+from engine.training.fit.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
+from engine.training.fit.progress import progress_read
 from operators.base import Executor, OperatorError, ResourceError
 
 EVALUATION = "evaluation.json"
@@ -49,7 +49,8 @@ class TrainSpec:
     mix_alpha: float | None = None
     """Mix the base models of ``boosted_cvar`` for this tail; no model is trained."""
     importance: bool = False
-    """Measure the permutation importance of every source column too; see ``engine.training.importance``."""
+    """Measure the permutation importance of every source column too; see
+    ``engine.training.evaluation.importance``."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def _watched(job: TrainingJob, executor: Executor, place: Place, watcher: Watche
 def _run(job: TrainingJob, executor: Executor, place: Place) -> None:
     if trains_on_ray(job.version, job.params, executor):
         # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
-        from engine.training.on_ray import run_on_ray
+        from engine.training.fit.on_ray import run_on_ray
 
         apart = isinstance(executor, SyncingExecutor) and isinstance(place, ObjectPath)
         run_on_ray(job, place if isinstance(place, ObjectPath) and apart else None)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from engine.recipe.trainers import parse_params
-from engine.training.kernel import fit
-from engine.training.rows import Dataset, dataset_of_arrays
+from engine.training.data.rows import Dataset, dataset_of_arrays
+from engine.training.fit.kernel import fit
 from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, table, write_section
 from tests.benchmarks.training_large import compare
 from tests.benchmarks.training_many import many

@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from engine.recipe.trainers import parse_params
-from engine.training.job import mix
-from engine.training.kernel import fit
-from engine.training.rows import Dataset, GroupedRows, dataset_of_arrays, join
+from engine.training.data.rows import Dataset, GroupedRows, dataset_of_arrays, join
+from engine.training.fit.job import mix
+from engine.training.fit.kernel import fit
 from operators.arrays import Float64
 from tests.benchmarks.harness import Row, bar, figure, measure, ratio
 

@@ -11,9 +11,9 @@ import time
 import numpy as np
 
 from engine.recipe.trainers import parse_params
-from engine.training.job import mix
-from engine.training.kernel import fit
-from engine.training.rows import Dataset, GroupedRows
+from engine.training.data.rows import Dataset, GroupedRows
+from engine.training.fit.job import mix
+from engine.training.fit.kernel import fit
 from operators.arrays import Int64
 from tests.benchmarks.harness import Row, figure
 

@@ -8,10 +8,10 @@ import pytest
 
 from engine.execution.local_executor import LocalExecutor
 from engine.execution.ray_executor import RayExecutor
-from engine.training.prediction import predict
-from engine.training.prediction_source import SourceRequest
+from engine.training.serving.prediction import predict
+from engine.training.serving.prediction_source import SourceRequest
 from tests.data import write_shards
-from tests.unit.engine.training.test_served_model import model, raw_table  # noqa: F401
+from tests.unit.engine.training.serving.test_served_model import model, raw_table  # noqa: F401
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 

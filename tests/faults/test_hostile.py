@@ -21,7 +21,7 @@ from engine.recipe.yaml_text import parse_yaml, read_yaml
 from engine.runs.runner import run
 from engine.storage.manifest import parse_manifest, read_manifest
 from engine.storage.withdrawals import current_version
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 from operators.base import OperatorError
 from operators.factories import VARIABLE, check_allowed
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards

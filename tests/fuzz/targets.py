@@ -279,7 +279,7 @@ def tar(data: bytes) -> None:
 
 def models(data: bytes) -> None:
     """Stored models, their description and their weights. The first byte says which file is changed."""
-    from engine.training.ensemble import Ensemble
+    from engine.training.fit.ensemble import Ensemble
     from operators.models.storage import load
 
     first, rest = data[:1], data[1:]
@@ -302,7 +302,7 @@ def _model_files() -> dict[str, bytes]:
     """A small network, alone and as an ensemble of one."""
     import numpy as np
 
-    from engine.training.ensemble import Ensemble
+    from engine.training.fit.ensemble import Ensemble
     from operators.models import ModelSpec, build
     from operators.models.storage import save
 
@@ -376,7 +376,7 @@ def records(data: bytes) -> None:
     from engine.storage.registrations import recorded_models
     from engine.storage.removals import removal_of
     from engine.storage.withdrawals import withdrawal_of
-    from engine.training.progress import ProgressReader
+    from engine.training.fit.progress import ProgressReader
 
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch)

@@ -151,7 +151,7 @@ def _by_drift(section: TrainSection, output: Place, manifest: Mapping[str, Any])
 
 def _champions_version(section: TrainSection, output: Place) -> str | None:
     """Return the version that the champion was trained on; None without a champion."""
-    from engine.training.stored_models import trained_on
+    from engine.training.serving.stored_models import trained_on
 
     return trained_on(client(output), str(section.register_as))
 
@@ -178,11 +178,11 @@ def _champion_scores(
     A version without a base, or without new shards, is scored on all its validation rows.
     """
     from engine.training.champion import rows_for
-    from engine.training.ensemble import Ensemble
-    from engine.training.job import RECORD, TrainingJob
-    from engine.training.split_scores import score
-    from engine.training.stored_models import champion_of
-    from engine.training.version import open_version
+    from engine.training.data.version import open_version
+    from engine.training.evaluation.split_scores import score
+    from engine.training.fit.ensemble import Ensemble
+    from engine.training.fit.job import RECORD, TrainingJob
+    from engine.training.serving.stored_models import champion_of
 
     # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
     place = output if isinstance(output, Path) else local_cache()

@@ -100,7 +100,7 @@ class Library(Protocol):
     """
 
     flavour: str
-    """MLflow's flavour of its models, which :mod:`engine.training.model_package` writes: ``sklearn``,
+    """MLflow's flavour of its models, which :mod:`engine.training.serving.model_package` writes: ``sklearn``,
     ``xgboost`` or ``lightgbm``. For any other name none is written: the stored bytes serve."""
     distributions: tuple[str, ...]
     """Distributions that loading a model imports, in addition to those of every model. Of several that hold

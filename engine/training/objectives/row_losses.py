@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from engine.training.data.rows import GroupedRows, Shards
 from engine.training.objectives.base import Objective, TargetScale
-from engine.training.rows import GroupedRows, Shards
 from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.communicator import Slots

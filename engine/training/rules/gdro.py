@@ -10,7 +10,7 @@ import torch
 from scipy.special import logsumexp
 
 from engine.recipe.trainers import GdroParams
-from engine.training.rows import Counts
+from engine.training.data.rows import Counts
 from engine.training.rules.base import Batch, RuleState
 from engine.training.rules.on_device import GroupDroOnDevice
 from operators.arrays import Float64

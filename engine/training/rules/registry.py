@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.recipe.training_plugins import RULES, RulePlugin, find_plugin
-from engine.training.rows import Counts
+from engine.training.data.rows import Counts
 from engine.training.rules.base import Rule
 from engine.training.rules.doro import Chi2Doro, CvarDoro
 from engine.training.rules.erm import Erm

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.training import fit_arrays, parse_params
-from engine.training.ensemble import Ensemble
+from engine.training.fit.ensemble import Ensemble
 from operators.metrics import cvar
 from tests.paper.data_sets import COMPAS_FEATURES, data_folder
 

@@ -47,7 +47,7 @@ ELSEWHERE = {
         "needs a version with a target; run there on one",
     ),
     "rowsieve predict models:": (
-        "tests/unit/engine/training/test_prediction.py",
+        "tests/unit/engine/training/serving/test_prediction.py",
         "needs a registered model",
     ),
     "rowsieve cues OUTPUT": (

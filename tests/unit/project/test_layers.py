@@ -65,8 +65,8 @@ KNOWN_OPERATORS = {
             "engine.plan.likely_leaks",
             "engine.runs.descriptions",
             "engine.training.page",
-            "engine.training.plots",
-            "engine.training.strength",
+            "engine.training.evaluation.plots",
+            "engine.training.data.strength",
         },
     ),
     "dbscan": ("a public estimator", {"engine.api.estimators"}),
@@ -77,9 +77,9 @@ KNOWN_OPERATORS = {
         {
             "engine.plan.first_recipe",
             "engine.plan.source_columns",
-            "engine.training.features",
-            "engine.training.pretrained",
-            "engine.training.serving",
+            "engine.training.data.features",
+            "engine.training.fit.pretrained",
+            "engine.training.serving.pyfunc",
         },
     ),
     "encode": (
@@ -94,7 +94,7 @@ KNOWN_OPERATORS = {
             "engine.plan.sources",
             "engine.runs.descriptions",
             "engine.runs.drift",
-            "engine.training.serving",
+            "engine.training.serving.pyfunc",
         },
     ),
     "eos": ("a public estimator", {"engine.api.estimators"}),
@@ -109,9 +109,9 @@ KNOWN_OPERATORS = {
             "engine.plan.preview",
             "engine.plan.sample",
             "engine.runs.explain",
-            "engine.training.features",
-            "engine.training.importance",
-            "engine.training.serving",
+            "engine.training.data.features",
+            "engine.training.evaluation.importance",
+            "engine.training.serving.pyfunc",
         },
     ),
     "neighbours": ("a public estimator", {"engine.api.estimators"}),
@@ -128,20 +128,20 @@ KNOWN_OPERATORS = {
             "engine.plan.version_resolution",
             "engine.runs.compare.comparison",
             "engine.storage.reader",
-            "engine.training.version",
+            "engine.training.data.version",
         },
     ),
     "probe": (
         "training fits its networks by the kernel that fits the probe",
         {
-            "engine.training.ensemble",
-            "engine.training.estimators",
-            "engine.training.kernel",
-            "engine.training.last_layer",
+            "engine.training.fit.ensemble",
+            "engine.training.fit.estimators",
+            "engine.training.fit.kernel",
+            "engine.training.fit.last_layer",
             "engine.training.objectives.row_losses",
-            "engine.training.on_ray",
-            "engine.training.rows",
-            "engine.training.session",
+            "engine.training.fit.on_ray",
+            "engine.training.data.rows",
+            "engine.training.fit.session",
         },
     ),
     "splits": (
@@ -166,10 +166,10 @@ MLFLOW = {
     "engine.publish.mlflow_outbox",
     "engine.publish.own_artifacts",
     "engine.publish.tracking",
-    "engine.training.model_package",
-    "engine.training.network_flavour",
+    "engine.training.serving.model_package",
+    "engine.training.serving.network_flavour",
     "engine.training.registry",
-    "engine.training.stored_models",
+    "engine.training.serving.stored_models",
 }
 """The modules that import Ray and MLflow: no kernel, and no source."""
 Graph = dict[str, set[str]]
@@ -236,13 +236,14 @@ def cycles(graph: Graph) -> set[frozenset[str]]:
     return {component for component in components if len(component) > 1}
 
 
-def by_folder(graph: Graph, packages: set[str]) -> Graph:
-    """Return the imports between folders, and modules beside folders; a folder holds its own folders."""
+def by_folder(graph: Graph, packages: set[str], depth: int = 2) -> Graph:
+    """Return the imports between folders, and modules beside folders; a folder holds its own folders.
+
+    ``depth`` is that of the folders below the root: ``engine.training`` has 2.
+    """
 
     def place(name: str) -> str:
-        first, _, rest = name.partition(".")
-        inner = rest.partition(".")[0]
-        return f"{first}.{inner}" if inner else first
+        return ".".join(name.split(".")[:depth])
 
     found: Graph = {place(name): set() for name in graph}
     for name, others in graph.items():
@@ -372,6 +373,15 @@ def test_no_folders_import_each_other_in_a_cycle(graph: Graph) -> None:
     assert cycles(found) == set()
 
 
+def test_no_folders_within_a_folder_import_each_other_in_a_cycle(graph: Graph) -> None:
+    packages = {name for name, path in module_files().items() if path.name == "__init__.py"}
+    outer = {name for name in packages if name.count(".") < 2}
+    found = by_folder(graph, outer, depth=3)
+    assert {"engine.training.data", "engine.training.rules"} < found["engine.training.fit"]
+    assert "engine.training.fit" not in found["engine.training.data"]
+    assert cycles(found) == set()
+
+
 def test_every_registry_is_one(graph: Graph) -> None:
     files = module_files()
     for name in REGISTRIES:
@@ -456,7 +466,6 @@ def test_entry_points_lead_into_the_public_package() -> None:
 
 COVERED_ELSEWHERE = {
     "connectors/storage": "tests/unit/engine/storage runs on a folder and on an object store",
-    "engine/training/rules": "tests/unit/engine/training/test_training.py runs every trainer",
 }
 """Folders of code without a test folder of their own, with the place of their tests."""
 

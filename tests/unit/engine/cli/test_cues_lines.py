@@ -76,7 +76,7 @@ def test_a_forged_list_of_suspects_is_named(
     (state / "suspects.json").write_text(forged)
     entry = {"name": "cues", "fingerprint": "f"}
     version = SimpleNamespace(output=tmp_path, name="v1", manifest={"operators": [entry]})
-    monkeypatch.setattr("engine.training.version.open_version", lambda _: version)
+    monkeypatch.setattr("engine.training.data.version.open_version", lambda _: version)
     done = CliRunner().invoke(app, ["cues", "somewhere"])
     assert done.exit_code == 2, done.output
     shown = " ".join(done.output.split())

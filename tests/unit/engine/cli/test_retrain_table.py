@@ -11,7 +11,7 @@ from rich.console import Console
 from engine.cli import cues
 from engine.cli.retrain import group_table, loss_warning
 from engine.core.errors import InputError
-from engine.training.evaluation import GroupScore, GroupTable
+from engine.training.evaluation.by_group import GroupScore, GroupTable
 
 
 def test_a_group_of_few_rows_is_told_from_the_worst() -> None:

@@ -30,7 +30,8 @@ from engine.publish.mlflow_outbox import (
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
 from engine.publish.record_delivery import DirectSender
 from engine.publish.tracking import VERSION_TAG, Tracker, client
-from engine.training import registry, stored_models
+from engine.training import registry
+from engine.training.serving import stored_models
 from tests.tables import forge_journal
 
 ID, OTHER = "a" * 32, "b" * 32

@@ -18,7 +18,7 @@ from engine.recipe.recipe import Recipe
 from engine.runs.diff import diff
 from engine.runs.history import history
 from engine.runs.runner import run
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 
 FIGURES = re.compile(r"accuracy ([0-9.]+), champion ([0-9.]+), asked")
 RECIPE = Path(__file__).parents[4] / "deploy" / "recipes" / "nightly.yaml"

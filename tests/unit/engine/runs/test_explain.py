@@ -18,7 +18,7 @@ from engine.cli.app import app
 from engine.recipe.recipe import Recipe
 from engine.runs.explain import explain
 from engine.runs.runner import run
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 from operators import registry
 from operators.base import FEATURES, Apply, Context, Operator, OperatorParams
 from operators.explanations import ExplainedRow, Fact, added_facts

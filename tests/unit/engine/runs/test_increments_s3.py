@@ -11,7 +11,7 @@ from engine.runs.diff import diff
 from engine.runs.history import history, prune
 from engine.runs.runner import run
 from engine.storage.stores import store_of
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.s3 import S3Server
 from tests.unit.engine.runs.test_increments import add_night, computed

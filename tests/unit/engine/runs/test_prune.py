@@ -124,7 +124,7 @@ def test_a_model_is_recorded_when_it_is_registered(
 ) -> None:
     """Before MLflow has it, so that an interruption leaves no model without a record."""
     from engine.training import registry
-    from engine.training.version import open_version
+    from engine.training.data.version import open_version
 
     out = tmp_path / "out"
     shutil.copytree(published, out)

@@ -28,7 +28,7 @@ from engine.storage.registrations import record_registration
 from engine.storage.removals import FOLDER, removal_of
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, withdrawn_bases, write_withdrawal
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 from tests.data import recipe_for, spurious_table
 from tests.s3 import S3Server
 

@@ -41,8 +41,8 @@ from engine.storage.withdrawals import (
     withdrawal_of,
     write_withdrawal,
 )
-from engine.training.stored_models import _artifact
-from engine.training.version import open_version
+from engine.training.data.version import open_version
+from engine.training.serving.stored_models import _artifact
 from operators.weights.adaptor import Weights
 from tests.data import recipe_for, small_recipe, spurious_table
 

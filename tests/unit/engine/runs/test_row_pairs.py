@@ -26,7 +26,7 @@ from engine.runs.row_changes import write_row_changes
 from engine.runs.row_keys import common_columns, digests
 from engine.runs.row_pairs import RowPairs
 from engine.runs.runner import run
-from engine.training.version import Version
+from engine.training.data.version import Version
 from tests.data import recipe_for
 
 OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}

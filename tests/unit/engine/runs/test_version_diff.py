@@ -21,7 +21,7 @@ from engine.runs.history import history, prune
 from engine.runs.row_changes import write_row_changes
 from engine.runs.row_matching import match_rows
 from engine.runs.row_pairs import RowPairs
-from engine.training.version import Version, open_version
+from engine.training.data.version import Version, open_version
 from tests.unit.engine.runs.test_increments import add_night, nights, recipe, run, spurious_table
 
 VALUES = ("group", "split", "is_outlier", "weight")

@@ -21,9 +21,9 @@ from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.storage.withdrawals import current_version
+from engine.training.data.version import open_version
 from engine.training.retrain import RetrainOptions, retrain
 from engine.training.training_run import TrainSpec, train
-from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.s3 import SECRET, USER, S3Server
 

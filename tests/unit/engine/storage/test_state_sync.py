@@ -24,9 +24,9 @@ from engine.runs.runner import run
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import ObjectRunStore, synced_executor, working_copy
 from engine.storage.state_sync import SyncedFolder, SyncingExecutor, download, snapshot
-from engine.training.job import TrainingJob
-from engine.training.serving import write_served_model
-from engine.training.split_scores import score
+from engine.training.evaluation.split_scores import score
+from engine.training.fit.job import TrainingJob
+from engine.training.serving.pyfunc import write_served_model
 from engine.training.training_run import TrainSpec, train
 from operators.base import Context, Resources
 from tests.data import small_recipe
@@ -278,13 +278,13 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
         assert list(read) == ["weights"] * 3
         return {}
 
-    monkeypatch.setattr("engine.training.stored_models.champion_of", champion_of)
-    monkeypatch.setattr("engine.training.split_scores.score", score)
-    monkeypatch.setattr("engine.training.version.open_version", lambda _: None)
-    monkeypatch.setattr("engine.training.ensemble.Ensemble.load", lambda _: None)
+    monkeypatch.setattr("engine.training.serving.stored_models.champion_of", champion_of)
+    monkeypatch.setattr("engine.training.evaluation.split_scores.score", score)
+    monkeypatch.setattr("engine.training.data.version.open_version", lambda _: None)
+    monkeypatch.setattr("engine.training.fit.ensemble.Ensemble.load", lambda _: None)
     monkeypatch.setattr("engine.training.champion.rows_for", lambda *_: None)
-    monkeypatch.setattr("engine.training.job.TrainingJob.maker", SimpleNamespace(fit=lambda _: None))
-    monkeypatch.setattr("engine.training.job.write_json", lambda *_: None)
+    monkeypatch.setattr("engine.training.fit.job.TrainingJob.maker", SimpleNamespace(fit=lambda _: None))
+    monkeypatch.setattr("engine.training.fit.job.write_json", lambda *_: None)
     monkeypatch.setattr(training, "write_json", lambda *_: None)
     monkeypatch.setattr(training, "client", lambda _: None)
     uri = s3.uri(s3.bucket(), "out")
@@ -322,7 +322,7 @@ def test_a_champions_scores_are_the_same_on_hosts_that_share_no_disk(
     def champion_of(_: Any, __: str, scratch: Path, ___: Any) -> tuple[str, Path]:
         return "1", Path(shutil.copytree(registry, Path(scratch) / "model"))
 
-    monkeypatch.setattr("engine.training.stored_models.champion_of", champion_of)
+    monkeypatch.setattr("engine.training.serving.stored_models.champion_of", champion_of)
     monkeypatch.setattr(training, "client", lambda _: None)
     section = TrainSection(when="accuracy < 0.8", register_as="m", params={"epochs": 2})
     output, manifest = cast(Any, place_of(uri)), {"version": version}

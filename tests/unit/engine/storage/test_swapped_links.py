@@ -230,7 +230,7 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
 def _model_uses() -> dict[str, tuple[str, Callable[[Path], object]]]:
     import torch
 
-    from engine.training.checkpoint import Checkpoints, ModelStore, Progress
+    from engine.training.fit.checkpoint import Checkpoints, ModelStore, Progress
     from operators.communicator import SingleProcess, Slots
 
     slots = Slots(SingleProcess(), 1, 1)

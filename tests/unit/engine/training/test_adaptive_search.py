@@ -179,7 +179,7 @@ def test_a_recipe_searches(published: Path, tmp_path: Path) -> None:
     record = train_if_due(
         recipe,
         tmp_path / "out",
-        engine.training.version.open_version(tmp_path / "out").manifest,
+        engine.training.data.version.open_version(tmp_path / "out").manifest,
         LocalExecutor,
     )
     assert record is not None

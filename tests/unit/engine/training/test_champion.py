@@ -18,13 +18,13 @@ from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.runner import run
 from engine.training.champion import PairedAnswers, PairedCell, count_paired_answers, rows_for
-from engine.training.ensemble import Ensemble
-from engine.training.features import FeatureMaker
-from engine.training.job import FEATURES, TrainingJob
-from engine.training.serving import write_served_model
-from engine.training.split_scores import score
+from engine.training.data.features import FeatureMaker
+from engine.training.data.version import open_version
+from engine.training.evaluation.split_scores import score
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.job import FEATURES, TrainingJob
+from engine.training.serving.pyfunc import write_served_model
 from engine.training.training_run import TrainResult, TrainSpec, train
-from engine.training.version import open_version
 from operators.metrics.paired import PairedCounts, gain_p_value
 from tests.data import recipe_for, spurious_table, write_shards
 

@@ -16,8 +16,8 @@ from engine.publish.own_artifacts import upload_file, upload_folder
 from engine.runs.runner import run
 from engine.storage.withdrawals import current_version
 from engine.training import training_run
-from engine.training.features import FeatureMaker
-from engine.training.version import open_version
+from engine.training.data.features import FeatureMaker
+from engine.training.data.version import open_version
 from operators.base import OperatorError, copy_state
 from tests.data import small_recipe, spurious_table, write_shards
 

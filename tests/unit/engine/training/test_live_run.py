@@ -25,9 +25,10 @@ from engine.publish.mlflow_outbox import Record, pending, sync
 from engine.publish.tracking import client
 from engine.recipe.trainers import parse_params
 from engine.storage.lease import hold_lease
-from engine.training import job as job_module
-from engine.training import live_run, progress
-from engine.training.callbacks import EpochEnd
+from engine.training import live_run
+from engine.training.fit import job as job_module
+from engine.training.fit import progress
+from engine.training.fit.callbacks import EpochEnd
 from engine.training.live_run import EXPERIMENT, curve_values
 from engine.training.retrain import RetrainOptions, RetrainResult, retrain
 from engine.training.training_run import TrainSpec

@@ -142,7 +142,7 @@ def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
 
     import mlflow
 
-    from engine.training.stored_models import withdrawn_data
+    from engine.training.serving.stored_models import withdrawn_data
 
     write_shards(tmp_path / "data", spurious_table(), 2)
     section = ERM | {"register_as": "m", "promote_if": "worst_group_accuracy > champion + 0.01"}

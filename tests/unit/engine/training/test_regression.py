@@ -26,13 +26,13 @@ from engine.recipe.promotion import CannotCompareError
 from engine.recipe.recipe import Recipe
 from engine.training import TrainResult, TrainSpec, parse_params, train
 from engine.training.champion import rows_for
-from engine.training.job import TrainingJob
+from engine.training.data.version import open_version
+from engine.training.evaluation.plots import PLOTS, draw_importance, draw_losses
+from engine.training.evaluation.regression_scores import LossSums, RegressionEvaluation
+from engine.training.fit.job import TrainingJob
 from engine.training.page import write_page
-from engine.training.plots import PLOTS, draw_importance, draw_losses
-from engine.training.regression_scores import LossSums, RegressionEvaluation
 from engine.training.selection import select
-from engine.training.serving import ServedModel, write_served_model
-from engine.training.version import open_version
+from engine.training.serving.pyfunc import ServedModel, write_served_model
 from tests.unit.engine.training.publishing import publish
 
 OPERATORS: dict[str, Any] = {

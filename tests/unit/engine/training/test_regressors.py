@@ -15,13 +15,13 @@ from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.estimators import ESTIMATORS, OBJECTIVES_OF
 from engine.recipe.trainers import parse_params
-from engine.training.ensemble import Ensemble
-from engine.training.estimators import EstimatorModule
-from engine.training.job import TrainingJob
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.estimators import EstimatorModule
+from engine.training.fit.job import TrainingJob
 from engine.training.libraries import library_of
 from engine.training.libraries.base import WeightedRows
-from engine.training.model_package import save_flavour
-from engine.training.serving import ServedModel, write_served_model
+from engine.training.serving.model_package import save_flavour
+from engine.training.serving.pyfunc import ServedModel, write_served_model
 from engine.training.training_run import TrainResult, TrainSpec, train
 from operators.base import OperatorError
 from tests.unit.engine.training.test_regression import output, rows_of, scored

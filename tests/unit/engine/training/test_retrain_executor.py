@@ -32,7 +32,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     manifest = {"summary": {"splits": {"train": ROWS - 20, "validation": 20}}}
     monkeypatch.setattr("engine.execution.cluster.executor", opened)
-    monkeypatch.setattr("engine.training.version.open_version", lambda _: SimpleNamespace(manifest=manifest))
+    monkeypatch.setattr(
+        "engine.training.data.version.open_version", lambda _: SimpleNamespace(manifest=manifest)
+    )
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 

@@ -18,17 +18,17 @@ from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.trainers import LATER_KEYS, parse_params
 from engine.training import selection
-from engine.training.in_memory import fit_arrays
-from engine.training.job import training_fingerprint
-from engine.training.kernel import fit
-from engine.training.learner import HEAD, Learner, step_size_factor
+from engine.training.data.version import open_version
+from engine.training.fit.in_memory import fit_arrays
+from engine.training.fit.job import training_fingerprint
+from engine.training.fit.kernel import fit
+from engine.training.fit.learner import HEAD, Learner, step_size_factor
 from engine.training.objectives import ClassLosses, CrossEntropy
 from engine.training.retrain import parse_grid
 from engine.training.selection import Candidate, Range, candidates_of, select
 from engine.training.training_run import TrainSpec
-from engine.training.version import open_version
 from tests.data import small_recipe
-from tests.unit.engine.training.test_training import data
+from tests.unit.engine.training.fit.test_training import data
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_an_early_stop_survives_an_interruption(tmp_path: Path, monkeypatch: pyt
     values = {"trainer": "erm", "model": "mlp", "keep": "best", "patience": 3, "checkpoint_every": 1}
     params = parse_params({**values, "hidden": [6], "batch_size": 32, "lr": 0.1, "epochs": 30})
     whole = fit(data(), params, seed=1)
-    from engine.training import epochs
+    from engine.training.fit import epochs
 
     true_epoch, calls = epochs.run_epoch, [0]
 

@@ -12,8 +12,8 @@ from engine.core.errors import InputError
 from engine.core.json_files import read_json
 from engine.recipe.trainers import parse_params
 from engine.training import Ensemble
-from engine.training.in_memory import fit_arrays
-from engine.training.version import open_version
+from engine.training.data.version import open_version
+from engine.training.fit.in_memory import fit_arrays
 from operators.base import OperatorError
 from tests.unit.engine.training.test_regression import homes, published_homes, rows_of
 

@@ -22,9 +22,9 @@ from engine.core.errors import InputError
 from engine.publish.lineage import trace
 from engine.recipe.promotion import Condition
 from engine.training import Ensemble
+from engine.training.data.version import open_version
 from engine.training.page import sentences
 from engine.training.retrain import find_dataset, parse_grid, parse_settings
-from engine.training.version import open_version
 from tests.data import small_recipe
 
 QUICK = ["--executor", "local", "--set", "epochs=3", "--set", "batch_size=32"]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from engine.training.ensemble import Ensemble
-from engine.training.evaluation import evaluate
-from engine.training.job import mix
-from engine.training.kernel import fit
-from engine.training.rows import dataset_of_arrays
+from engine.training.data.rows import dataset_of_arrays
+from engine.training.evaluation.by_group import evaluate
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.job import mix
+from engine.training.fit.kernel import fit
 from operators.metrics.group_scores import MIN_ROWS, compare_groups, few_rows_text, worst_of
-from tests.unit.engine.training.test_training import data, params
+from tests.unit.engine.training.fit.test_training import data, params
 
 
 def test_small_groups_are_pooled_under_their_names() -> None:

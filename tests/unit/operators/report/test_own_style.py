@@ -16,7 +16,7 @@ from engine import report
 from engine.report import page
 from engine.runs.compare import figure as compared
 from engine.runs.compare.scores import Entry, Scores
-from engine.training import plots
+from engine.training.evaluation import plots
 from operators.report.figures import own_style
 
 

@@ -18,7 +18,7 @@ from engine.recipe.recipe import Recipe
 from engine.runs.explain import explain
 from engine.runs.runner import run
 from engine.runs.status import status_of
-from engine.training.version import open_version
+from engine.training.data.version import open_version
 from operators.duplicates.minhash import band_keys, signatures
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.operators.duplicates.hard_rows import arc

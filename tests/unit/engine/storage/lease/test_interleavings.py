@@ -1,7 +1,7 @@
 """The commit protocol under every order of two writers' operations, with kills, on both kinds of storage.
 
-The invariants stand in ``engine/storage/README.md`` under "The commit protocol". A second writer may begin at any
-operation of the first, as if that had given no sign of life for too long.
+The invariants stand in ``engine/storage/README.md`` under "The commit protocol". A second writer may begin at
+any operation of the first, as if that had given no sign of life for too long.
 """
 
 from __future__ import annotations

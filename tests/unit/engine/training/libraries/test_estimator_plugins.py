@@ -15,8 +15,8 @@ from engine.core.errors import InputError
 from engine.recipe import estimators, training_plugins
 from engine.recipe.estimators import EstimatorParams, EstimatorPlugin
 from engine.recipe.trainers import TrainParams, parse_params
-from engine.training.ensemble import Ensemble
-from engine.training.in_memory import fit_arrays
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.in_memory import fit_arrays
 from engine.training.libraries import library_of
 from engine.training.libraries.base import WeightedRows, damaged
 from operators.base import OperatorError

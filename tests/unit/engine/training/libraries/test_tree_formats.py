@@ -247,7 +247,7 @@ def test_rows_that_no_split_helps_make_trees_of_one_leaf(model: str) -> None:
 
 def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.recipe import estimators
-    from engine.training.in_memory import fit_arrays
+    from engine.training.fit.in_memory import fit_arrays
 
     monkeypatch.setattr(estimators, "find_spec", lambda name: None)
     for model in MODELS:

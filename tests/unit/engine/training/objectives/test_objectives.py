@@ -13,11 +13,11 @@ from sklearn.metrics import mean_pinball_loss
 
 from engine.core.errors import InputError
 from engine.recipe.trainers import LATER_KEYS, parse_params
-from engine.training.ensemble import Ensemble
-from engine.training.in_memory import fit_arrays
-from engine.training.kernel import TrainingOutcome, fit
+from engine.training.data.rows import Dataset, dataset_of_arrays
+from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.in_memory import fit_arrays
+from engine.training.fit.kernel import TrainingOutcome, fit
 from engine.training.objectives import Objective, Pinball, Squared, objective_of
-from engine.training.rows import Dataset, dataset_of_arrays
 from operators.base import OperatorError
 from operators.communicator import Communicator
 from tests.unit.communicators import train_together
@@ -151,7 +151,7 @@ def test_any_number_of_workers_and_an_interruption_give_the_same_bytes(
             assert (found.curve, found.target_scale) == (alone.curve, alone.target_scale)
     if params.uses_least_squares:
         return
-    from engine.training import epochs
+    from engine.training.fit import epochs
 
     true_epoch, calls = epochs.run_epoch, [0]
 

@@ -1,0 +1,1 @@
+"""Figures of a model by group, split and column, and their plots."""

@@ -1,0 +1,315 @@
+"""Evaluation of a model by group, by the tail of its losses (CVaR) and by calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.training.evaluation.metric_sums import (
+    NAT_STEPS,
+    GroupSums,
+    MetricSums,
+    average_precision,
+    cvar_of_steps,
+    group_calibration,
+    sum_over_rows,
+)
+from engine.training.fit.ensemble import Ensemble
+from operators.arrays import Float64
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, pooled_name, worst_of
+from operators.metrics.intervals import wilson_interval
+
+INFERRED = "inferred"
+"""Name of the grouping by inferred groups."""
+ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+
+
+class Scores(Protocol):
+    """Scores of a model on a split, of a classification or of a regression."""
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Number of scored rows."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores as JSON-able values."""
+        ...
+
+    def metrics(self, prefix: str = "") -> dict[str, float]:
+        """Return the scores under flat names, as MLflow takes them."""
+        ...
+
+    def ranking(self, grouping: str) -> tuple[float | None, float | None]:
+        """Return the scores of the worst group of a grouping and of all rows: the larger the better."""
+        ...
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """Accuracy of one group. A group without rows has none: it is neither 0 nor 1."""
+
+    group: str
+    rows: int
+    accuracy: float | None
+    low: float
+    high: float
+    """Ends of the 95 % Wilson interval of this group's accuracy."""
+    train_rows: int
+    ece: float | None = None
+    """Expected calibration error of the group; on few rows it is large by chance."""
+    overconfidence: float | None = None
+    """Mean probability of the predicted class less the accuracy."""
+    pooled: bool = False
+    """Whether it has so few rows that it is pooled; see :mod:`operators.metrics.group_scores`."""
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """Accuracy by group of one grouping, such as the inferred groups."""
+
+    groups: tuple[GroupScore, ...]
+    worst_group: str | None
+    """Name of the worst of the compared groups; small groups are pooled under one name."""
+    worst_group_rows: int
+    worst_group_accuracy: float | None
+    worst_group_low: float | None
+    worst_group_high: float | None
+    """Interval that holds the lowest true accuracy of any compared group with probability 95 %."""
+    average: float | None
+    """Group accuracies weighted by the groups' shares of the train rows, as in the papers; over groups with
+    rows. None if no train rows are known."""
+    without_rows: tuple[str, ...]
+    """Groups of the train rows that have none here."""
+
+
+@dataclass(frozen=True)
+class CvarPoint:
+    """Mean losses of the worst alpha of the rows."""
+
+    alpha: float
+    value: float
+    """Mean 0/1 loss of the worst alpha of the rows, for the model with its present mixture."""
+    reweighted: float | None
+    """This loss for the base models mixed for this alpha; None for a single model. Mixtures are chosen on the
+    validation rows, on which the value is therefore too good; use that on the test rows."""
+    deterministic: float
+    """min(1, error/alpha): the value of any single model of the same error."""
+    coin: float
+    """1 - 1/C: the value at every alpha of guessing by a fair draw over the classes."""
+    log_loss: float
+    """Mean of -log of the served probability of the true class over the worst alpha of the rows, in nats."""
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """Reliability by bins of the predicted class's probability; bins without rows are left out."""
+
+    ece: float | None
+    confidence: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one model on one set of rows."""
+
+    task: ClassVar[str] = "classification"
+
+    rows: int
+    accuracy: float | None
+    """Share of rows that the served model classifies correctly; it answers by the mean of the base models'
+    probabilities."""
+    groupings: dict[str, GroupTable]
+    cvar: tuple[CvarPoint, ...]
+    calibration: CalibrationCurve
+    balanced_accuracy: float | None = None
+    """Unweighted mean of the classes' accuracies."""
+    log_loss: float | None = None
+    """Mean of -log of the probability of the true class, in nats."""
+    auprc: float | None = None
+    """Mean over classes of the area under precision by recall, of the probabilities in steps of .001."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores as JSON-able values."""
+        return asdict(self)
+
+    def metrics(self, prefix: str = "") -> dict[str, float]:
+        """Return the scores under flat names, as MLflow takes them."""
+        found: dict[str, float | None] = {
+            "accuracy": self.accuracy,
+            "balanced_accuracy": self.balanced_accuracy,
+            "log_loss": self.log_loss,
+            "auprc": self.auprc,
+            "ece": self.calibration.ece,
+        }
+        for name, table in self.groupings.items():
+            start = "" if name == INFERRED else f"{name}_"
+            found[f"{start}worst_group_accuracy"] = table.worst_group_accuracy
+            found[f"{start}worst_group_accuracy_low"] = table.worst_group_low
+            found[f"{start}average_accuracy"] = table.average
+        found |= {f"cvar_{point.alpha:g}": point.value for point in self.cvar}
+        found |= {f"log_loss_cvar_{point.alpha:g}": point.log_loss for point in self.cvar}
+        return {prefix + key: value for key, value in found.items() if value is not None}
+
+    def ranking(self, grouping: str) -> tuple[float | None, float | None]:
+        """Return the accuracies of the worst group of a grouping and of all rows: the larger the better."""
+        return self.groupings[grouping].worst_group_accuracy, self.accuracy
+
+
+def evaluate(
+    model: Ensemble,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    groups: Mapping[str, npt.ArrayLike] | npt.ArrayLike,
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+    min_rows: int = MIN_ROWS,
+) -> Evaluation:
+    """Score a model on rows in memory.
+
+    Parameters
+    ----------
+    model
+        A trained model.
+    X, y
+        (n, d) features and (n,) class indices.
+    groups
+        (n,) group of each row, called ``inferred``, where any negative number means that the row is
+        in no group; or several such by name, then of any values.
+    alphas
+        Tails of the CVaR curve, each in (0, 1].
+    train_rows
+        By grouping, train rows of each group; default: none are known.
+    min_rows
+        Scored rows below which groups are pooled before the worst is looked for.
+    """
+    named = dict(groups) if isinstance(groups, Mapping) else {INFERRED: groups}
+    if INFERRED in named:
+        named[INFERRED] = by_class(named[INFERRED], y)
+    mixtures = mixtures_for(model, alphas)
+    return summarise(sum_over_rows(model, X, y, named, mixtures), model, alphas, train_rows, min_rows)
+
+
+def by_class(groups: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Rename rows of class c that are in no group (any negative number) to -1 - c; returns (n,)."""
+    numbers = np.asarray(groups, np.int64)
+    return np.where(numbers < 0, -1 - np.asarray(y, np.int64), numbers)
+
+
+def mixtures_for(model: Ensemble, alphas: Sequence[float]) -> list[Float64]:
+    """Return mixture weights (T,) for each alpha; an empty list for a single model."""
+    return [model.reweight(alpha).model_weights for alpha in alphas] if len(model.models) > 1 else []
+
+
+def summarise(
+    sums: MetricSums,
+    model: Ensemble,
+    alphas: Sequence[float],
+    train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+    min_rows: int = MIN_ROWS,
+) -> Evaluation:
+    """Compute scores from sums over rows.
+
+    The losses of ``sums`` beyond the first are those of ``mixtures_for(model, alphas)``.
+    """
+    known = train_rows or {}
+    tables = {
+        name: _table(name, found, known.get(name, {}), min_rows) for name, found in sums.groupings.items()
+    }
+    return Evaluation(
+        sums.n,
+        _accuracy(sums),
+        tables,
+        _curve(sums, model.spec.n_classes, alphas),
+        _reliability(sums),
+        _balanced_accuracy(sums),
+        sums.log_loss / sums.n if sums.n else None,
+        average_precision(sums.ranks),
+    )
+
+
+def _accuracy(sums: MetricSums) -> float | None:
+    return sums.correct / sums.n if sums.n else None
+
+
+def _balanced_accuracy(sums: MetricSums) -> float | None:
+    shares = [sums.labels.right[label] / rows for label, rows in sums.labels.rows.items() if rows]
+    return sum(shares) / len(shares) if shares else None
+
+
+def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
+    train = {group: count for group, count in train_rows.items() if count}
+    names = sorted({*found.rows, *train}, key=place_of_group)
+    compared = compare_groups({name: found.rows[name] for name in names}, found.right, min_rows=min_rows)
+    alone = {group.members[0] for group in compared if not group.pooled}
+    scores = []
+    for name in names:
+        n, right = found.rows[name], found.right[name]
+        low, high = wilson_interval(min(right, n), n)
+        accuracy = right / n if n else None
+        pooled = n > 0 and name not in alone
+        label = group_label(grouping, name)
+        ece, over = group_calibration(found.bins[name]) if name in found.bins else (None, None)
+        ends = (float(low), float(high))
+        scores.append(GroupScore(label, n, accuracy, *ends, train.get(name, 0), ece, over, pooled))
+    scored = [(score.accuracy, score) for score in scores if score.accuracy is not None]
+    worst = worst_of(compared)
+    share = sum(score.train_rows for _, score in scored)
+    return GroupTable(
+        tuple(scores),
+        pooled_name([group_label(grouping, name) for name in worst.members]) if worst else None,
+        worst.rows if worst else 0,
+        worst.accuracy if worst else None,
+        min((group.low for group in compared), default=None),
+        min((group.high for group in compared), default=None),
+        sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
+        tuple(score.group for score in scores if not score.rows),
+    )
+
+
+def group_label(grouping: str, name: Any) -> str:
+    """Return a group's name for people; an inferred one below 0 holds a class's rows that are in no group."""
+    return f"rows without a group, class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
+
+
+def place_of_group(group: Any) -> tuple[bool, float, str]:
+    """Return the key by which groups are sorted: numbers, then rows without a group, then texts."""
+    number = isinstance(group, int | float)
+    return (not number, (math.inf if group < 0 else group) if number else 0.0, str(group))
+
+
+def _curve(sums: MetricSums, n_classes: int, alphas: Sequence[float]) -> tuple[CvarPoint, ...]:
+    if not sums.n:
+        return ()
+    error = cvar_of_steps(sums.losses[0], 1.0)
+    points = []
+    for index, alpha in enumerate(alphas):
+        reweighted = cvar_of_steps(sums.losses[index + 1], alpha) if len(sums.losses) > 1 else None
+        value, nats = cvar_of_steps(sums.losses[0], alpha), cvar_of_steps(sums.nats, alpha, NAT_STEPS)
+        points.append(CvarPoint(alpha, value, reweighted, min(1.0, error / alpha), 1 - 1 / n_classes, nats))
+    return tuple(points)
+
+
+def _reliability(sums: MetricSums) -> CalibrationCurve:
+    shape = sums.calibration
+    filled = shape.rows > 0
+    ece = shape.ece
+    return CalibrationCurve(
+        None if math.isnan(ece) else ece,
+        tuple(shape.confidence[filled].tolist()),
+        tuple(shape.accuracy[filled].tolist()),
+        tuple(shape.rows[filled].tolist()),
+    )

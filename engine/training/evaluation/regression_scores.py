@@ -1,0 +1,206 @@
+"""Scores of a regression by group: mean losses in place of accuracies."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.training.data.rows import GroupedRows
+from engine.training.evaluation.by_group import INFERRED, group_label, place_of_group
+from engine.training.fit.ensemble import Ensemble
+from engine.training.objectives import losses_of, objective_of
+from operators.arrays import Float64
+from operators.metrics.group_scores import MIN_ROWS, pool_groups, pooled_name, simultaneous_level
+
+
+@dataclass(frozen=True)
+class LossScore:
+    """Mean loss of one group; None for a group without rows."""
+
+    group: str
+    rows: int
+    loss: float | None
+    low: float
+    high: float
+    """Interval of the mean by its standard error, 95 %, of this group by itself."""
+    train_rows: int
+    pooled: bool = False
+    """Whether it has too few rows to be compared by itself, see :mod:`operators.metrics.group_scores`."""
+
+
+@dataclass(frozen=True)
+class LossTable:
+    """Mean loss by group of one grouping, such as the inferred groups."""
+
+    groups: tuple[LossScore, ...]
+    worst_group: str | None
+    """Name of the group of largest mean loss; small groups are pooled under one name."""
+    worst_group_rows: int
+    worst_group_loss: float | None
+    worst_group_low: float | None
+    worst_group_high: float | None
+    """Interval that holds the largest true mean loss of any compared group with probability 95 %."""
+    average: float | None
+    """Group losses weighted by the groups' shares of the train rows; None where no train rows are known."""
+    without_rows: tuple[str, ...]
+    """Groups of the train rows that have none here."""
+
+
+@dataclass(frozen=True)
+class RegressionEvaluation:
+    """Scores of one model of numbers on one set of rows. Losses are in the objective's own unit."""
+
+    task: ClassVar[str] = "regression"
+
+    rows: int
+    objective: str
+    loss: float | None
+    """Mean loss of the objective."""
+    rmse: float | None
+    """Root of the mean squared error, in the target's unit."""
+    mae: float | None
+    """Mean absolute error, in the target's unit."""
+    r2: float | None
+    """1 - squared error / squared deviation of the target from its mean here; None where all are equal."""
+    coverage: float | None
+    """Share of the rows whose target is at most the prediction: near q for ``pinball:q``."""
+    groupings: dict[str, LossTable]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores as JSON-able values."""
+        return asdict(self)
+
+    def metrics(self, prefix: str = "") -> dict[str, float]:
+        """Return the scores under flat names, as MLflow takes them."""
+        found: dict[str, float | None] = {
+            name: getattr(self, name) for name in ("loss", "rmse", "mae", "r2", "coverage")
+        }
+        for name, table in self.groupings.items():
+            start = "" if name == INFERRED else f"{name}_"
+            found[f"{start}worst_group_loss"] = table.worst_group_loss
+            found[f"{start}worst_group_loss_high"] = table.worst_group_high
+            found[f"{start}average_loss"] = table.average
+        return {prefix + key: value for key, value in found.items() if value is not None}
+
+    def ranking(self, grouping: str) -> tuple[float | None, float | None]:
+        """Return the negative losses of the worst group and of all rows: the larger the better."""
+        worst, loss = self.groupings[grouping].worst_group_loss, self.loss
+        return None if worst is None else -worst, None if loss is None else -loss
+
+
+@dataclass
+class LossSums:
+    """Rows of each group of one grouping, and the sums of their losses and of their squares."""
+
+    rows: Counter[Any] = field(default_factory=Counter)
+    losses: Counter[Any] = field(default_factory=Counter)
+    squares: Counter[Any] = field(default_factory=Counter)
+
+    def add(self, other: LossSums) -> None:
+        """Add the sums of other rows."""
+        for mine, theirs in zip(self._parts, other._parts, strict=True):
+            mine.update(theirs)
+
+    @property
+    def _parts(self) -> tuple[Counter[Any], ...]:
+        return self.rows, self.losses, self.squares
+
+    def mean(self, members: tuple[Any, ...], level: float) -> tuple[float, float, float]:
+        """Return the mean loss of some groups together, and the ends of its interval of a level."""
+        n, total, squares = (sum(part[name] for name in members) for part in self._parts)
+        mean = total / n
+        if n < 2:  # one row says nothing about the spread
+            return mean, 0.0, math.inf
+        variance = max(squares / n - mean**2, 0.0) * n / (n - 1)
+        reach = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n)
+        return mean, max(mean - reach, 0.0), mean + reach
+
+
+@dataclass
+class RegressionSums:
+    """Sums over rows that all scores of a regression are computed from."""
+
+    n: int
+    groupings: dict[str, LossSums]
+    totals: Float64
+    """(6,) sums of the losses, of squared and of absolute errors, of target - m, of its square, and of rows
+    whose target is at most the prediction. m is the mean of the train rows."""
+
+    def add(self, other: RegressionSums) -> None:
+        """Add the sums of other rows."""
+        self.n += other.n
+        self.totals = self.totals + other.totals
+        for name, found in other.groupings.items():
+            self.groupings.setdefault(name, LossSums()).add(found)
+
+
+def sum_numbers(
+    model: Ensemble, rows: GroupedRows, groupings: Mapping[str, npt.NDArray[Any]], objective: str
+) -> RegressionSums:
+    """Sum over rows with targets. ``groupings``: name -> (n,) group of each row."""
+    target, predictions = rows.numbers, model.predict_numbers(rows.X)
+    losses = losses_of(objective_of(objective), predictions, target)
+    errors, shifted = predictions - target, target - (model.target.mean if model.target else 0.0)
+    columns = (losses, errors**2, np.abs(errors), shifted, shifted**2, target <= predictions)
+    totals = np.array([float(column.sum()) for column in columns])
+    return RegressionSums(
+        len(rows), {name: _by_group(groups, losses) for name, groups in groupings.items()}, totals
+    )
+
+
+def _by_group(groups: npt.NDArray[Any], losses: Float64) -> LossSums:
+    names, place = np.unique(groups, return_inverse=True)
+    columns = (np.bincount(place, column, len(names)) for column in (np.ones(len(losses)), losses, losses**2))
+    rows, sums, squares = (dict(zip(names.tolist(), column.tolist(), strict=True)) for column in columns)
+    return LossSums(Counter({name: int(n) for name, n in rows.items()}), Counter(sums), Counter(squares))
+
+
+def summarise_numbers(
+    sums: RegressionSums,
+    objective: str,
+    train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+) -> RegressionEvaluation:
+    """Compute the scores of a regression from sums over rows."""
+    known = train_rows or {}
+    tables = {name: _table(name, found, known.get(name, {})) for name, found in sums.groupings.items()}
+    if not sums.n:
+        return RegressionEvaluation(0, objective, None, None, None, None, None, tables)
+    loss, squared, absolute, shifted, shifted_squares, below = (sums.totals / sums.n).tolist()
+    spread = shifted_squares - shifted**2
+    r2 = 1 - squared / spread if spread > 1e-12 * max(shifted_squares, 1e-300) else None
+    return RegressionEvaluation(sums.n, objective, loss, math.sqrt(squared), absolute, r2, below, tables)
+
+
+def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> LossTable:
+    train = {group: count for group, count in train_rows.items() if count}
+    names = sorted({*found.rows, *train}, key=place_of_group)
+    entries = pool_groups({name: found.rows[name] for name in names}, min_rows=MIN_ROWS)
+    level = simultaneous_level(len(entries))
+    compared = [(found.mean(members, level), members) for members in entries]
+    alone = {members[0] for members in entries if len(members) == 1}
+    scores = []
+    for name in names:
+        n = found.rows[name]
+        loss, low, high = found.mean((name,), simultaneous_level(1)) if n else (None, 0.0, math.inf)
+        label, pooled = group_label(grouping, name), n > 0 and name not in alone
+        scores.append(LossScore(label, n, loss, low, high, train.get(name, 0), pooled))
+    (worst, members) = max(compared, key=lambda entry: entry[0][0], default=((None, None, None), ()))
+    scored = [(score.loss, score.train_rows) for score in scores if score.loss is not None]
+    share = sum(rows for _, rows in scored)
+    return LossTable(
+        tuple(scores),
+        pooled_name([group_label(grouping, name) for name in members]) if members else None,
+        sum(found.rows[name] for name in members),
+        worst[0],
+        max((ends[1] for ends, _ in compared), default=None),
+        max((ends[2] for ends, _ in compared), default=None),
+        sum(loss * rows for loss, rows in scored) / share if share else None,
+        tuple(score.group for score in scores if not score.rows),
+    )

@@ -1,0 +1,181 @@
+"""Deep feature reweighting: a network's last layer is fitted anew to held-out rows in balance over groups.
+
+Source: Kirichenko, Izmailov and Wilson, Last layer re-training is sufficient for robustness to spurious
+correlations, ICLR 2023. The paper draws balanced subsets of the validation rows and averages the fits, with
+an L1 penalty. Here the rows are train rows that the first model has not seen, so that validation rows still
+tell how good the model is; groups are balanced by weights, which needs no draws, under an L2 penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from engine.recipe.trainers import DfrParams
+from engine.training.data.rows import GroupedRows, Shards
+from engine.training.fit.learner import model_state
+from engine.training.fit.sampling import Draw, balance
+from engine.training.fit.session import Phase, Session
+from engine.training.rules import Erm
+from operators.arrays import Float64, Int64
+from operators.base import OperatorError
+from operators.hashing import row_hashes, uniform
+from operators.models import ModelSpec, Standardize
+from operators.probe.kernel import train
+from operators.probe.rows import Rows
+from operators.probe.settings import Settings
+
+CHUNK = 4096
+"""Rows of one forward pass."""
+
+
+class Dfr:
+    """A phase of ERM on most train rows, then a logistic regression on the other ones' activations."""
+
+    n_phases = 1
+
+    def __init__(self, params: DfrParams) -> None:
+        self._params = params
+
+    def prepare(self, phase: int, session: Session) -> None:
+        """Implement the method of :class:`engine.training.fit.session.Method`."""
+
+    def phase(self, phase: int, session: Session) -> Phase:
+        """Implement the method of :class:`engine.training.fit.session.Method`."""
+        held_out = session.of_rows("train", lambda rows: self._held_out(session, rows.row_id))
+        times = {slot: (~mine).astype(np.int64) for slot, mine in held_out.items()}
+        return Phase(Erm(), Draw(times=times), self._params.n_epochs)
+
+    def finish(self, session: Session) -> int:
+        """Fit the last layer, then store the model."""
+        learner = session.learner
+        layer = last_linear(learner.model, session.data.n_features, session.data.n_classes)
+        rows = _HeldOutActivations(
+            session.data.train,
+            learner.model,
+            layer,
+            lambda ids: self._held_out(session, ids),
+            self._group_weights(session),
+            weights=self._params.weights,
+        )
+        spec = ModelSpec(n_features=layer.in_features, n_classes=layer.out_features)
+        trained = train(
+            spec,
+            rows,
+            settings=Settings(l2=self._params.last_l2),
+            seed=session.seed,
+            communicator=session.slots.communicator,
+        )
+        _copy_regression(layer, trained.model)
+        notes = session.progress.notes["curve"]
+        notes.append({"phase": 1, "epoch": 1, "loss": trained.train_loss})
+        session.model_store.put(0, model_state(learner.state()))
+        return 1
+
+    def _held_out(self, session: Session, row_ids: Int64) -> npt.NDArray[np.bool_]:
+        """Return which train rows (n,) the first phase leaves out, drawn by a hash of their ids."""
+        drawn = uniform(row_hashes(row_ids, session.seed, "train/last layer"))
+        found: npt.NDArray[np.bool_] = drawn < self._params.held_out
+        return found
+
+    def _group_weights(self, session: Session) -> Float64:
+        """Return (G + 1,) factors under which every group of the held-out rows has the same total weight."""
+        n = session.data.n_groups
+
+        def count(slot: int) -> Tensor:
+            found = np.zeros(n + 1)
+            for shard in session.slots.shards(slot):
+                rows = session.data.train[shard]
+                mine = self._held_out(session, rows.row_id)
+                weight = rows.weight[mine] if self._params.weights else np.ones(int(mine.sum()))
+                found += np.bincount(rows.group[mine] + 1, weight, minlength=n + 1)
+            return torch.from_numpy(found)
+
+        mass = session.slots.total(count).numpy()[1:]
+        if not mass.any():
+            raise OperatorError(
+                "train.trainer dfr: none of the rows that the last layer is fitted to is in a group. Raise "
+                "train.held_out, set train.noise to own_group, or train erm."
+            )
+        return balance(mass)
+
+
+@dataclass(frozen=True)
+class _HeldOutActivations:
+    """The inputs of the last layer for the held-out rows of each shard, with weights in balance."""
+
+    shards: Shards
+    model: nn.Module
+    layer: nn.Linear
+    held_out: Callable[[Int64], npt.NDArray[np.bool_]]
+    group_weights: Float64
+    weights: bool
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, shard: int, /) -> Rows:
+        rows: GroupedRows = self.shards[shard]
+        rows = rows.take(np.flatnonzero(self.held_out(rows.row_id)))
+        weight = rows.weight if self.weights else np.ones(len(rows))
+        X = activations(self.model, self.layer, rows.X)[0]
+        return Rows(X, rows.y, weight * self.group_weights[rows.group])
+
+
+def activations(
+    model: nn.Module, layer: nn.Linear, X: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float32], bool]:
+    """Return the inputs (n, k) of a layer for rows X (n, d), and whether its output is the model's output."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    hook = layer.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
+    was_training = model.training
+    model.eval()
+    try:
+        outputs = _in_chunks(model, X)
+    finally:
+        hook.remove()
+        model.train(was_training)
+    is_last = len(seen) == len(outputs) and all(
+        torch.equal(own, output) for (_, own), output in zip(seen, outputs, strict=True)
+    )
+    found = [inputs.float().cpu().numpy() for inputs, _ in seen] if is_last else []
+    empty = np.empty((0, layer.in_features), np.float32)
+    return (np.concatenate(found) if found else empty), is_last
+
+
+@torch.no_grad()
+def _in_chunks(model: nn.Module, X: npt.NDArray[np.float32]) -> list[Tensor]:
+    """Return the outputs of the model for rows X (n, d), in pieces of ``CHUNK`` rows."""
+    place = next(model.parameters()).device
+    return [model(torch.tensor(X[i : i + CHUNK], device=place)) for i in range(0, len(X), CHUNK)]
+
+
+def last_linear(model: nn.Module, n_features: int, n_classes: int) -> nn.Linear:
+    """Return the linear layer whose output is the model's. Raises OperatorError if there is none."""
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    for layer in reversed(linear):
+        if layer.out_features != n_classes or getattr(layer, "bias", None) is None:
+            continue
+        if activations(model, layer, np.zeros((2, n_features), np.float32))[1]:
+            return layer
+    raise OperatorError(
+        "train.trainer dfr: the model does not end in a torch.nn.Linear with biases, whose output is the "
+        "model's, so there is no last layer to fit anew. Set model to logistic or mlp, or let the factory "
+        "end in one."
+    )
+
+
+@torch.no_grad()
+def _copy_regression(layer: nn.Linear, fitted: nn.Module) -> None:
+    """Write a standardised logistic regression into a linear layer."""
+    scaler = cast(Standardize, fitted.get_submodule("standardize"))
+    head = cast(nn.Linear, fitted.get_submodule("head"))
+    weight = head.weight.double() / scaler.std.double()
+    layer.weight.copy_(weight)
+    layer.bias.copy_(head.bias.double() - weight @ scaler.mean.double())

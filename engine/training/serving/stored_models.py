@@ -1,0 +1,145 @@
+"""Registered models, read from MLflow: by a URI, or as the champion of a registered name."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connectors.storage import Place
+from engine.core.errors import InputError, one_line
+from engine.core.legacy import tag_value
+from engine.core.redaction import redact
+from engine.publish.own_artifacts import check_artifacts, download_artifacts
+from engine.publish.tracking import VERSION_TAG, client
+from engine.publish.withdrawn_models import WITHDRAWN_TAG
+from engine.storage.manifest import NAME
+from engine.storage.withdrawals import withdrawal_of
+from engine.training.serving.served_files import check_limits, model_files
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+_log = logging.getLogger("rowsieve")
+CHAMPION = "champion"
+MODEL, DATA = "model", "rowsieve"
+"""Folder of a model among the artifacts of its run, and of Rowsieve's files in the model's ``data``."""
+
+
+def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
+    """Return the dataset version that the champion was trained on; None without a champion."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = mlflow_client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException:
+        return None
+    return tag_value(found.tags, VERSION_TAG)
+
+
+def withdrawn_data(mlflow_client: MlflowClient, name: str, number: str, output: Place) -> str:
+    """Say that the version that a model was trained on was withdrawn, and why; empty if it stands.
+
+    The tag of the model counts, or where MLflow was not told, the record in the output.
+    """
+    tags = mlflow_client.get_model_version(name, number).tags
+    version = tag_value(tags, VERSION_TAG)
+    why = tags.get(WITHDRAWN_TAG)
+    if why is None and version and NAME.fullmatch(version):
+        known = withdrawal_of(output, version)
+        why = known.why if known else None
+    if why is None:
+        return ""
+    return f"was trained on the version {version}, which was withdrawn: {redact(why).rstrip('.')}"
+
+
+def champion_of(
+    mlflow_client: MlflowClient, name: str, scratch: Path, output: Place
+) -> tuple[str, Path] | None:
+    """Download the champion into a folder; return its version number and its folder, or None.
+
+    Raises InputError if the output's own database names a place outside the output for its artifacts.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        version = mlflow_client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException:
+        return None
+    run_id, path = str(version.run_id), f"{MODEL}/data/{DATA}"
+    return str(version.version), _download(mlflow_client, run_id, path, scratch, output)
+
+
+def download(model: str, scratch: Path, output: Place) -> Path:
+    """Download a model by its URI; return its folder.
+
+    Parameters
+    ----------
+    model
+        ``models:/NAME@ALIAS``, ``models:/NAME/VERSION``, ``runs:/RUN`` or ``runs:/RUN/PATH``.
+    scratch
+        Folder to download into.
+    output
+        Output folder whose database has the model, where MLFLOW_TRACKING_URI names no server.
+
+    Raises
+    ------
+    InputError
+        MLflow does not give the model, or the output's own database names a place outside the output for it.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = client(output)
+        run_id, path = _artifact(found, model)
+        return _download(found, run_id, path, scratch, output)
+    except (MlflowException, OSError, ValueError) as error:
+        reason = one_line(error)
+        raise InputError(
+            f"{model}: MLflow does not give this model ({reason}). Name its server in MLFLOW_TRACKING_URI, "
+            f"or with --tracking the output folder whose database has the model."
+        ) from None
+
+
+def _download(mlflow_client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:
+    """Copy a model of a run to this host. Raises InputError beyond the limits of the operator's policy."""
+    folder = check_artifacts(mlflow_client, run_id, output)
+    if folder is not None:
+        model_files(folder / path)
+    else:
+        _check_listed(mlflow_client, run_id, path)
+    return download_artifacts(mlflow_client, run_id, path, scratch, output)
+
+
+def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> None:
+    """Count the files and bytes of a folder of artifacts. Raises InputError as ``check_limits`` does."""
+    waiting, n_files, n_bytes = [path], 0, 0
+    while waiting:
+        for entry in mlflow_client.list_artifacts(run_id, waiting.pop()):
+            if entry.is_dir:
+                waiting.append(entry.path)
+            n_files, n_bytes = n_files + 1, n_bytes + int(entry.file_size or 0)
+            check_limits(f"{path} of the run {run_id!r}", n_files, n_bytes)
+
+
+def _artifact(mlflow_client: MlflowClient, model: str) -> tuple[str, str]:
+    """Return the run and the path of the artifact that a URI names.
+
+    Logs a warning where the version that a registered model was trained on was withdrawn.
+    """
+    name = model.partition(":/")[2].strip("/")
+    if model.startswith("runs:/"):
+        run_id, _, path = name.partition("/")
+        return run_id, path or MODEL
+    registered, at, alias = name.partition("@")
+    if at:
+        found = mlflow_client.get_model_version_by_alias(registered, alias)
+    else:
+        registered, _, number = name.partition("/")
+        found = mlflow_client.get_model_version(registered, number)
+    if (why := found.tags.get(WITHDRAWN_TAG)) is not None:
+        _log.warning(
+            "%s was trained on the version %s, which was withdrawn: %s",
+            *(model, tag_value(found.tags, VERSION_TAG), redact(why)),
+        )
+    return str(found.run_id), MODEL
