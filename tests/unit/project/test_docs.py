@@ -157,10 +157,23 @@ def test_modules_that_are_named_by_their_path_exist() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("package", ["engine/report", "engine/runs", "engine/training"])
-def test_the_page_of_a_package_names_its_modules(package: str) -> None:
-    named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / package / "README.md").read_text("utf-8")))
-    modules = {path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py"}
+@pytest.mark.parametrize(
+    ("page", "folder"),
+    [
+        *((package, package) for package in ("engine/report", "engine/runs", "engine/storage")),
+        ("engine/storage", "engine/storage/lease"),
+        ("engine/training", "engine/training"),
+        *(
+            ("engine/training", f"engine/training/{part}")
+            for part in ("data", "evaluation", "fit", "serving")
+        ),
+        ("operators/cues", "operators/cues"),
+    ],
+)
+def test_the_page_of_a_package_names_its_modules(page: str, folder: str) -> None:
+    named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / page / "README.md").read_text("utf-8")))
+    modules = {path.name for path in (ROOT / folder).glob("*.py")} - {"__init__.py"}
+    assert modules
     assert modules - named == set()
 
 
