@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
 from connectors.flattened import Flattened
 from connectors.foundation.immutable import frozen
+from connectors.foundation.installed import entry_points
 from connectors.foundation.messages import nearest
 from connectors.locations import extension
 from connectors.policy import current_policy
@@ -79,7 +80,7 @@ def _built_in(name: str) -> Connector[Any]:
 
 
 def _plugins() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=ENTRY_POINTS))
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _load(point: EntryPoint) -> Connector[Any] | None:

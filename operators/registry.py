@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
+from connectors.foundation.installed import entry_points
 from operators.base import Operator
 
 ENTRY_POINTS = "rowsieve.operators"
@@ -61,7 +62,7 @@ def operator_class(name: str) -> type[Operator[Any]]:
 
 
 def _plugins() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=ENTRY_POINTS))
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _load(point: EntryPoint) -> type[Operator[Any]]:

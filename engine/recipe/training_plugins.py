@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
+
+from connectors.foundation.installed import entry_points
 
 RULES = "rowsieve.training_rules"
 """Group of entry points whose names are trainers and whose values are each a :class:`RulePlugin`."""

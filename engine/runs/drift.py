@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from connectors.storage import Place
 from engine.core.output_layout import version_folder
@@ -24,6 +23,7 @@ from engine.storage.manifest import is_published, read_manifest
 from operators.arrays import Float32, Float64
 from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
+from operators.threads import limit_threads
 
 if TYPE_CHECKING:
     from operators.metrics.drift import Shift
@@ -54,7 +54,7 @@ def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
     against, sides = compared_shards(plan)
     placed = {field.name for planned in plan.operators if planned.kept for field in planned.operator.adds}
     shifts: dict[str, tuple[Shift, float]] = {}
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         if FEATURES in placed and (spec.columns is not None or spec.features is not None):
             shifts |= _feature_shifts(plan, executor, sides)
         if GRADIENT in placed and spec.gradients is not None:

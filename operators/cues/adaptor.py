@@ -236,14 +236,13 @@ def _encoded_columns(names: tuple[str, ...], state: Path) -> FeatureColumns:
 
 def _weigh(state: CueState, table: pa.Table) -> pa.Array:
     """Return the weights of a shard's rows, block by block."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     from operators.cues.row_weights import weights
+    from operators.threads import limit_threads
 
     y, ids = table[LABEL].to_numpy().astype(np.int64), table[ROW_ID].to_numpy()
     found = np.empty(table.num_rows, np.float32)
     rows = max(BLOCK_VALUES // max(len(state.scaler.mean), 1), 1)
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         for start in range(0, table.num_rows, rows):
             block = slice(start, start + rows)
             X = vectors_to_numpy(table[FEATURES].slice(start, rows))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.base import OperatorError
 from operators.cues.curve import measured_curve
@@ -29,6 +28,7 @@ from operators.cues.state import CueSettings, CueState
 from operators.cues.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.word_suspects import frequent_words, list_word_suspects, read_texts
 from operators.report.importances import importance_metrics
+from operators.threads import limit_threads
 
 CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
 
@@ -52,7 +52,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
     sample = read_sample(task.paths, task.columns.n_features)
     y, ids = sample.y, sample.ids
     settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
-    with threadpool_limits(limits=1):  # the same bytes, however many cores there are
+    with limit_threads(1):  # the same bytes, however many cores there are
         fitted = _fitted(sample, task, settings)
         state, X, columns = fitted.state, fitted.X, fitted.columns
         suspects, words = ([], []) if state.reason else _suspects(X, y, ids, fitted.task(task), settings)

@@ -16,7 +16,6 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.array_files import save_array
 from operators.arrays import Float64, Integers, Labels
@@ -37,6 +36,7 @@ from operators.dckm.steps import (
     candidate,
     earlier,
 )
+from operators.threads import limit_threads
 
 SLOTS = 32
 """Largest number of tasks of a pass. Another number gives other last bits."""
@@ -186,7 +186,7 @@ def _squared_deviations(shards: ShardReader, mean: Float64, shard: int) -> Float
 
 def _in_slot(used: Sequence[int], work: Callable[[int], R], join: Callable[[R, R], R], slot: int) -> R:
     # More than one thread would change the order of sums.
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         return reduce(join, map(work, used[slot::SLOTS]))
 
 

@@ -14,13 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float32
 from operators.base import ROW_ID, ShardReader
 from operators.encode.column_forms import as_texts
 from operators.encode.params import MAX_COMPONENTS
 from operators.hashing import row_hashes, uniform
+from operators.threads import limit_threads
 
 PURPOSE = "encode/words"
 SAMPLE_ROWS = 10_000
@@ -69,7 +69,7 @@ class WordComponents:
             return None
         document_frequency = np.asarray((counts > 0).sum(axis=0), np.float64).ravel()
         idf = (np.log((1 + counts.shape[0]) / (1 + document_frequency)) + 1).astype(np.float32)
-        with threadpool_limits(limits=1):  # the same bytes, however many cores there are
+        with limit_threads(1):  # the same bytes, however many cores there are
             found = TruncatedSVD(width, random_state=seed).fit(_weighted(counts, idf))
         components = found.components_.T.astype(COMPONENT_TYPE).astype(np.float32)
         return cls(tuple(counter.get_feature_names_out().tolist()), idf, components)

@@ -7,15 +7,13 @@ runs in their order, so that the number of workers changes no bit. Classes and r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from operators.base import LABEL, LOSS, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
@@ -26,6 +24,7 @@ from operators.eos.memory import SAMPLE, Rows
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, Scorer
 from operators.hashing import END
+from operators.threads import limit_threads
 
 RUNS = 64
 """Largest number of tasks of a pass. Another number changes the last bits of sums."""
@@ -33,17 +32,6 @@ MIN_SAMPLE = 64
 """Smallest number of rows of each class in the sample."""
 SPARE = 2
 """Candidates for the sample (rows with a hash below a limit) per row of the sample."""
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread, so that sums have one order. The libraries are searched for only once."""
-    found: AbstractContextManager[Any] = _controller().limit(limits=1)
-    return found
 
 
 @dataclass(frozen=True)
@@ -146,7 +134,7 @@ def _statistics_of_shards(
     source: Source, requests: list[Request], shards: Sequence[int]
 ) -> list[WeightStatistics | None]:
     found: list[list[WeightStatistics]] = [[] for _ in requests]
-    with one_thread():
+    with limit_threads(1):  # sums have one order
         for rows, keys in source.each(shards):
             for parts, request in zip(found, requests, strict=True):
                 parts += _answer(request, rows, keys)
@@ -188,7 +176,7 @@ def _sampled(parts: list[Rows], size: int, seed: int) -> Rows:
 
 def _count(source: Source, scorer: Scorer, limit: float, shards: Sequence[int]) -> int:
     total = 0
-    with one_thread():
+    with limit_threads(1):  # sums have one order
         for rows, keys in source.each(shards):
             total += int((scorer.log_weights(rows.X, keys, rows.y) < limit).sum())
     return total
@@ -196,7 +184,7 @@ def _count(source: Source, scorer: Scorer, limit: float, shards: Sequence[int]) 
 
 def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[AlphaPoint]:
     """Compute the curve of one class, as a task."""
-    with one_thread():
+    with limit_threads(1):  # sums have one order
         return effective_sample_size_curve(
             sample, learner, threshold=params.threshold, seed=seed, max_iter=params.max_iter
         )

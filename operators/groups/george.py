@@ -21,13 +21,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float64, Labels
 from operators.base import FEATURES, LOSS, OperatorParams
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import GeorgeParams
 from operators.groups.silhouette_choice import ScoredRows, keep_below_distinct, sort_unique
+from operators.threads import limit_threads
 
 MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
 
@@ -71,7 +71,7 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
     """
     if (X[0] == X).all() and (loss == loss[0]).all():
         return GroupResult(np.zeros(len(X), np.int32), 1, {})
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         state = _reduction(X, loss, params.components, random_state)
         Z = reduced(state, X, loss)
         sample = ScoredRows(Z, params.silhouette_rows, random_state)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Labels
 from operators.base import FEATURES, GRADIENT, OperatorParams
@@ -20,6 +19,7 @@ from operators.distances import nearest_centres
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import KMeansParams
 from operators.groups.silhouette_choice import ScoredRows, keep_below_distinct, sort_unique
+from operators.threads import limit_threads
 
 BLOCK = 4096  # rows converted to float64 at a time
 SPACES = {"gradients": GRADIENT, "features": FEATURES}
@@ -83,7 +83,7 @@ def fit_kmeans(
     # One thread, because scikit-learn's threads add up centres in any order; and float64, rounded below,
     # because float32 sums depend on the alignment of the memory.
     wide = X.astype(np.float64)
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         models = [Lloyd(value, n_init=n_init, random_state=random_state).fit(wide) for value in tried]
     best, scores = 0, dict[str, float]()
     if len(models) > 1:
@@ -101,7 +101,7 @@ def nearest_centre(X: Array, centres: Array) -> Labels:
     """Return the number (n,), int32, of the nearest centre (Euclidean), the first of equals."""
     wide = centres.astype(np.float64)
     labels = np.empty(len(X), np.int32)
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         for start in range(0, len(X), BLOCK):
             rows = slice(start, start + BLOCK)
             labels[rows] = nearest_centres(X[rows].astype(np.float64), wide)[0]

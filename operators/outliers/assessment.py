@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.hashing import folds_of
@@ -15,7 +14,7 @@ from operators.outliers.evidence import BLOCK, evidence
 from operators.outliers.mixture import posteriors
 from operators.outliers.screen import Screen
 from operators.outliers.verdict import FOLDS, VerdictState
-from operators.threads import in_threads
+from operators.threads import in_threads, limit_threads
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdict
         posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
         score[rows] = np.log(np.exp(log_ratios) @ state.ratios.prevalence)[places]
 
-    with threadpool_limits(1):
+    with limit_threads(1):
         state.sources.prepare()
         in_threads(assess_block, list(_blocks(row_ids, np.flatnonzero(known))))
     marked = posterior >= state.threshold
@@ -75,7 +74,7 @@ def row_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> t
     X, y, row_ids : (1, d) features, (1,) index of a class that is assessed, (1,) id.
     """
     place = np.asarray(row_ids % BLOCK, np.int64)
-    with threadpool_limits(1):
+    with limit_threads(1):
         E = _block_evidence(state, X, y, row_ids, place)
         by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float32, Float64, Int64
 from operators.hashing import folds_of, row_hashes
@@ -43,6 +42,7 @@ from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_
 from operators.outliers.sample import SAMPLE
 from operators.outliers.screen import Screen, fit_screen
 from operators.outliers.shortcut_free import Eraser, fit_eraser
+from operators.threads import limit_threads
 
 FOLDS = "outliers/folds"
 PLANTED = "outliers/planted"
@@ -161,7 +161,7 @@ def fit(
     X, ids = np.asarray(X[rows], np.float32), row_ids[rows].astype(np.int64)
     y = np.searchsorted(classes, y[rows]).astype(np.int64)
     # Another number of threads may round differently.
-    with threadpool_limits(1):
+    with limit_threads(1):
         learnt, eraser = [_learn(X, y, ids, len(classes), seed, config)], None
         if shortcuts is not None and shortcuts.shape[1]:
             eraser = fit_eraser(X, y, np.asarray(shortcuts[rows], np.float64))

@@ -9,7 +9,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import nn
 
 from operators.base import OperatorError
@@ -21,6 +20,7 @@ from operators.probe.minibatch import fit_minibatch
 from operators.probe.rows import Shards
 from operators.probe.scoring import score
 from operators.probe.settings import Settings
+from operators.threads import limit_threads
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def repeatable(device: torch.device, threads: int = 1) -> Iterator[None]:
     before = torch.get_num_threads()
     gpus = [torch.cuda.current_device()] if device.type == "cuda" else []
     # torch keeps a count of its own; threadpoolctl reaches the BLAS behind NumPy and SciPy.
-    with torch.random.fork_rng(devices=gpus), threadpool_limits(limits=threads):
+    with torch.random.fork_rng(devices=gpus), limit_threads(threads):
         torch.set_num_threads(threads)
         try:
             yield

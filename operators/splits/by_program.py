@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Int64
 from operators.base import (
@@ -40,6 +39,7 @@ from operators.splits.cluster import Strata
 from operators.splits.hashed_split import FOLD, NO_FOLD, TRAIN, VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
+from operators.threads import limit_threads
 
 RECORD, RULE, MAP = "strata.json", "rule.npz", "map.npz"
 
@@ -75,7 +75,7 @@ class ByProgram(Split[ClusterParams]):
             No split has these shares, or the kernel is degenerate.
         """
         try:
-            with threadpool_limits(limits=1):
+            with limit_threads(1):
                 objective = self._fit(context, executor)
         except ValueError as error:
             raise OperatorError(f"operators.split: {error}") from None
@@ -253,7 +253,7 @@ def _apply(
     folds = np.full(table.num_rows, NO_FOLD, np.int32)
     if len(rows):
         ids = table[ROW_ID].to_numpy()[rows]
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             phi = feature_map.features(vectors_to_numpy(table[FEATURES])[rows], ids)
             found = _by_prices(phi, ids, keys[rows], rule, n_folds)
         known = np.flatnonzero(np.isin(ids, rule["row_ids"]))

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Int64
 from operators.base import (
@@ -34,6 +33,7 @@ from operators.splits.by_domain import Codes, Domains, RemainingRows
 from operators.splits.hashed_split import VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
+from operators.threads import limit_threads
 
 STRATA, RULE, MAP = "strata.json", "rule.npz", "map.npz"
 
@@ -56,7 +56,7 @@ class Cluster(Split[ClusterParams]):
             No split has these shares, or the kernel is degenerate.
         """
         try:
-            with threadpool_limits(limits=1):
+            with limit_threads(1):
                 return self._fit(context, executor)
         except ValueError as error:
             raise OperatorError(f"operators.split: {error}") from None
@@ -165,7 +165,7 @@ def _apply(feature_map: Any, rule: dict[str, Any], row_strata: Strata, table: pa
     rows = np.flatnonzero(keys >= 0)
     if len(rows):
         ids = table[ROW_ID].to_numpy()[rows]
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             phi = feature_map.features(vectors_to_numpy(table[FEATURES])[rows], ids)
             gain = project(phi, ids, rule["direction"], float(rule["offset"]))
         thresholds = GainThresholds(rule["names"], rule["ends"], rule["ties"])

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float64, Int64, Mask
 from operators.distances import square_distances
@@ -18,6 +17,7 @@ from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_sta
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance, make_selector
 from operators.splits.start import LandmarkMethod, SplitSettings, generator, make_start, sample_rows
+from operators.threads import limit_threads
 
 MAX_GRAM_BYTES = 2**31
 """Size of the largest kernel matrix that is computed."""
@@ -136,7 +136,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         self._check(X.shape)
         codes, tolerance = encode(groups, len(X), self.tolerance)
         random = generator(self.random_state)
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             fit, rows, start_mmds = self._split(X, codes, tolerance, random)
         self.validation_mask_ = fit.chosen.selection
         self.mmd_ = mmd_of(rows, fit.chosen)

@@ -62,7 +62,7 @@ class FeatureMap:
     def features(self, X: npt.ArrayLike, row_ids: Int64 | None = None) -> Float32:
         """Compute phi (n, width), float32, of the rows of X (n, d).
 
-        ``row_ids`` (n,) must ascend; the default is 0 to n - 1. Call it within ``threadpool_limits(1)``,
+        ``row_ids`` (n,) must ascend; the default is 0 to n - 1. Call it within ``limit_threads(1)``,
         because another number of threads may round differently.
         """
         X = np.asarray(X)

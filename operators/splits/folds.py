@@ -17,12 +17,12 @@ from sklearn.base import BaseEstimator
 from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float64, Int64
 from operators.splits.features import Kernel, make_map
 from operators.splits.selection import binary_program
 from operators.splits.start import generator
+from operators.threads import limit_threads
 
 MAX_ROWS = 20_000
 """Largest number of rows of one linear program."""
@@ -123,7 +123,7 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         self.groups_, codes = np.unique(groups, return_inverse=True)
         random = generator(self.random_state)
         marks = X[np.sort(random.choice(len(X), min(self.landmarks, len(X)), replace=False))]
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             self.feature_map_ = make_map(X, self.kernel, self.gamma, marks, self.standardize)
             phi = self.feature_map_.features(X).astype(np.float64)
             fits = [self._one_start(phi, codes, random) for _ in range(self.n_init)]
@@ -146,7 +146,7 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
         groups = np.zeros(len(X), np.int64) if groups is None else np.asarray(groups)
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             phi = self.feature_map_.features(X).astype(np.float64)
         return place(phi, groups, self.centroids_, self.groups_, self.prices_)
 

@@ -17,7 +17,7 @@ def project(phi: Float32, row_ids: Int64, direction: Float64, offset: float) -> 
     """Compute the gain -2 <phi, direction> + offset of each row, (n,) float64.
 
     The result is the same to the bit in whichever shard a row lies, if it is called within
-    ``threadpool_limits(1)``.
+    ``limit_threads(1)``.
     """
     found = np.empty(len(phi))
     wide = aligned((BLOCK, phi.shape[1]), np.float64)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
@@ -28,6 +27,7 @@ from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.kernel import ValidationRows
 from operators.splits.selection import Quotas
 from operators.splits.start import SAMPLE
+from operators.threads import limit_threads
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class RowFiles:
         """
         rows = self.taking.read(shard)
         X = self.taking.features(shard, rows.places)
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             phi = (
                 feature_map.features(X, rows.row_ids)
                 if len(X)
@@ -169,7 +169,7 @@ class RowFiles:
         """Store the gain of each row; return the numbers (g,) of negative and of positive gains per
         stratum.
         """
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             gain = project(self.load("phi", shard), self.load("ids", shard), direction, offset)
         self._save("gain", shard, gain)
         place = np.searchsorted(names, self.load("keys", shard))
@@ -201,7 +201,7 @@ class RowFiles:
         masks = np.stack(
             [limits.mask(keys, sign * gain, ids) for limits, sign in zip(thresholds, (1, -1), strict=True)]
         )
-        with threadpool_limits(limits=1):
+        with limit_threads(1):
             return totals(self.load("phi", shard), masks), masks.sum(axis=1)
 
     def _path(self, name: str, shard: int) -> Path:

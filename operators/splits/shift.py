@@ -120,14 +120,13 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
 
 def _sums(taking: Any, feature_map: Any, centre: Float64, shard: int) -> tuple[Int64, Any, float]:
     """Return numbers (2,) and sums of phi (2, width) of both parts, and the sum of |phi - centre|^2."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     from operators.splits.in_memory import totals
+    from operators.threads import limit_threads
 
     rows = taking.read(shard)
     masks = np.stack([rows.keys == part for part in (0, 1)])
     if not len(rows.keys):
         return masks.sum(axis=1), np.zeros((2, feature_map.width)), 0.0
-    with threadpool_limits(limits=1):
+    with limit_threads(1):
         phi = feature_map.features(taking.features(shard, rows.places), rows.row_ids)
         return masks.sum(axis=1), totals(phi, masks), float(np.square(phi - centre).sum())

@@ -203,9 +203,8 @@ def _draw(task: SampleTask, shard: int) -> Cells:
 
 def _measure(task: SampleTask, cells: Cells) -> None:
     """Measure the curve on the drawn rows, choose, and write the record. Runs on a worker."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     from operators.cues.strength import choose
+    from operators.threads import limit_threads
 
     rows, numbers = _read_sample(task)
     classes = [str(value) for value in task.maker.classes]
@@ -213,7 +212,7 @@ def _measure(task: SampleTask, cells: Cells) -> None:
     for (c, _), n in cells.items():
         counts[c] += n
     record: dict[str, Any] = {"max_mean_loss": max_mean_loss_of(task.params)}
-    with threadpool_limits(limits=1):  # the same bytes, however many cores there are
+    with limit_threads(1):  # the same bytes, however many cores there are
         record |= _curve(task, rows, numbers, counts, cells, classes)
     points = record.pop("points")
     chosen = points[choose(points, record["max_mean_loss"])]

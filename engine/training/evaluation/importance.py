@@ -156,14 +156,14 @@ def _score(work: _Draw, shards: list[int]) -> dict[str, Any]:
     """Return the importances on the drawn rows. Runs on a worker."""
     if not shards:
         return {"reason": "no held-out row was drawn"}
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from operators.threads import limit_threads
 
     sample = read_samples([sample_file(work.job.folder / SAMPLE, shard) for shard in shards])
     order = drawn_rows(sample.ids, work.most, work.job.seed, PURPOSE)
     model = Ensemble.load(work.job.folder)
     target = sample.target
     objective = objective_of(work.job.params.objective)
-    with threadpool_limits(limits=max(1, int(work.job.params.resources.cpus))):
+    with limit_threads(max(1, int(work.job.params.resources.cpus))):
         found = permutation_importance(
             model.predict if target is None else model.predict_numbers,
             sample.X[order],

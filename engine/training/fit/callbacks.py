@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
+
+from connectors.foundation.installed import entry_points
 
 ENTRY_POINTS = "rowsieve.training_callbacks"
 _log = logging.getLogger("rowsieve")

@@ -59,10 +59,11 @@ class ScikitLearn:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import StandardScaler
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        from operators.threads import limit_threads
 
         made = make(params, seed)
-        with threadpool_limits(limits=max(1, int(params.resources.cpus))):
+        with limit_threads(max(1, int(params.resources.cpus))):
             if params.standardize and isinstance(made, LogisticRegression):
                 scaler = StandardScaler().fit(rows.X)
                 made.fit(scaler.transform(rows.X), rows.y, sample_weight=rows.weight)
