@@ -3,9 +3,11 @@
     python -m tests.release.audit [--command pip-audit] [--advisories FILE] [FILE]
 
 A pin that no index of advisories knows was not checked; pip-audit says so in a column and ends with "No known
-vulnerabilities found" all the same, which may then mean that nothing was looked up. This script counts the
-pins that were. Where some or all were not, it says NOT CHECKED in one paragraph. It ends with 0 only where
-every pin was looked up and has no advisory.
+vulnerabilities found" all the same, which may then mean that nothing was looked up. What pip-audit does not
+find, as on mirrors that have no pages of single releases, is looked up on the package's own page
+(`newest.py`), which answers for the newest release alone. This script counts the pins that were looked up.
+Where some or all were not, it says NOT CHECKED in one paragraph. It ends with 0 only where every pin was
+looked up, has no advisory and was not taken back.
 
 Where PyPI's API cannot be reached, ``--advisories`` names files of advisories that were brought along
 (`advisories.py`). Those are as old as they are: beyond 30 days, or without a date, NOT CHECKED is said, too.
@@ -17,12 +19,14 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.release.advisories import read_advisories
-from tests.release.hashes import CONSTRAINTS, pins
+from tests.release.hashes import CONSTRAINTS, normal, pins
+from tests.release.newest import Page, fetched, release
 
 UNREACHABLE = (
     "ConnectionError",
@@ -40,7 +44,7 @@ NAMED = 5
 """Packages that a message names before it counts the others."""
 
 
-def audit(command: str, path: Path) -> int:
+def audit(command: str, path: Path, page: Page = fetched) -> int:
     """Run pip-audit over a file of pins; print what it found and looked up; return the exit code."""
     options = ["--requirement", str(path), "--no-deps", "--disable-pip", "--progress-spinner", "off"]
     try:
@@ -54,10 +58,15 @@ def audit(command: str, path: Path) -> int:
         looked_up: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
         return _no_answer(done.stdout + done.stderr, done.returncode)
+    versions = pins(path)
+    looked_up = [_on_its_page(pin, versions, page) if "skip_reason" in pin else pin for pin in looked_up]
     advisories = [(pin, one) for pin in looked_up for one in pin.get("vulns", ())]
     for pin, one in advisories:
         fixed = ", ".join(one.get("fix_versions", ())) or "none yet"
         print(f"{pin['name']} {pin['version']}: {one['id']} (fixed in {fixed})")
+    taken_back = [pin for pin in looked_up if pin.get("taken_back")]
+    for pin in taken_back:
+        print(f"{pin['name']} {pin['version']}: {pin['taken_back']}")
     skipped = [pin for pin in looked_up if "skip_reason" in pin]
     checked = len(looked_up) - len(skipped)
     print(f"{checked} of {len(looked_up)} pins looked up, {len(advisories)} advisories found.")
@@ -65,7 +74,20 @@ def audit(command: str, path: Path) -> int:
         names = ", ".join(pin["name"] for pin in skipped[:NAMED])
         more = f" and {len(skipped) - NAMED} others" if len(skipped) > NAMED else ""
         print(f"NOT CHECKED: {names}{more}: {skipped[0]['skip_reason']}. Run it where PyPI's API is.")
-    return int(bool(advisories or skipped or not looked_up))
+    return int(bool(advisories or taken_back or skipped or not looked_up))
+
+
+def _on_its_page(pin: dict[str, Any], versions: Mapping[str, str], page: Page) -> dict[str, Any]:
+    """Look up a pin that pip-audit has skipped on its package's page; return what is known then."""
+    name, version = pin["name"], versions.get(normal(pin["name"]), "")
+    found = release(name, version, page)
+    if found is None:
+        return pin
+    known = {"name": name, "version": version, "taken_back": found.taken_back}
+    if not found.looked_up:
+        reason = "the page of a package names advisories for its newest release alone"
+        return known | {"skip_reason": reason}
+    return known | {"vulns": [{"id": one, "fix_versions": fixed} for one, fixed in found.advisories]}
 
 
 def audit_offline(advisories: Path, path: Path, now: datetime) -> int:

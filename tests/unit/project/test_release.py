@@ -197,8 +197,51 @@ def test_the_audit_says_what_it_checked(
     tool = tmp_path / "pip-audit"
     tool.write_text(f"#!/bin/sh\necho '{answer}'\nexit {code}\n")
     tool.chmod(0o755)
-    assert audit(str(tool), CONSTRAINTS) == expected
+    assert audit(str(tool), CONSTRAINTS, no_page) == expected
     assert words in capsys.readouterr().out
+
+
+FILES: dict[str, list[dict[str, Any]]] = {
+    "1.0": [{"yanked": False}],
+    "1.1": [{"yanked": False}],
+    "not a version": [],
+}
+TAKEN_BACK = {"1.0": [{"yanked": True, "yanked_reason": "stolen"}], "1.1": [{"yanked": False}]}
+
+
+def page_of(newest: str, *advisories: dict[str, Any], releases: Any = FILES) -> dict[str, Any]:
+    """What PyPI answers for https://pypi.org/pypi/tiny/json."""
+    return {"info": {"version": newest}, "releases": releases, "vulnerabilities": [*advisories]}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "words"),
+    [
+        (page_of("1.0"), 0, "1 of 1 pins looked up, 0 advisories"),
+        (page_of("1.0.0"), 0, "1 of 1 pins looked up, 0 advisories"),
+        (page_of("1.0", {"id": "PYSEC-1", "fixed_in": ["1.1"]}), 1, "tiny 1.0: PYSEC-1 (fixed in 1.1)"),
+        (page_of("1.0", {"id": "PYSEC-1", "withdrawn": "2026-11-01T00:00:00Z"}), 0, "0 advisories"),
+        (page_of("1.1", {"id": "PYSEC-1", "fixed_in": []}), 1, "0 of 1 pins looked up, 0 advisories"),
+        (page_of("1.1"), 1, "NOT CHECKED: tiny: the page of a package names advisories for its newest"),
+        (page_of("1.1", releases=TAKEN_BACK), 1, "tiny 1.0: yanked by its maintainers (stolen)"),
+        (page_of("1.1", releases={"1.1": [{}]}), 1, "tiny 1.0: no longer on PyPI"),
+        ({"info": {}}, 1, "NOT CHECKED: tiny: not found"),
+        ([], 1, "NOT CHECKED: tiny: not found"),
+    ],
+)
+def test_a_pin_that_pip_audit_skips_is_looked_up_on_its_package_s_page(
+    content: Any, expected: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool, wanted = tmp_path / "pip-audit", tmp_path / "pins.txt"
+    tool.write_text(f"#!/bin/sh\necho '{answer_of({'name': 'tiny', 'skip_reason': 'not found'})}'\n")
+    tool.chmod(0o755)
+    wanted.write_text("Tiny==1.0\n")
+    assert audit(str(tool), wanted, lambda name: content) == expected
+    assert words in capsys.readouterr().out
+
+
+def no_page(name: str) -> Any:
+    raise OSError("no network")
 
 
 def test_an_audit_without_its_tool_checks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
