@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from operators.bounded_json import read_json
+from operators.bounded_json import BadJsonError, read_json
 
 STATE = "encoding.json"
 Role: TypeAlias = Literal["value", "category", "missing", "infrequent", "part", "target", "hash", "entry"]
@@ -58,6 +58,17 @@ def source_positions(folder: Path) -> dict[str, list[int]]:
 
 
 def provenance(folder: Path) -> list[Output]:
-    """Return the outputs of the encoding in a state folder, in the order of the entries of ``x``."""
-    state = read_json(folder / STATE)
-    return [Output(**output) for output in state["outputs"]]
+    """Return the outputs of the encoding in a state folder, in the order of the entries of ``x``.
+
+    Raises BadJsonError for a file of another form.
+    """
+    path = folder / STATE
+    state = read_json(path)
+    try:
+        found = [Output(**output) for output in state["outputs"]]
+        forms = {type(text) for output in found for text in vars(output).values()}
+    except (KeyError, TypeError) as error:
+        raise BadJsonError(path, f"it is not a list of features ({type(error).__name__}: {error})") from error
+    if not forms <= {str}:
+        raise BadJsonError(path, "it is not a list of features, each with four texts")
+    return found

@@ -36,24 +36,25 @@ def cues(
         from engine.training.data.version import open_version
 
         version = open_version(dataset)
-        with _naming_the_state(version):
+        with naming_the_state(version):
             found = read_cues(version)
             show_json(found) if as_json else _show(found)
 
 
 @contextmanager
-def _naming_the_state(version: Version) -> Iterator[None]:
-    """Turn what a list of another form leads to into an InputError: others may have changed the output."""
+def naming_the_state(version: Version) -> Iterator[None]:
+    """Turn what a list of another form leads to into a DamagedFileError: others may change the output."""
+    from engine.core.json_files import DamagedFileError
     from operators.base import OperatorError
 
     try:
         yield
     except OperatorError as error:  # deep, large, no JSON
-        raise InputError(str(error)) from None
+        raise DamagedFileError(str(error)) from None
     except (RowsieveError, OSError):
         raise
     except Exception as error:  # a list lacks a key, or holds a text in place of a number, at any depth
-        raise InputError(
+        raise DamagedFileError(
             f"The state of `cues` in {version.output / 'store'} is damaged or forged ("
             f"{type(error).__name__}: {' '.join(str(error).split())[:200]}). Remove it, and run the recipe "
             "again."

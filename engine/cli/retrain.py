@@ -146,19 +146,25 @@ def _show_selection(found: RetrainResult) -> None:
 def loss_warning(found: RetrainResult) -> str:
     """Return a sentence for a model that is far less often right than one with the published weights.
 
-    The latter's accuracy is that on the curve of ``cues``. Empty without one, or for a smaller loss.
+    The latter's accuracy is that on the curve of ``cues``. Empty without one, or for a smaller loss; what is
+    wrong with the curve's file where that is damaged, which the model does not need.
     """
-    from engine.cli.cues import read_cues
+    from engine.cli.cues import naming_the_state, read_cues
+    from engine.core.json_files import DamagedFileError
     from operators.cues.curve_report import published_point
 
     result = found.result
     accuracy = result.evaluations["validation"].accuracy if "validation" in result.evaluations else None
     try:
-        curve = read_cues(result.version).get("trade_off")
+        with naming_the_state(result.version):
+            curve = read_cues(result.version).get("trade_off")
+            point = published_point(curve) if curve else None
+            reached = float(point["mean_accuracy"]) if point else None
+    except DamagedFileError as error:
+        return str(error)
     except InputError:
         return ""
-    point = published_point(curve) if curve else None
-    if accuracy is None or point is None or accuracy > point["mean_accuracy"] - MAX_LOSS:
+    if accuracy is None or reached is None or accuracy > reached - MAX_LOSS:
         return ""
     trainer = str(result.model.about["trainer"])
     advice = (
@@ -168,7 +174,7 @@ def loss_warning(found: RetrainResult) -> str:
         "Compare it with --trainer erm before use."
     )
     return (
-        f"accuracy {accuracy:.3f} is far below {point['mean_accuracy']:.3f}, which a linear model with the "
+        f"accuracy {accuracy:.3f} is far below {reached:.3f}, which a linear model with the "
         f"published weights has on held-out rows. {advice}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,3 +57,26 @@ def test_a_version_without_cues_has_no_such_warning(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cues, "read_cues", fail)
     assert not loss_warning(_trained(0.5))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "[]",
+        "{}",
+        "[" * 1000,
+        '{"spurious": [], "legitimate": [], "trade_off": {"published_strength": 1, "points": [{}]}}',
+        '{"spurious": [], "legitimate": [], "trade_off": {"published_strength": "x", "points": []}}',
+    ],
+)
+def test_a_forged_list_of_suspects_ends_no_training(forged: str, tmp_path: Path) -> None:
+    """The model is there by then, and the list only says whether it is worse than it might be."""
+    state = tmp_path / "store" / "f" / "state"
+    state.mkdir(parents=True)
+    (state / "suspects.json").write_text(forged)
+    trained = _trained(0.5)
+    entry = {"name": "cues", "fingerprint": "f"}
+    trained.result.version = SimpleNamespace(output=tmp_path, name="v1", manifest={"operators": [entry]})
+    shown = loss_warning(trained)
+    assert str(tmp_path / "store") in shown
+    assert "damaged or forged" in shown

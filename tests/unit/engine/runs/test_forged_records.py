@@ -20,6 +20,7 @@ from engine.storage.manifest import read_manifest
 from engine.storage.withdrawals import current_version
 from operators.base import OperatorError
 from operators.encode.encoding import TableEncoding
+from operators.encoded_features import blocks
 from tests.data import small_recipe
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -121,6 +122,26 @@ def test_a_forged_encoding_of_columns_is_named(value: Any, tmp_path: Path) -> No
         OperatorError, match=r"encoding\.json is damaged or forged: it is not an encoding of columns"
     ):
         TableEncoding.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"outputs": 3},
+        {"outputs": [1]},
+        {"outputs": [{"source": "a"}]},
+        {"outputs": [{"source": [], "kind": "", "label": "", "role": ""}]},
+    ],
+)
+def test_a_forged_list_of_features_is_named(value: Any, tmp_path: Path) -> None:
+    (tmp_path / "encoding.json").write_text(json.dumps(value))
+    with pytest.raises(
+        OperatorError, match=r"encoding\.json is damaged or forged: it is not a list of features"
+    ):
+        blocks(tmp_path)
 
 
 def torn_parquet(path: Path) -> None:
