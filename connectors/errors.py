@@ -16,13 +16,13 @@ _QUERY = re.compile(
 )
 """``?token=...`` of a URI, up to the next ``&``; a query may hold a second ``?``."""
 _SETTING = re.compile(
-    r"((?<![a-z])(?:password|passwd|secret|token|credential|signature|sig|(?:api|access|account)[_-]?key)"
+    r"((?<![a-z])(?:(?:pg)?password|passwd|secret|token|credential|signature|sig|(?:api|access|account)[_-]?key)"
     r"(?:s|[_.-][a-z_.-]{1,30})?)"
     r"(=|['\"]\s{0,3}[:=]\s{0,3}(?=['\"]))"
-    r"('[^']*'|\"[^\"]*\"|(?!\d{1,6}(?![^\s,;&]))[^\s'\",;&]+)",
-    re.IGNORECASE,
+    r"('(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|(?!\d{1,6}(?![^\s,;&]))[^\s'\",;&]+)",
+    re.IGNORECASE | re.DOTALL,
 )
-"""``password=...`` of a connection string, and ``'token': '...'`` of a printed mapping."""
+"""``password=...`` of a connection string, and ``'token': '...'`` of a mapping, also one cut short."""
 _BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=-]{8,}")
 _WORD = re.compile(r"[^\s'\"]+")
 _MARKS = ("://", "=", "'", '"', "Bearer", "Basic")

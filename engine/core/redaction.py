@@ -7,6 +7,7 @@ import json
 import os
 import re
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from connectors.errors import HIDDEN, SECRET_WORDS, redact_uris
 
@@ -16,6 +17,7 @@ _PROPERTY = re.compile(
 )
 """Names of a catalog's properties whose values are secret."""
 _NAME = re.compile(rf"(?:{SECRET_WORDS}|_key)s?$", re.IGNORECASE)
+_ESCAPE = re.compile("%..")
 SHORTEST = 8
 """Shortest value of an environment variable that is redacted; shorter ones could be ordinary words."""
 
@@ -40,7 +42,7 @@ def redact_all(value: Any) -> Any:
 def _secrets() -> list[str]:
     """Return the values of the environment that are secret by the names of their variables, longest first.
 
-    Each is also returned as HTML, JSON and Python write it, since pages and messages quote what they show.
+    Each is also returned as HTML, JSON, Python and URIs write it: pages and messages quote what they show.
     """
     found = {value for name, value in os.environ.items() if len(value) >= SHORTEST and _NAME.search(name)}
     quoted = (
@@ -50,10 +52,18 @@ def _secrets() -> list[str]:
             repr(value)[1:-1],
             json.dumps(value)[1:-1],
             json.dumps(value, ensure_ascii=False)[1:-1],
+            *_in_uris(value),
         )
         for value in found
     )
     return sorted({form for forms in quoted for form in forms}, key=lambda form: (-len(form), form))
+
+
+def _in_uris(text: str) -> set[str]:
+    """Return a text as URIs write it, with large and with small digits."""
+    forms = {quote(text, errors="replace"), quote(text, safe="", errors="replace")}
+    forms.add(quote_plus(text, errors="replace"))
+    return forms | {_ESCAPE.sub(lambda found: found.group().lower(), form) for form in forms}
 
 
 def _as_html(text: str) -> str:

@@ -1,8 +1,10 @@
 """Input made to harm: recipes, manifests, factories, links. Refused in one paragraph, never with a trace."""
 
 import json
+import re
 import sys
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 import yaml
@@ -220,3 +222,20 @@ def test_secrets_are_found_as_they_are_quoted(
         assert redact(f"is {text} .") == "is *** ."
     assert secret not in redact(repr({"x": secret}))
     assert redact_all({"x": [secret]}) == {"x": ["***"]}
+    for form in (quote(secret), quote(secret, safe=""), quote_plus(secret)):
+        assert redact(f"is {form} .") == "is *** ."
+        lower = re.sub("%..", lambda found: found.group().lower(), form)
+        assert redact(f"is {lower} .") == "is *** ."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"s3.secret-access-key": "ge\\"heim123", "a": 1}', '{"s3.secret-access-key": ***, "a": 1}'),
+        (r"{'password': 'a\\\'b c', 'x': 1}", "{'password': ***, 'x': 1}"),
+        ("PGPASSWORD=geheim123 psql", "PGPASSWORD=*** psql"),
+        ('"password": "no end', '"password": ***'),
+    ],
+)
+def test_secrets_with_escaped_quotes_are_redacted_whole(text: str, shown: str) -> None:
+    assert redact(text) == shown
