@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,7 +47,9 @@ from connectors.tables.iceberg_checks import (
     guard_imports,
     sqlite_file,
 )
+from connectors.tables.orc_bounds import checked_orc, small_batches
 from connectors.tables.sqlite_check import check_database_file
+from connectors.written_out import check_written_out
 
 Catalog = str | dict[str, str] | None
 Properties = tuple[tuple[str, str], ...]
@@ -64,7 +66,8 @@ COMPARISONS = {
 }
 
 
-FIELD_ID = b"PARQUET:field_id"
+PARQUET_ID, ORC_ID = b"PARQUET:field_id", b"iceberg.id"
+"""Keys of a column's number in the schema of a data file."""
 CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 
@@ -224,15 +227,25 @@ class IcebergSource(FileSource):
 
     def _check_expanded(self, table: Any, task: Any, names: Sequence[str]) -> None:
         """Raise ConnectorError where the columns of a data file take too much; they are found by numbers."""
-        if str(task.file.file_format.value) != "PARQUET":
-            return
+        place, kind = task.file.file_path, str(task.file.file_format.value)
         wanted = {str(table.schema().find_field(name).field_id).encode() for name in names}
-        with table.io.new_input(task.file.file_path).open() as stream:
-            file = pq.ParquetFile(stream)
-            numbers = {field.name: (field.metadata or {}).get(FIELD_ID) for field in file.schema_arrow}
-            columns = [name for name, number in numbers.items() if number is None or number in wanted]
-            groups = range(file.num_row_groups)
-            check_expanded(stream, groups, columns, self.spec.max_bytes, task.file.file_path)
+        with table.io.new_input(place).open() as stream:
+            if kind == "PARQUET":
+                file = pq.ParquetFile(stream)
+                columns = _columns(file.schema_arrow, PARQUET_ID, wanted)
+                check_expanded(stream, range(file.num_row_groups), columns, self.spec.max_bytes, place)
+            elif kind == "ORC":
+                columns = _columns(checked_orc(stream, place).schema, ORC_ID, wanted)
+                held = 0
+                for batch in small_batches(stream, columns):
+                    rows = pa.Table.from_batches([batch])
+                    held = check_written_out(rows, self.spec.max_bytes, place, held)
+
+
+def _columns(schema: pa.Schema, key: bytes, wanted: Collection[bytes]) -> list[str]:
+    """Return the columns of a data file that have a wanted number, or none."""
+    numbers = {field.name: (field.metadata or {}).get(key) for field in schema}
+    return [name for name, number in numbers.items() if number is None or number in wanted]
 
 
 @lru_cache(maxsize=4)

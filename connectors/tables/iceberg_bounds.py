@@ -24,6 +24,8 @@ from connectors.links import check_kind
 from connectors.policy import current_policy
 from connectors.tables.common import MetadataError
 from connectors.tables.iceberg_avro import DAMAGE, MAX_FILE_BYTES, BoundedAvroFile, CheckedDecoder
+from connectors.tables.orc_bounds import checked_orc, small_batches
+from connectors.written_out import written_out_bytes
 
 MAX_METADATA_BYTES = 64 * 2**20
 """Bytes of a metadata file, unpacked; pyiceberg makes objects of them, which take more."""
@@ -31,6 +33,8 @@ CHUNK_BYTES = 2**20
 FILES_AT_ONCE = 8
 MAX_DELETED = 50_000_000
 """Rows that a file of deleted rows may name."""
+MAX_DELETED_BYTES = 2**30
+"""What the rows of such a file of ORC may take in memory, with the path of a data file in each."""
 PUFFIN, PUFFIN_END = b"PFA1", 12
 MAX_BITMAPS = 1024
 """Bitmaps of a deletion vector, each for 2^32 rows."""
@@ -108,7 +112,7 @@ def _check_deleted(table: Any, path: str, kind: str) -> None:
     if len(source) > MAX_FILE_BYTES:
         raise MetadataError(_too_many(path, f"has {len(source):,} bytes, and {MAX_FILE_BYTES:,} are read"))
     with source.open() as stream:
-        rows = vector_rows(path, stream.read()) if kind == "PUFFIN" else _table_rows(stream, kind)
+        rows = vector_rows(path, stream.read()) if kind == "PUFFIN" else _table_rows(stream, kind, path)
     if rows > MAX_DELETED:
         raise MetadataError(_too_many(path, f"names {rows:,} rows, and {MAX_DELETED:,} are read"))
 
@@ -117,12 +121,17 @@ def _too_many(path: str, what: str) -> str:
     return f"{path}, a file of deleted rows, {what}. Have the table compacted, so that it has none."
 
 
-def _table_rows(stream: Any, kind: str) -> int:
-    if kind == "ORC":
-        from pyarrow import orc
-
-        return int(orc.ORCFile(stream).nrows)
-    return int(pq.read_metadata(stream).num_rows)
+def _table_rows(stream: Any, kind: str, path: str) -> int:
+    if kind != "ORC":
+        return int(pq.read_metadata(stream).num_rows)
+    rows, held = int(checked_orc(stream, path).nrows), 0
+    if rows > MAX_DELETED:
+        return rows
+    for batch in small_batches(stream):  # of Parquet, paths stay in a dictionary
+        held += written_out_bytes(batch.to_struct_array())
+        if held > MAX_DELETED_BYTES:
+            raise MetadataError(_too_many(path, f"takes more than the {MAX_DELETED_BYTES:,} bytes in memory"))
+    return rows
 
 
 def vector_rows(path: str, data: bytes) -> int:

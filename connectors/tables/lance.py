@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as fs
 from pydantic import Field
 
 from connectors.base import (
@@ -34,6 +35,11 @@ from connectors.tables.common import (
     reading_table,
 )
 
+ROWS = 256
+"""Rows that the library expands at once; fewer where each may be as long as the whole shard."""
+MAX_MANIFEST_BYTES = 64 * 2**20
+"""Of a manifest; the library makes objects of it, which take more."""
+
 
 class LanceOptions(SourceOptions):
     """Options of ``lance``: the version to read."""
@@ -57,6 +63,7 @@ class Lance(Connector[LanceOptions]):
         uri = location(spec.path, spec.root)
         check_dataset_links(uri)
         with reading_table(spec.path, "Lance", ValueError):
+            check_manifests(uri)
             newest = library("lance", "lance").dataset(uri, version=options.tag or options.version)
             version = int(newest.version)
         return LanceSource(spec, uri, version)
@@ -66,6 +73,7 @@ class Lance(Connector[LanceOptions]):
 def _opened(uri: str, version: int) -> Any:
     """Open a version, which never changes, once for each process."""
     check_dataset_links(uri)
+    check_manifests(uri)
     return library("lance", "lance").dataset(uri, version=version)
 
 
@@ -118,7 +126,11 @@ class LanceSource(FileSource):
         with reading_table(shard.path, "Lance", ValueError):
             fragment = _opened(self.uri, self.version).get_fragment(number)
             batches = fragment.to_batches(
-                columns=[*columns], offset=shard.start, limit=shard.stop - shard.start
+                columns=[*columns],
+                offset=shard.start,
+                limit=shard.stop - shard.start,
+                batch_size=max(1, min(ROWS, self.spec.max_bytes // max(1, shard.n_bytes))),
+                batch_readahead=1,
             )
             return gather(self.spec, shard, batches, columns, schema)
 
@@ -128,6 +140,25 @@ def check_dataset_links(uri: str) -> None:
     local = "://" not in uri or uri.startswith("file://")
     if local and not current_policy().outside_links and os.path.isdir(folder := resolve(uri)[1]):
         check_links(folder, hidden=True)
+
+
+def check_manifests(uri: str) -> None:
+    """Raise ConnectorError for a manifest of any version that is too large to be held in memory.
+
+    Stores that Lance alone can open, such as Azure's without adlfs, are not asked.
+    """
+    current_policy().check_uri(uri)
+    try:
+        filesystem, folder = resolve(uri)
+    except ConnectorError:
+        return
+    place = fs.FileSelector(f"{folder.rstrip('/')}/_versions", allow_not_found=True)
+    for found in filesystem.get_file_info(place):
+        if (found.size or 0) > MAX_MANIFEST_BYTES:
+            raise ConnectorError(
+                f"source.path: {found.path}, a manifest of a Lance dataset, has {found.size:,} bytes, and "
+                f"{MAX_MANIFEST_BYTES:,} are read: it would be held in memory. Compact the dataset."
+            )
 
 
 def check_fragments(path: str, dataset: Any) -> None:

@@ -24,7 +24,7 @@ from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
 from connectors.tables.sql_text import literal, quoted, where
-from connectors.tables.sqlite_cursor import check_sqlite, reading_sqlite, took_too_long
+from connectors.tables.sqlite_cursor import SqliteCursor, check_sqlite, reading_sqlite, took_too_long
 
 DRIVERS = {
     "postgresql": "adbc_driver_postgresql.dbapi",
@@ -139,7 +139,9 @@ class SqlSource:
     def list(self) -> Listing:
         """Let the database cut the rows into ranges: one pass over the key, sorted."""
         with self._connected() as cursor:
-            sample = _fetch(cursor, f"SELECT * FROM {self._from} LIMIT {SAMPLE_ROWS}")
+            cursor.execute(f"SELECT * FROM {self._from} LIMIT {SAMPLE_ROWS}")
+            of_sqlite = isinstance(cursor, SqliteCursor)
+            sample = cursor.fetch_sample() if of_sqlite else cursor.fetch_arrow_table()
             schema = plain(self._name, sample.schema)
             self._check_key(cursor, schema)
             found = _fetch(cursor, self._ranges(schema)).to_pylist()

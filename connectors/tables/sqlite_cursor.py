@@ -7,6 +7,7 @@ SQLite asks a progress handler every few thousand steps whether to go on, and re
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -17,7 +18,10 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 
-BATCH_ROWS = 1024
+BATCH_ROWS, BATCH_BYTES = 1024, 64 * 2**20
+"""A batch ends at whichever comes first; a value may have a gigabyte."""
+TABLE_BYTES = 256 * 2**20
+"""Bytes of texts after which a table has no more rows."""
 STEPS = 100_000
 """Instructions of SQLite's machine between two looks at the clock: about a millisecond."""
 LOADING = ("load_extension", "fts3_tokenizer")
@@ -50,12 +54,33 @@ class SqliteCursor:
 
     def fetch_record_batch(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, each with types of its own: those that hold all its values."""
-        while rows := self._cursor.fetchmany(BATCH_ROWS):
+        while rows := self._fetch(BATCH_ROWS, BATCH_BYTES):
             yield self._batch(rows)
 
     def fetch_arrow_table(self) -> pa.Table:
-        """Return all rows; a column without a value has the type int64."""
-        return pa.Table.from_batches([self._batch(self._cursor.fetchall())])
+        """Return all rows; a column without a value has the type int64.
+
+        Raises ConnectorError where they are too large to be held together.
+        """
+        found = self.fetch_sample()
+        if self._cursor.fetchone() is not None:
+            raise ConnectorError(
+                f"What this database answers takes more than {TABLE_BYTES:,} bytes in memory: its keys may "
+                f"be too long. Name another key in source.options.key."
+            )
+        return found
+
+    def fetch_sample(self) -> pa.Table:
+        """Return the rows, of long ones only the first."""
+        return pa.Table.from_batches([self._batch(self._fetch(sys.maxsize, TABLE_BYTES))])
+
+    def _fetch(self, n_rows: int, n_bytes: int) -> list[Sequence[Any]]:
+        """Return the next rows: at most so many, and none after they hold so many bytes of texts."""
+        found, held = list[Sequence[Any]](), 0
+        while len(found) < n_rows and held < n_bytes and (row := self._cursor.fetchone()) is not None:
+            found.append(row)
+            held += sum(len(value) for value in row if isinstance(value, (str, bytes)))
+        return found
 
     def _batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         names = [column[0] for column in self._cursor.description]

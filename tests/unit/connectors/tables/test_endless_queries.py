@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,52 @@ def test_what_has_no_end_is_stopped(
 def test_values_of_sqlite_are_bounded(query: str, databases: dict[str, str]) -> None:
     with pytest.raises(ConnectorError, match="too big"):
         open_source(databases["sqlite"], options={"query": query, "key": "id"}, max_bytes=10**6).list()
+
+
+def test_values_of_sqlite_are_bounded_together(
+    databases: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each value may be as large as a shard, and there may be a thousand in a batch."""
+    rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 400)"
+    query = f"{rows} SELECT n AS id, hex(zeroblob(50000)) AS x FROM r"
+    made: list[int] = []
+    monkeypatch.setattr("connectors.tables.sqlite_cursor.BATCH_BYTES", 10**6)
+    monkeypatch.setattr("connectors.tables.sqlite_cursor.TABLE_BYTES", 10**6)
+    usual = array_of
+    monkeypatch.setattr(
+        "connectors.tables.sqlite_cursor.array_of",
+        lambda values: (made.append(len(values)), usual(values))[1],
+    )
+    for most in (10**6, 10**8):
+        source = open_source(databases["sqlite"], options={"query": query, "key": "id"}, max_bytes=most)
+        listing = source.list()
+        with pytest.raises(ConnectorError, match="take more") if most < 10**7 else nullcontext():
+            assert source.read(listing.shards[0], ["x"], listing.schema).num_rows == 400
+    assert max(made) <= 11
+
+
+def test_batches_of_sqlite_are_cut_by_their_bytes(
+    databases: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.tables.sqlite_cursor.BATCH_BYTES", 100)
+    with reading_sqlite(databases["sqlite"].removeprefix("sqlite:///"), "x", 10, 10**6) as cursor:
+        cursor.execute("SELECT 'a' AS s UNION ALL SELECT hex(zeroblob(100)) UNION ALL SELECT 'b'")
+        assert [batch.num_rows for batch in cursor.fetch_record_batch()] == [2, 1]
+
+
+def test_an_answer_of_sqlite_is_whole_or_refused(
+    databases: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample may end early; the bounds of the shards may not, as rows would be lost."""
+    monkeypatch.setattr("connectors.tables.sqlite_cursor.TABLE_BYTES", 100)
+    with reading_sqlite(databases["sqlite"].removeprefix("sqlite:///"), "x", 10, 10**6) as cursor:
+        for text, rows in (("hex(zeroblob(100))", 2), ("'b'", 3)):
+            query = f"SELECT 'a' AS s UNION ALL SELECT {text} UNION ALL SELECT 'c'"
+            cursor.execute(query)
+            assert cursor.fetch_sample().num_rows == rows
+            cursor.execute(query)
+            with pytest.raises(ConnectorError, match="Name another key") if rows < 3 else nullcontext():
+                assert cursor.fetch_arrow_table().num_rows == 3
 
 
 def test_a_view_of_sqlite_only_reads(tmp_path: Path) -> None:

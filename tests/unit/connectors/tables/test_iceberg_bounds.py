@@ -364,6 +364,21 @@ def test_files_of_deleted_rows_have_a_bounded_number(kind: str, tmp_path: Path) 
         check_deletes(table, deletes)
 
 
+def test_long_names_in_a_file_of_deleted_rows_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library writes the path of a data file out for every row of an ORC file."""
+    rows = pa.table({"file_path": ["a" * 2**16] * 1024, "pos": list(range(1024))})
+    orc.write_table(rows, tmp_path / "d", compression="zstd", dictionary_key_size_threshold=1.0)
+    assert (tmp_path / "d").stat().st_size < 2**13
+    table = SimpleNamespace(io=load_file_io())
+    deletes = [SimpleNamespace(file_path=str(tmp_path / "d"), file_format=SimpleNamespace(value="ORC"))]
+    check_deletes(table, deletes)
+    monkeypatch.setattr("connectors.tables.iceberg_bounds.MAX_DELETED_BYTES", 2**25)
+    with pytest.raises(ConnectorError, match="more than the 33,554,432 bytes in memory"):
+        check_deletes(table, deletes)
+
+
 def test_files_of_deleted_rows_are_checked_before_they_are_read(
     made: tables.MadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
