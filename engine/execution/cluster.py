@@ -55,13 +55,15 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
         if ours:
             _start(spec, address, verbose)
     _quieten(verbose)
+    from engine.execution.lost_hosts import ending_connections_to_lost_hosts
     from engine.execution.ray_executor import RayExecutor
 
     # Ray may have been started with more CPUs than the machine has (see MIN_CPUS). Work uses the real number.
     real = None if address else os.cpu_count()
     try:
         most = current_policy().max_operator_bytes
-        with messages_logged() if ours and not verbose else nullcontext():
+        logged = messages_logged() if ours and not verbose else nullcontext()
+        with logged, ending_connections_to_lost_hosts() if address else nullcontext():
             yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds, most)
     finally:
         if ours:

@@ -154,6 +154,7 @@ RAY = {
     "engine.api.published",
     "engine.api.training_rows",
     "engine.execution.cluster",
+    "engine.execution.lost_hosts",
     "engine.execution.node_health",
     "engine.execution.ray_executor",
     "engine.execution.shard_stages",
