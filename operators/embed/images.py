@@ -15,6 +15,8 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats that Pillow may try. Others include EPS, for which it starts Ghostscript."""
 MAX_PIXELS = 2**26
 """An image that claims more is refused before it is decoded: 64 megapixels take 192 MB."""
+MAX_SCANNED, START_OF_SCAN = 2**30, b"\xff\xda"
+"""Pixels times scans of a JPEG file: two seconds of decoding. Progressive files have about ten scans."""
 
 
 def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
@@ -32,7 +34,8 @@ def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
     Raises
     ------
     ValueError
-        The file is not there, or its content is not a whole image, or larger than 64 megapixels.
+        The file is not there, or its content is not a whole image, or larger than 64 megapixels, or goes over
+        its pixels more often than any program writes them.
     """
     try:
         with warnings.catch_warnings():
@@ -63,9 +66,22 @@ def _decode(file: io.BytesIO | Path, size: int) -> NDArray[np.uint8]:
     with Image.open(file, formats=FORMATS) as image:
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"is an image of {image.width} x {image.height} pixels, beyond {MAX_PIXELS:,}")
+        if image.format == "JPEG":
+            _check_scans(file, image.width * image.height)
         upright = ImageOps.exif_transpose(image).convert("RGB")
     square = ImageOps.fit(upright, (size, size), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
+def _check_scans(file: io.BytesIO | Path, pixels: int) -> None:
+    """Raise ValueError for a JPEG file whose scans go over its pixels too often: a few bytes are a scan."""
+    data = file.getvalue() if isinstance(file, io.BytesIO) else file.read_bytes()
+    scans = data.count(START_OF_SCAN)
+    if scans * pixels > MAX_SCANNED:
+        raise ValueError(
+            f"is an image that goes over its pixels {scans} times, {scans * pixels:,} pixels in all, beyond "
+            f"{MAX_SCANNED:,}"
+        )
 
 
 def _first_line(error: Exception) -> str:

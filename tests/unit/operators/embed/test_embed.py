@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 from pathlib import Path
 from typing import Any, Literal
 
@@ -200,6 +201,31 @@ def test_formats_that_start_other_programs_are_refused(name: str, monkeypatch: p
     drawn.save(content, name)
     with pytest.raises(ValueError, match="cannot be decoded"):
         open_image(content.getvalue(), 32)
+
+
+def many_scans(n_scans: int, pixels: int) -> bytes:
+    """A progressive JPEG that states a square of so many pixels, with its scans repeated."""
+    content = io.BytesIO()
+    Image.new("RGB", (10, 10)).save(content, "JPEG", progressive=True)
+    data, side = content.getvalue(), round(pixels**0.5)
+    start = data.index(b"\xff\xda")
+    head = data[:start].replace(struct.pack(">HH", 10, 10), struct.pack(">HH", side, side))
+    return head + data[start:-2] * n_scans + data[-2:]
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_small_file_of_many_scans_is_refused(as_file: bool, tmp_path: Path) -> None:
+    """Each scan goes over all pixels: 150 KB take a minute."""
+    (tmp_path / "x.jpg").write_bytes(many_scans(500, 2**26))
+    with pytest.raises(ValueError, match="goes over its pixels"):
+        open_image(tmp_path / "x.jpg" if as_file else (tmp_path / "x.jpg").read_bytes(), 32)
+
+
+def test_a_progressive_image_of_usual_size_is_decoded() -> None:
+    content = io.BytesIO()
+    Image.new("RGB", (2000, 2000), (9, 200, 30)).save(content, "JPEG", progressive=True)
+    assert open_image(content.getvalue(), 32).shape == (3, 32, 32)
+    assert open_image(many_scans(2, 100), 32).shape == (3, 32, 32)
 
 
 def test_paths_of_images_stay_in_their_folder(tmp_path: Path) -> None:
