@@ -2,7 +2,8 @@
 
 A command ends within a minute of CPU time and four gigabytes, with an exit code that is not 1, and unpickles
 nothing. There are two outputs: one of many operators, and one with all that stands beside the run store:
-report, export, trained and registered models, records on MLflow, a withdrawn version.
+report, export, trained and registered models, records on MLflow, a withdrawn version. ``sweep.py`` runs as
+many cases as there is time for.
 """
 
 from __future__ import annotations
@@ -176,8 +177,16 @@ class Swept:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """An output with one version of many operators."""
-    folder = tmp_path_factory.mktemp("swept")
+    return make_published(tmp_path_factory.mktemp("swept"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    return make_trained(tmp_path_factory.mktemp("trained"))
+
+
+def make_published(folder: Path) -> Swept:
+    """Return an output with one version of many operators."""
     write_shards(folder / "data", spurious_table(), 1)
     operators = {
         "probe": {"trainer": "in_process", "epochs": 20},
@@ -197,10 +206,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return Swept(folder, COMMANDS, len(COMMANDS))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """An output with reports, exports, models, MLflow's records, a withdrawn version and one that stands."""
-    folder = tmp_path_factory.mktemp("trained")
+def make_trained(folder: Path) -> Swept:
+    """Return an output with reports, exports, models, MLflow's records, withdrawn and standing versions."""
     write_shards(folder / "data", spurious_table(), 1)
     record = recipe_for(
         folder / "data",
