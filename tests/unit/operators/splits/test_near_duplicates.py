@@ -47,7 +47,9 @@ def recipe(folder: Path, split: dict[str, Any], *, weight: float = 0.0, **sectio
     found = recipe_for(folder / "data", folder / "out", **sections)
     found["source"]["features"] = ["a", "b", "vector"]
     duplicates = {"columns": ["text"], "weight": weight}
-    found["operators"] = {**found["operators"], "duplicates": duplicates, "split": split}
+    # Groups that are inferred took half of a run.
+    others = {"groups": {"method": "none"}, "weights": {"method": "uniform"}}
+    found["operators"] = {"duplicates": duplicates, **others, "split": split}
     return Recipe.parse(found)
 
 
