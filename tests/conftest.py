@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
+from typer.main import get_command
 
 from tests.s3 import S3Server, s3_server
 
@@ -56,6 +58,21 @@ def no_flush_to_disk() -> Iterator[None]:
     """No flush to disk in the tests' own process: no test cuts the power, and it took much of their time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """Typer's runner makes all commands of the program anew at each call: 60 ms, for the same commands."""
+    made: dict[int, tuple[Any, Any]] = {}
+
+    def command_of(app: Any) -> Any:
+        if id(app) not in made:
+            made[id(app)] = app, get_command(app)  # the app is kept, so that no other one gets its id
+        return made[id(app)][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", command_of)
         yield
 
 
