@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,9 +47,8 @@ from connectors.tables.iceberg_checks import (
     guard_imports,
     sqlite_file,
 )
-from connectors.tables.orc_bounds import checked_orc, small_batches
+from connectors.tables.orc_bounds import check_orc
 from connectors.tables.sqlite_check import check_database_file
-from connectors.written_out import check_written_out
 
 Catalog = str | dict[str, str] | None
 Properties = tuple[tuple[str, str], ...]
@@ -66,8 +65,7 @@ COMPARISONS = {
 }
 
 
-PARQUET_ID, ORC_ID = b"PARQUET:field_id", b"iceberg.id"
-"""Keys of a column's number in the schema of a data file."""
+FIELD_ID = b"PARQUET:field_id"
 CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 
@@ -232,20 +230,11 @@ class IcebergSource(FileSource):
         with table.io.new_input(place).open() as stream:
             if kind == "PARQUET":
                 file = pq.ParquetFile(stream)
-                columns = _columns(file.schema_arrow, PARQUET_ID, wanted)
+                numbers = {field.name: (field.metadata or {}).get(FIELD_ID) for field in file.schema_arrow}
+                columns = [name for name, number in numbers.items() if number is None or number in wanted]
                 check_expanded(stream, range(file.num_row_groups), columns, self.spec.max_bytes, place)
             elif kind == "ORC":
-                columns = _columns(checked_orc(stream, place).schema, ORC_ID, wanted)
-                held = 0
-                for batch in small_batches(stream, columns):
-                    rows = pa.Table.from_batches([batch])
-                    held = check_written_out(rows, self.spec.max_bytes, place, held)
-
-
-def _columns(schema: pa.Schema, key: bytes, wanted: Collection[bytes]) -> list[str]:
-    """Return the columns of a data file that have a wanted number, or none."""
-    numbers = {field.name: (field.metadata or {}).get(key) for field in schema}
-    return [name for name, number in numbers.items() if number is None or number in wanted]
+                check_orc(stream, place, self.spec.max_bytes, wanted=wanted)
 
 
 @lru_cache(maxsize=4)

@@ -24,8 +24,7 @@ from connectors.links import check_kind
 from connectors.policy import current_policy
 from connectors.tables.common import MetadataError
 from connectors.tables.iceberg_avro import DAMAGE, MAX_FILE_BYTES, BoundedAvroFile, CheckedDecoder
-from connectors.tables.orc_bounds import checked_orc, small_batches
-from connectors.written_out import written_out_bytes
+from connectors.tables.orc_bounds import check_orc
 
 MAX_METADATA_BYTES = 64 * 2**20
 """Bytes of a metadata file, unpacked; pyiceberg makes objects of them, which take more."""
@@ -124,14 +123,7 @@ def _too_many(path: str, what: str) -> str:
 def _table_rows(stream: Any, kind: str, path: str) -> int:
     if kind != "ORC":
         return int(pq.read_metadata(stream).num_rows)
-    rows, held = int(checked_orc(stream, path).nrows), 0
-    if rows > MAX_DELETED:
-        return rows
-    for batch in small_batches(stream):  # of Parquet, paths stay in a dictionary
-        held += written_out_bytes(batch.to_struct_array())
-        if held > MAX_DELETED_BYTES:
-            raise MetadataError(_too_many(path, f"takes more than the {MAX_DELETED_BYTES:,} bytes in memory"))
-    return rows
+    return check_orc(stream, path, MAX_DELETED_BYTES, max_rows=MAX_DELETED)
 
 
 def vector_rows(path: str, data: bytes) -> int:
