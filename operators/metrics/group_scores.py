@@ -94,7 +94,7 @@ def few_rows_text(rows: Mapping[str, int], *, min_rows: int = MIN_ROWS) -> str:
     if alone := not_compared(rows, min_rows=min_rows):
         return (
             f"{pooled_name(alone)}: {sum(rows[name] for name in alone)} rows, fewer than {min_rows}, which "
-            "are in no comparison of groups"
+            "are in no comparison of groups; a larger validation or test split has more of them"
         )
     return ""
 

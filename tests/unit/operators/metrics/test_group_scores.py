@@ -34,7 +34,8 @@ def test_groups_of_few_rows_are_named_as_what_they_are() -> None:
         "fewer than 50 rows: such groups are compared as one group"
     )
     assert few_rows_text({"a": 60, "b": 12, "none": 0}) == (
-        "b: 12 rows, fewer than 50, which are in no comparison of groups"
+        "b: 12 rows, fewer than 50, which are in no comparison of groups; a larger validation or test split "
+        "has more of them"
     )
     assert "small groups together: b, c: 32 rows" in few_rows_text({"a": 60, "b": 12, "c": 20})
     assert few_rows_text({"a": 20, "b": 12}) == "fewer than 50 rows: such groups are compared as one group"
