@@ -11,7 +11,7 @@ from dataclasses import dataclass
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
 _QUERY = re.compile(
-    rf"([?&#](?=[^=&?#\s'\"]*?{SECRET_WORDS})[^=&?#\s'\"]*+=)[^&\s'\"]+",
+    rf"([?&#](?=[^=&?#\s'\"]*?{SECRET_WORDS})[^=&?#\s'\"]*+=)(?!\*\*\*)[^&\s'\"]+",
     re.IGNORECASE,
 )
 """``?token=...`` of a URI, up to the next ``&``; a query may hold a second ``?``."""
@@ -19,7 +19,7 @@ _SETTING = re.compile(
     r"((?<![a-z])(?:(?:pg)?password|passwd|secret|token|credential|signature|sig|(?:api|access|account)[_-]?key)"
     r"(?:s|[_.-][a-z_.-]{1,30})?)"
     r"(=|['\"]\s{0,3}[:=]\s{0,3}(?=['\"]))"
-    r"('(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|(?!\d{1,6}(?![^\s,;&]))[^\s'\",;&]+)",
+    r"('(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|(?!\*\*\*|\d{1,6}(?![^\s,;&]))[^\s'\",;&]+)",
     re.IGNORECASE | re.DOTALL,
 )
 """``password=...`` of a connection string, and ``'token': '...'`` of a mapping, also one cut short."""

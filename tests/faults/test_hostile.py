@@ -239,3 +239,11 @@ def test_secrets_are_found_as_they_are_quoted(
 )
 def test_secrets_with_escaped_quotes_are_redacted_whole(text: str, shown: str) -> None:
     assert redact(text) == shown
+
+
+@pytest.mark.parametrize("text", ['a_token="b"c d', "password='a')", '?sig="x"y&a', "x_token=\"y\n'z' u'@"])
+def test_what_is_redacted_stays_as_it_is(text: str) -> None:
+    """Texts are redacted where they are made, and again where they are shown."""
+    once = redact(text)
+    assert "***" in once
+    assert redact(once) == once
