@@ -99,7 +99,7 @@ hashes:  ## Write deploy/hashes.txt: the pins with the hashes of their files
 digests:  ## Write the digests of the base images into the Dockerfiles and manifests; needs docker and a network
 	$(PYTHON) -m tests.release.images
 
-image: $(VENV)/.run  ## Build the images and run them without Docker: root, buildah, debootstrap, 20 GB; ARGS="--torch-wheel FILE"
+image: $(VENV)/.dev  ## Build the images and run them without Docker: root, buildah, debootstrap, 20 GB; ARGS="--torch-wheel FILE"
 	$(BIN)/python -m tests.release.build_images $(ARGS)
 
 licences: $(VENV)/.dev  ## Write deploy/LICENCES.md

@@ -100,10 +100,22 @@ class Builder:
         for command in CHECKS[image]:
             words = ["run", "--isolation", "chroot", container, "--", "sh", "-c", command]
             done = subprocess.run([*self._command, *words], stdout=sys.stderr, check=False)
-            print(f"{image}: {'ok' if done.returncode == 0 else 'FAILED'}: {command}", flush=True)
+            print(f"{image}: {verdict(done.returncode)}: {command}", flush=True)
             failed += [command] if done.returncode else []
+        if image == "rowsieve":
+            failed += self._check_on_hosts(container)
         self.call("rm", container)
         return failed
+
+    def _check_on_hosts(self, container: str) -> list[str]:
+        """Run the image on hosts of their own, with a root that is read-only; return what failed."""
+        tests = "tests/hosts/test_image.py"
+        environment = os.environ | {"ROWSIEVE_IMAGE_ROOT": self.call("mount", container)}
+        words = [sys.executable, "-m", "pytest", "-m", "hosts", tests]
+        done = subprocess.run(words, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        self.call("umount", container)
+        print(f"rowsieve: {verdict(done.returncode)}: {tests}", flush=True)
+        return [tests] if done.returncode else []
 
     def _index_of(self, wheel: Path) -> Path:
         """Return a folder that pip takes as an index, with one wheel of torch."""
@@ -112,6 +124,11 @@ class Builder:
         shutil.copy(wheel, folder / "torch" / wheel.name)
         (folder / "torch" / "index.html").write_text(f'<a href="{quote(wheel.name)}">{wheel.name}</a>')
         return folder
+
+
+def verdict(code: int) -> str:
+    """Return a word for an exit code."""
+    return "FAILED" if code else "ok"
 
 
 def missing() -> str:
