@@ -152,7 +152,12 @@ def test_a_head_and_a_worker_publish_what_one_host_publishes(bed: Bed, tmp_path:
     driver.run("rowsieve", "run", "/tmp/demo.yaml", *many)
     puts = {client for _, path, client in bed.storage.puts() if path.startswith("/out/many/store/")}
     assert worker.host.address in puts
-    assert published(bed.storage, "s3://out/many") == published(bed.storage, "s3://out/one")
+    assert content(bed, "s3://out/many") == content(bed, "s3://out/one")
+
+
+def content(bed: Bed, output: str) -> dict[str, str]:
+    """Return the digests of the version but its manifest, which names the releases of Python and packages."""
+    return {name: sha for name, sha in published(bed.storage, output).items() if name != "manifest.json"}
 
 
 def nodes_of(head: Container) -> int:
