@@ -96,6 +96,7 @@ async def _guarded_client(**settings: Any) -> Any:
     """Return an HTTP client that connects to no host that the policy refuses, also not after a redirect.
 
     The address is checked again when the socket is made, because a name may resolve to another one by then.
+    No answer is expanded: a few megabytes could stand for gigabytes, whatever length was stated.
     """
     import aiohttp
 
@@ -107,6 +108,10 @@ async def _guarded_client(**settings: Any) -> Any:
                 raise PermissionError(str(error)) from None
             return await super().connect(req, *args, **kwargs)
 
+    settings |= {
+        "auto_decompress": False,
+        "headers": {**(settings.get("headers") or {}), "Accept-Encoding": "identity"},
+    }
     return aiohttp.ClientSession(connector=Connector(socket_factory=_guarded_socket), **settings)
 
 

@@ -28,6 +28,8 @@ def _parts(field: pa.Field) -> Iterator[pa.Field]:
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
         yield from _parts(pa.field(field.name, kind.storage_type))
+    if isinstance(kind, pa.DictionaryType | pa.RunEndEncodedType):  # their values are no fields of theirs
+        yield from _parts(pa.field(field.name, kind.value_type))
     for index in range(kind.num_fields):
         yield from _parts(kind.field(index))
 

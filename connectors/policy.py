@@ -59,9 +59,14 @@ METADATA_HOSTS = frozenset(
 )
 METADATA_ADDRESSES = frozenset(
     ipaddress.ip_address(text)
-    for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
+    for text in (
+        *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"),
+        *("100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    )
 )
 """Metadata services outside the link-local ranges, which are refused as a whole."""
+LINK_LOCAL = ipaddress.ip_address("169.254.169.254")
+"""The metadata service of most clouds."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 ENDPOINT_VARIABLES = (
@@ -243,12 +248,12 @@ def is_metadata_address(text: str) -> bool:
 
 def _embedded(address: Address) -> list[Address]:
     """Return the IPv4 addresses that an IPv6 address stands for: mapped, compatible, NAT64, 6to4 and
-    Teredo.
+    Teredo; and that of a metadata service, by whatever prefix a network translates it.
     """
     if not isinstance(address, ipaddress.IPv6Address):
         return []
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    compatible = int(address) >> 32 == 0 or address in NAT64
+    compatible = int(address) >> 32 == 0 or address in NAT64 or low in {LINK_LOCAL, *METADATA_ADDRESSES}
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ()), low if compatible else None]
     return [one for one in found if one is not None]
 

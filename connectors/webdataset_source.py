@@ -275,6 +275,8 @@ def _vector(data: bytes) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False).ravel()
     except Exception as error:  # a broken header may raise anything, MemoryError for a huge shape too
         raise ValueError(f"{type(error).__name__}: {error}") from error
+    if found.size and not found.itemsize:
+        raise ValueError(f"it states {found.size} values of no bytes")
     return found
 
 

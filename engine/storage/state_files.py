@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from connectors.errors import ConnectorError
 from connectors.foundation.json_text import MAX_BYTES
+from connectors.pickled_types import check_types
 from engine.core.errors import InputError, one_line
 from operators.bounded_json import BadJsonError, parse_json
 
-MAX_EXPANSION = 2000
-"""Bytes of an array in an archive for each of its bytes on disk: deflate reaches about 1,000."""
 MAX_HEADER_BYTES = 2**20
 """Bytes of a header of safetensors."""
 
@@ -84,16 +84,17 @@ def _array(file: BinaryIO, size: int) -> None:
         if length < 0:
             raise ValueError(f"its shape is {shape}")
         count *= length
-    if count * dtype.itemsize > size:
+    if count * max(dtype.itemsize, 1) > size:
         raise ValueError(f"it states {count} values of {dtype} in {size} bytes")
 
 
 def _archive(file: BinaryIO, size: int) -> None:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
-            if info.file_size > MAX_EXPANSION * max(1, info.compress_size) or info.compress_size > size:
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
                 raise ValueError(
-                    f"{info.filename} would expand from {info.compress_size} to {info.file_size} bytes"
+                    f"{info.filename} would expand from {info.compress_size} to {info.file_size} bytes; "
+                    "arrays are stored as they are"
                 )
             with archive.open(info) as member:
                 _array(member, info.file_size)  # type: ignore[arg-type]
@@ -110,6 +111,10 @@ def _tensors(file: BinaryIO, size: int) -> None:
 
 def _table(file: BinaryIO, size: int) -> None:
     schema = pq.ParquetFile(file).schema_arrow
+    try:
+        check_types("the file", schema)
+    except ConnectorError as error:
+        raise ValueError(str(error)) from None
     for field in schema:
         if isinstance(field.type, pa.ExtensionType):
             raise ValueError(f"the column {field.name!r} has the type {field.type}")

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors import Source
-from connectors.base import SourceShard
+from connectors.base import ConnectorError, SourceShard
 from connectors.sink import write_parquet
-from connectors.storage import Place, make_folder
+from connectors.storage import Place, check_part, make_folder, read_whole
 from engine.core.digests import digest
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import output_of
 from engine.training.data.raw_rows import conform, with_missing, with_points
@@ -235,7 +235,7 @@ class PredictShard:
         served, shard = self.model.open(), self.shards[index]
         name = f"part-{index:05d}.parquet"
         if (self.output / name).exists():  # a file with its final name is complete
-            return _read_record(self.output / name, shard)
+            return _read_record(self.output / name, shard, self.output)
         wanted = served.schema.names if served.schema is not None else []
         present = [name for name in wanted if name in self.schema.names]
         table = self.source.read(shard, list(dict.fromkeys([*present, *self.keep])), self.schema)
@@ -254,10 +254,19 @@ class PredictShard:
         }
 
 
-def _read_record(path: Place, shard: SourceShard) -> dict[str, Any]:
-    """Return the record of a part that was written before."""
-    data = path.read_bytes()
-    reasons = pq.read_table(pa.BufferReader(data), columns=["reason"])
+def _read_record(path: Place, shard: SourceShard, output: Place) -> dict[str, Any]:
+    """Return the record of a part that was written before; anybody may have changed it since."""
+    try:
+        data = read_whole(path, root=output)
+        file = pq.ParquetFile(pa.BufferReader(data))
+        check_part(path, file)
+        if file.metadata.num_rows != shard.n_rows:
+            raise ConnectorError(f"it has {file.metadata.num_rows} rows, and its shard {shard.n_rows}")
+        reasons = file.read(["reason"])
+    except (ConnectorError, pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} was not written by this prediction: {one_line(error)}. Remove it, and predict again."
+        ) from None
     return {
         "path": path.name,
         "rows": reasons.num_rows,

@@ -121,6 +121,7 @@ def test_samples_have_a_column_for_each_ending(tmp_path: Path) -> None:
         ({"a.pyd": b""}, r"a\.tar: a\.pyd is pickled Python"),
         ({"a.txt": b"", "a.model.PTH": b""}, r"a\.model\.PTH is pickled Python"),
         ({"a.npy": npy({}, dtype=object)}, r"sample a: \.npy is not a plain \.npy file"),
+        ({"a.npy": npy(*([b""] * 9), dtype="V0")}, r"\.npy is not .*: it states 9 values of no bytes"),
         ({"a.cls": b"three"}, r"sample a: \.cls is not a whole number of 64 bits: invalid literal"),
         ({"a.cls": b"1", "b.cls": b"9" * 20}, r"sample b: \.cls is not a whole number of 64 bits"),
         ({"a.cls": b"1", "a.__key__": b"x"}, r"the sample a has a file \.__key__"),

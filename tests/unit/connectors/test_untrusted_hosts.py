@@ -131,6 +131,15 @@ def test_an_error_of_a_uri_names_the_key_that_it_stands_under() -> None:
 
 def test_addresses_that_stand_for_others() -> None:
     assert is_metadata_address("::ffff:169.254.169.254")
+    for text in (
+        "fd00:c1::a9fe:a9fe",
+        "fd00:ec2::23",
+        "fd00:42::42",
+        "64:ff9b:1::a9fe:a9fe",
+        "::ffff:0:a9fe:a9fe",
+    ):
+        assert is_metadata_address(text), text
+    assert not is_metadata_address("2001:db8::1")
     assert not is_metadata_address("64:ff9b::808:808")
     assert not is_metadata_address("::1")
 

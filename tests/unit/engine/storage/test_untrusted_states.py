@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors.base import ConnectorError
+from connectors.pickled_types import PICKLED
 from connectors.storage import find_column, read_columns
 from engine.core.errors import InputError
 from engine.runs.runner import run
@@ -78,11 +79,27 @@ def test_links_and_pipes_in_a_state(tmp_path: Path) -> None:
 
 
 def test_good_states_pass(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(10_000), b=np.array("text"))
+    np.savez(tmp_path / "a.npz", a=np.zeros(10_000), b=np.array("text"))
     np.save(tmp_path / "b.npy", np.asfortranarray(np.zeros((3, 4))))
     pq.write_table(pa.table({"a": [1]}), tmp_path / "c.parquet")
     (tmp_path / "d.json").write_text("{}")
     check_state(tmp_path)
+
+
+def test_packed_arrays_arrays_of_nothing_and_pickles_within_lists_are_refused(tmp_path: Path) -> None:
+    """780 KB stood for .9 GB, and a shape of any size for values without bytes."""
+    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(10_000))
+    with pytest.raises(InputError, match="are stored as they are"):
+        check_state(tmp_path)
+    (tmp_path / "a.npz").unlink()
+    np.save(tmp_path / "a.npy", np.zeros(10**6, "V0"))
+    with pytest.raises(InputError, match="1000000 values of"):
+        check_state(tmp_path)
+    (tmp_path / "a.npy").unlink()
+    pickled = pa.field("item", pa.binary(), metadata={"ARROW:extension:name": PICKLED[0]})
+    pq.write_table(pa.table({"x": pa.array([], pa.list_(pickled))}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="holds pickled Python objects"):
+        check_state(tmp_path)
 
 
 def test_a_run_does_not_read_a_forged_state(tmp_path: Path) -> None:

@@ -393,6 +393,20 @@ class Stopping(LocalExecutor):
             yield fn(item)
 
 
+def refuse_forged_parts(model: Path, source: Path, out: Path) -> None:
+    """A pipe was waited for, and a part of other rows was accepted."""
+    first, aside = out / "part-00000.parquet", out.parent / "aside"
+    first.rename(aside)
+    os.mkfifo(first)
+    with pytest.raises(InputError, match=r"part-00000.parquet was not written by this prediction"):
+        predict(str(model), SourceRequest(str(source)), str(out), LocalExecutor())
+    first.unlink()
+    pq.write_table(pa.table({"reason": ["x"] * 31}), first)
+    with pytest.raises(InputError, match=r"it has 31 rows, and its shard 30. Remove it"):
+        predict(str(model), SourceRequest(str(source)), str(out), LocalExecutor())
+    aside.rename(first)
+
+
 def test_an_interrupted_prediction_goes_on(model: Path, tmp_path: Path) -> None:
     write_shards(tmp_path / "in", spurious_table(90, seed=5), 3)
     out = tmp_path / "out"
@@ -401,6 +415,7 @@ def test_an_interrupted_prediction_goes_on(model: Path, tmp_path: Path) -> None:
     written = {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}
     assert len(written) == 2
     assert not (out / "_predictions.json").exists()
+    refuse_forged_parts(model, tmp_path / "in", out)
     found = predict(str(model), SourceRequest(str(tmp_path / "in")), str(out), LocalExecutor())
     assert (found.rows, found.kept, len(found.parts)) == (90, 2, 3)
     assert written.items() <= {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}.items()
