@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import sqlite3
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +23,7 @@ import pytest
 from connectors import ConnectorError, files, open_source
 from connectors.base import SourceSpec
 from connectors.errors import redact_uris
-from connectors.files import identity
+from connectors.files import identity, resolve
 from connectors.jsonl_source import too_deep
 from connectors.policy import SourcePolicy, current_policy, set_policy
 from tests import tables
@@ -198,6 +200,44 @@ def serve(kind: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
     server = ThreadingHTTPServer(("0.0.0.0", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+PACKED = gzip.compress(b"n,y\n" + b" " * 2**23, mtime=0)
+
+
+class Packed(BaseHTTPRequestHandler):
+    """Answers with a gzip stream of 8 MiB, whatever is asked for and whatever it has said."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "64")
+        self.send_header("Accept-Ranges", "bytes")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        body = PACKED
+        self.send_response(206)
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_an_answer_of_the_web_is_not_expanded() -> None:
+    """It had been, whole, before anything was counted."""
+    server = serve(Packed)
+    try:
+        filesystem, where = resolve(f"http://127.0.0.1:{server.server_port}/x.csv")
+        with filesystem.open_input_file(where) as file:
+            tracemalloc.start()
+            file.read(64)
+            assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
+        server.shutdown()
 
 
 def test_a_rest_catalog_cannot_name_a_module(canary: Path) -> None:
