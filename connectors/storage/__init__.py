@@ -176,9 +176,7 @@ def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table
                 f"{place}: has no column {absent[0]!r}. It was not written by a run of this recipe: remove "
                 f"its version, and publish again."
             )
-        # On a small part starting threads takes longer than they save.
-        threads = file.metadata.num_rows > MIN_ROWS_FOR_THREADS
-        return file.read(list(dict.fromkeys(names)), use_threads=threads).select(names)
+        return _bounded(place, file, list(dict.fromkeys(names))).select(names)
 
 
 def read_part_schema(place: Place) -> pa.Schema:
@@ -209,9 +207,44 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
         with _opened(place) as file:
             check_part(place, file)
             present = name in file.schema_arrow.names
-            return file.read([name]).column(name) if present else None
+            return _bounded(place, file, [name]).column(name) if present else None
     except FileNotFoundError:
         return None
+
+
+def _bounded(place: Place, file: pq.ParquetFile, names: list[str]) -> pa.Table:
+    """Read columns of a part; a text that is stored once may stand in every row, and takes its bytes in each.
+
+    Raises ConnectorError where they take more memory than a shard may.
+    """
+    largest = max(_doubtful_sizes(file, names), default=0)
+    if not largest:
+        # On a small part starting threads takes longer than they save.
+        threads = file.metadata.num_rows > MIN_ROWS_FOR_THREADS
+        return file.read(names, use_threads=threads)
+    held, pieces = 0, []
+    for piece in file.iter_batches(max(1, MAX_SHARD // largest), columns=names):
+        pieces.append(piece)
+        held += piece.nbytes
+        if held > MAX_SHARD:
+            raise ConnectorError(
+                f"{place}: its rows take {held} bytes or more in memory, and {MAX_SHARD} are the limit. It "
+                f"was not written by a run: remove its version, and publish again."
+            )
+    return pa.Table.from_batches(pieces, pa.schema([file.schema_arrow.field(name) for name in names]))
+
+
+def _doubtful_sizes(file: pq.ParquetFile, names: list[str]) -> Iterator[int]:
+    """Return the bytes in the file of texts that may take more than a shard once they are in every row."""
+    for group in range(file.metadata.num_row_groups):
+        found = file.metadata.row_group(group)
+        for index in range(found.num_columns):
+            leaf = found.column(index)
+            wanted = any(f"{leaf.path_in_schema}.".startswith(f"{name}.") for name in names)
+            if not wanted or leaf.physical_type != "BYTE_ARRAY":
+                continue
+            if leaf.num_values * leaf.total_uncompressed_size > MAX_SHARD:
+                yield leaf.total_uncompressed_size
 
 
 @contextmanager

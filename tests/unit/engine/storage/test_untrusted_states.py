@@ -102,6 +102,26 @@ def test_packed_arrays_arrays_of_nothing_and_pickles_within_lists_are_refused(tm
         check_state(tmp_path)
 
 
+def test_a_text_that_is_stored_once_counts_in_every_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of 3,929 bytes took 2 GB: 20 MB of text in 60 rows."""
+    monkeypatch.setattr("connectors.storage.MAX_SHARD", 2**20)
+    part = tmp_path / "part.parquet"
+    for column in (pa.array(["x" * 2**17] * 64), pa.array([["x" * 2**17]] * 64)):
+        pq.write_table(pa.table({"a.b": column, "n": range(64)}), part)
+        for read in (lambda: read_columns(part), lambda: find_column(part, "a.b")):
+            with pytest.raises(ConnectorError, match="1048576 are the limit"):
+                read()
+        assert read_columns(part, ["n"]).num_rows == 64
+    several = pa.table(
+        {"a": pa.array([f"{k}" * 2**9 for k in range(10)] * 8).dictionary_encode(), "l": [["x"]] * 80}
+    )
+    pq.write_table(several, part, row_group_size=30)
+    monkeypatch.setattr("connectors.storage.MAX_SHARD", 2**17)
+    assert read_columns(part).equals(pq.read_table(part))
+
+
 def test_a_run_does_not_read_a_forged_state(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path)
     first = run(recipe)
