@@ -30,7 +30,7 @@ from connectors.filters import Predicate
 from connectors.locations import below
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
-from connectors.written_out import check_written_out
+from connectors.written_out import check_written_out, column_of, doubtful_sizes, leaves_of
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""
@@ -158,9 +158,9 @@ class ParquetSource(FileSource):
         Columns of which this may be true are read as dictionaries and counted before they are expanded.
         """
         groups = range(shard.start, shard.stop)
-        leaves = list(_leaves(file.metadata, groups, set(columns)))
+        leaves = list(leaves_of(file.metadata, groups, columns))
         self._check_size(shard, sum(leaf.num_values * WIDTHS.get(leaf.physical_type, 16) for leaf in leaves))
-        doubtful = _doubtful(leaves, self.spec.max_bytes)
+        doubtful = doubtful_sizes(leaves, self.spec.max_bytes)
         flat = [path for path in doubtful if path in columns]
         filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
@@ -284,26 +284,6 @@ def group_runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterat
         yield range(start, stop)
 
 
-def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iterator[pq.ColumnChunkMetaData]:
-    """Return the chunks of these row groups that belong to the named columns."""
-    for group in groups:
-        found = metadata.row_group(group)
-        for index in range(found.num_columns):
-            leaf = found.column(index)
-            path = leaf.path_in_schema
-            if path in columns or path.partition(".")[0] in columns:
-                yield leaf
-
-
-def _doubtful(leaves: Sequence[pq.ColumnChunkMetaData], max_bytes: int) -> dict[str, int]:
-    """Return the columns that may take more than ``max_bytes``, each with its bytes in the file, unpacked."""
-    return {
-        leaf.path_in_schema: leaf.total_uncompressed_size
-        for leaf in leaves
-        if leaf.physical_type == "BYTE_ARRAY" and leaf.num_values * leaf.total_uncompressed_size > max_bytes
-    }
-
-
 def check_expanded(
     handle: pa.NativeFile, groups: range, columns: Collection[str], max_bytes: int, place: str
 ) -> None:
@@ -312,9 +292,9 @@ def check_expanded(
     For readers that expand dictionaries by themselves. Only columns are read of which the footer leaves open
     how many bytes they take, as one long value may occur in every row.
     """
-    doubtful = _doubtful([*_leaves(_open(handle).metadata, groups, set(columns))], max_bytes)
+    doubtful = doubtful_sizes(leaves_of(_open(handle).metadata, groups, columns), max_bytes)
     flat = [path for path in doubtful if path in columns]
-    nested = {path.partition(".")[0]: size for path, size in doubtful.items() if path not in flat}
+    nested = {column_of(path, columns): size for path, size in doubtful.items() if path not in flat}
     file = _open(handle, read_dictionary=flat)
     held = check_written_out(file.read_row_groups(groups, columns=flat), max_bytes, place) if flat else 0
     for name, size in nested.items():

@@ -61,12 +61,10 @@ METADATA_ADDRESSES = frozenset(
     ipaddress.ip_address(text)
     for text in (
         *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"),
-        *("100.100.100.200", "168.63.129.16", "192.0.0.192"),
+        *("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
     )
 )
-"""Metadata services outside the link-local ranges, which are refused as a whole."""
-LINK_LOCAL = ipaddress.ip_address("169.254.169.254")
-"""The metadata service of most clouds."""
+"""Metadata services; the link-local ranges are refused as a whole."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 ENDPOINT_VARIABLES = (
@@ -253,7 +251,7 @@ def _embedded(address: Address) -> list[Address]:
     if not isinstance(address, ipaddress.IPv6Address):
         return []
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    compatible = int(address) >> 32 == 0 or address in NAT64 or low in {LINK_LOCAL, *METADATA_ADDRESSES}
+    compatible = int(address) >> 32 == 0 or address in NAT64 or low in METADATA_ADDRESSES
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ()), low if compatible else None]
     return [one for one in found if one is not None]
 

@@ -6,9 +6,12 @@ a copy of the text for each row.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from connectors.errors import ConnectorError
 from connectors.schema import is_list
@@ -81,3 +84,37 @@ def _view_bytes(array: pa.Array) -> int:
 def _has_lengths(kind: pa.DataType) -> bool:
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return bool(large or pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def leaves_of(
+    metadata: pq.FileMetaData, groups: Iterable[int], columns: Collection[str]
+) -> Iterator[pq.ColumnChunkMetaData]:
+    """Return the chunks of these row groups of a Parquet file that belong to the named columns."""
+    for group in groups:
+        found = metadata.row_group(group)
+        for index in range(found.num_columns):
+            leaf = found.column(index)
+            if column_of(leaf.path_in_schema, columns):
+                yield leaf
+
+
+def column_of(path: str, columns: Collection[str]) -> str:
+    """Return the column that a path in a Parquet schema lies in, such as ``a`` for ``a.list.element``.
+
+    Empty if it lies in none of ``columns``. Names of columns may have dots.
+    """
+    parts = path.split(".")
+    beginnings = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((name for name in beginnings if name in columns), "")
+
+
+def doubtful_sizes(leaves: Iterable[pq.ColumnChunkMetaData], max_bytes: int) -> dict[str, int]:
+    """Return the paths that may take more than ``max_bytes`` in memory, with their unpacked bytes.
+
+    A text is stored once and may stand in every row.
+    """
+    return {
+        leaf.path_in_schema: leaf.total_uncompressed_size
+        for leaf in leaves
+        if leaf.physical_type == "BYTE_ARRAY" and leaf.num_values * leaf.total_uncompressed_size > max_bytes
+    }

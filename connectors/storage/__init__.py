@@ -26,6 +26,7 @@ from connectors.storage.beneath import (
 )
 from connectors.storage.clients import split_uri
 from connectors.storage.object_path import ObjectPath, Tag
+from connectors.written_out import doubtful_sizes, leaves_of
 
 __all__ = [
     "MAX_REQUESTS",
@@ -213,11 +214,12 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
 
 
 def _bounded(place: Place, file: pq.ParquetFile, names: list[str]) -> pa.Table:
-    """Read columns of a part; a text that is stored once may stand in every row, and takes its bytes in each.
+    """Read columns of a part, some rows at a time where texts may take more memory than a shard may.
 
-    Raises ConnectorError where they take more memory than a shard may.
+    Raises ConnectorError where they do.
     """
-    largest = max(_doubtful_sizes(file, names), default=0)
+    leaves = leaves_of(file.metadata, range(file.metadata.num_row_groups), names)
+    largest = max(doubtful_sizes(leaves, MAX_SHARD).values(), default=0)
     if not largest:
         # On a small part starting threads takes longer than they save.
         threads = file.metadata.num_rows > MIN_ROWS_FOR_THREADS
@@ -232,19 +234,6 @@ def _bounded(place: Place, file: pq.ParquetFile, names: list[str]) -> pa.Table:
                 f"was not written by a run: remove its version, and publish again."
             )
     return pa.Table.from_batches(pieces, pa.schema([file.schema_arrow.field(name) for name in names]))
-
-
-def _doubtful_sizes(file: pq.ParquetFile, names: list[str]) -> Iterator[int]:
-    """Return the bytes in the file of texts that may take more than a shard once they are in every row."""
-    for group in range(file.metadata.num_row_groups):
-        found = file.metadata.row_group(group)
-        for index in range(found.num_columns):
-            leaf = found.column(index)
-            wanted = any(f"{leaf.path_in_schema}.".startswith(f"{name}.") for name in names)
-            if not wanted or leaf.physical_type != "BYTE_ARRAY":
-                continue
-            if leaf.num_values * leaf.total_uncompressed_size > MAX_SHARD:
-                yield leaf.total_uncompressed_size
 
 
 @contextmanager

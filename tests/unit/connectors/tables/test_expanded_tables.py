@@ -32,7 +32,7 @@ def plain(kind: str) -> pa.Table:
     return pa.table({"k": [1, 2], "t": ["a", "b"] if kind == "text" else [["a"], ["b"]]})
 
 
-def refused(source: Source, n_rows: int = N) -> None:
+def refused(source: Source, n_rows: int = N, column: str = "t") -> None:
     """The text is counted and not expanded; the other column is read."""
     listing = source.list()
     pool = pa.proxy_memory_pool(pa.default_memory_pool())
@@ -40,7 +40,7 @@ def refused(source: Source, n_rows: int = N) -> None:
     pa.set_memory_pool(pool)
     try:
         with pytest.raises(ConnectorError, match="once its values are written out"):
-            source.read(listing.shards[0], ["k", "t"], listing.schema)
+            source.read(listing.shards[0], ["k", column], listing.schema)
     finally:
         pa.set_memory_pool(usual)
     assert pool.max_memory() < N * len(LONG) // 4
@@ -163,3 +163,14 @@ def test_a_manifest_of_lance_has_a_bounded_size(sizes: tuple[int, ...], tmp_path
             file.truncate(size)
     with pytest.raises(ConnectorError, match=r"manifest of a Lance dataset, has 67,108,865 bytes"):
         open_source(str(path), format="lance").list()
+
+
+@pytest.mark.parametrize("kind", ["text", "list"])
+@pytest.mark.parametrize("name", ["t", "a.t"])
+def test_a_parquet_file_is_counted_whatever_its_columns_are_called(
+    kind: str, name: str, tmp_path: Path
+) -> None:
+    """A list in a column whose name has a dot was not counted."""
+    table = pa.table({"k": range(N), name: bomb(kind)})
+    pq.write_table(table, tmp_path / "x.parquet", store_schema=False)
+    refused(open_source(str(tmp_path / "x.parquet"), max_bytes=2**24), column=name)
