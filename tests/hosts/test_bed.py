@@ -77,8 +77,10 @@ def test_orphans_are_buried_and_a_host_dies_with_all_its_processes() -> None:
 
 
 HANG = """
-import sys, time
+import signal, sys, time
 from tests.hosts.bed import hosts
+# A shell that starts a command in the background lets it, and so this process, ignore the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with hosts(["x", "y"]) as found:
     print(*(host.pid for host in found.values()), flush=True)
     time.sleep(600)
