@@ -33,7 +33,6 @@ class DisjointSets:
             a, b = self.find(a), self.find(b)
             apart = a != b
             a, b = a[apart], b[apart]
-            # The higher root gets the lowest root that it meets as parent. Edges that this drops are found
-            # apart
-            # in the next round.
+            # The higher root gets the lowest root that it meets as parent. Edges that this drops are still
+            # found apart in the next round.
             np.minimum.at(self._parent, np.maximum(a, b), np.minimum(a, b))
