@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from engine.cli.explain import explain
 from engine.cli.export import export
 from engine.cli.groups import groups
 from engine.cli.init import init
-from engine.cli.jobs import add_jobs
+from engine.cli.jobs import cancel, logs, submit
 from engine.cli.lineage import lineage
 from engine.cli.operators import operators
 from engine.cli.plan import plan
@@ -70,19 +71,17 @@ def before_every_command(
     warnings.formatwarning = format_warning
 
 
-for command in (validate, plan, run, status, operators, compare, quarantine, lineage, retrain, export):
-    app.command()(command)
-app.command()(sources)
-app.command()(init)
-app.command()(predict)
-add_jobs(app)
-app.add_typer(deploy, name="deploy")
-app.command()(groups)
-app.command()(explain)
-app.command()(cues)
-app.command()(versions)
-app.command()(retract)
-app.command()(diff)
-app.command()(schedule)
-app.command()(policy)
-app.command()(schema)
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "From a dataset to a version": (init, validate, plan, run, status, compare, schedule),
+    "Look at a version": (groups, cues, explain, quarantine, versions, diff, lineage),
+    "Use or withdraw a version": (export, retract),
+    "Train and predict": (retrain, predict),
+    "On a cluster": (submit, logs, cancel),
+    "Reference and settings": (operators, sources, policy, schema),
+}
+"""Commands by the headings of ``rowsieve --help``; ``deploy`` has commands of its own."""
+
+for heading, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=heading)(command)
+app.add_typer(deploy, name="deploy", rich_help_panel="On a cluster")

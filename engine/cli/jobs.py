@@ -27,12 +27,6 @@ Address = Annotated[
 Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `rowsieve submit` prints it")]
 
 
-def add_jobs(app: typer.Typer) -> None:
-    """Add the commands ``submit``, ``logs`` and ``cancel`` to the application."""
-    for command in (submit, logs, cancel):
-        app.command()(command)
-
-
 def submit(
     recipe: RecipeFile,
     address: Address,
