@@ -20,6 +20,10 @@ SAME = 1e-9
 """Difference of strengths that are the same."""
 BASELINES = {0.0: "no weights", 1.0: "class balance"}
 """Names of the strengths that may be the baseline."""
+DEAR_MEAN = 0.025
+"""Loss of mean accuracy above which the price of the published weights is stated with a remedy."""
+SUGGESTED_LOSS = 0.02
+"""The ``max_mean_loss`` that sentences suggest."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
     "Strength 0 weighs all rows alike, 1 balances the classes, 2 gives the robust weights in full. Each "
@@ -29,9 +33,9 @@ EXPLANATION = (
     "are pooled."
 )
 RULE = (
-    "To train at another strength, put `train: {params: {max_mean_loss: 0.02}}` into the recipe, or give "
-    "`--set max_mean_loss=0.02` to `rowsieve retrain`: it takes the largest strength whose mean accuracy is "
-    "at most so far below the best."
+    f"To train at another strength, put `train: {{params: {{max_mean_loss: {SUGGESTED_LOSS}}}}}` into the "
+    f"recipe, or give `--set max_mean_loss={SUGGESTED_LOSS}` to `rowsieve retrain`: it takes the largest "
+    "strength whose mean accuracy is at most so far below the best."
 )
 
 
@@ -119,11 +123,57 @@ def baseline_sentence(record: Mapping[str, Any]) -> str:
     if point is None:
         return text
     if abs(point["strength"] - base["strength"]) < SAME:
-        return f"{text} The published weights are these."
-    return (
+        text = f"{text} The published weights are these."
+        return " ".join(filter(None, (text, price_sentence(record, "They"))))
+    text = (
         f"{text} With the published weights (strength {point['strength']:.3g}) the worst {word} "
         f"({point['worst_group']}) has {point['worst_accuracy']:.3f}, all rows {point['mean_accuracy']:.3f}."
     )
+    return " ".join(filter(None, (text, price_sentence(record))))
+
+
+def price_sentence(record: Mapping[str, Any], subject: str = "The published weights") -> str:
+    """Say what mean accuracy the published weights cost, what they win for it, and how to lose less.
+
+    It is empty where they cost at most ``DEAR_MEAN``. Weights that are the baseline are compared with none.
+    """
+    from operators.cues.strength import last_within
+
+    paid = _price(record)
+    if paid is None or paid[0] <= DEAR_MEAN:
+        return ""
+    lost, won, against = paid
+    word, points = group_word(record), record["points"]
+    less = points[last_within([point["mean_accuracy"] for point in points], SUGGESTED_LOSS)]
+    gain = f"{won:.3f}" if round(won, 3) > 0 else "nothing"
+    verdict = ", less than they cost" if gain != "nothing" and won < lost else ""
+    return (
+        f"{subject} cost {lost:.3f} of mean accuracy against {against} and win {gain} in the "
+        f"worst {word}{verdict}. To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
+        f"(`--set max_mean_loss={SUGGESTED_LOSS}` for `rowsieve retrain`): on these rows that is strength "
+        f"{less['strength']:.3g}, with {less['worst_accuracy']:.3f} in the worst {word} and "
+        f"{less['mean_accuracy']:.3f} in all rows."
+    )
+
+
+def is_overpriced(record: Mapping[str, Any]) -> bool:
+    """Return whether the published weights cost much mean accuracy and more than the worst group wins."""
+    paid = _price(record)
+    return paid is not None and paid[0] > max(DEAR_MEAN, paid[1])
+
+
+def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:
+    """Return lost mean accuracy, the gain of the worst group, and against what; None without a point."""
+    point, base = published_point(record), baseline_of(record)
+    if point is None:
+        return None
+    if abs(point["strength"] - base["strength"]) < SAME:
+        base = {**record["points"][0], "name": BASELINES[0.0]}
+    lost, won = (
+        base["mean_accuracy"] - point["mean_accuracy"],
+        point["worst_accuracy"] - base["worst_accuracy"],
+    )
+    return lost, won, base["name"]
 
 
 def group_word(record: Mapping[str, Any]) -> str:

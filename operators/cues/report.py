@@ -10,6 +10,8 @@ from operators.cues.curve_report import (
     RULE,
     draw,
     group_word,
+    is_overpriced,
+    price_sentence,
     summary_sentence,
     table_rows,
 )
@@ -47,8 +49,8 @@ EXPLANATION = (
 )
 ANSWER = (
     "Choose answers, copy the section into the recipe and run it again. Spurious features are balanced "
-    "against the label, several of them together; a legitimate one has no part in the search. Only weights "
-    "and what depends on them are computed again."
+    "against the label, several of them together; a legitimate one has no part in the search. Only `cues` "
+    "and the operators that read its result are computed again."
 )
 
 
@@ -133,6 +135,8 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
 
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     notes = [Finding(note, "warning") for note in word_notes(found)]
+    if found.get("trade_off") and is_overpriced(found["trade_off"]):
+        notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
     if found["gate"] and suspects:
         return *notes, _finding("A model may rely on a shortcut:", suspects[0], "warning")

@@ -307,8 +307,13 @@ def choose(points: Sequence[TradeOffPoint], max_mean_loss: float) -> int:
     """
     if not 0.0 <= max_mean_loss <= 1.0:
         raise ValueError(f"max_mean_loss is {max_mean_loss}: give a number from 0 to 1, such as 0.02")
-    least = max(point.mean for point in points) - max_mean_loss - SAME
-    return max(k for k, point in enumerate(points) if point.mean >= least)
+    return last_within([point.mean for point in points], max_mean_loss)
+
+
+def last_within(means: Sequence[float], loss: float) -> int:
+    """Return the last position whose mean accuracy is at most ``loss`` below the largest."""
+    least = max(means) - loss - SAME
+    return max(k for k, mean in enumerate(means) if mean >= least)
 
 
 def _point(

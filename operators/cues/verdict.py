@@ -27,10 +27,12 @@ WEAKEST = {
     "share_support": "it lies in class shares of a column of many values, and the other columns do not "
     "support that this is a shortcut",
     "lead_support": "the other columns do not support that the column on which models lean most carries one",
-    "not_honest": "balancing the column on which models lean most gains little on held-out rows, as with an "
-    "honest column or with wrong labels",
+    "not_honest": "robust weights gain little on held-out rows, as where models lean on an honest column or "
+    "labels are wrong",
 }
 """Words for the measurement that shuts the gate."""
+MIXED = 0.5
+"""Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
 LARGE_GAIN = 0.1
 """Gain of a suspect from which the verdict names it although the evidence is weak."""
 
@@ -81,7 +83,12 @@ def _searched_sentence(found: Mapping[str, Any]) -> str:
     if found.get("expected_gain"):
         return f"{expected_sentence(found)}: the weights follow the robust ones in full."
     share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
-    return f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
+    evidence = (
+        "The evidence for a shortcut is mixed"
+        if found["gate"] < MIXED
+        else "Several kinds of evidence for a shortcut agree"
+    )
+    return f"{evidence}: the weights follow the robust ones {share}."
 
 
 def expected_sentence(found: Mapping[str, Any]) -> str:
@@ -103,10 +110,14 @@ def _strongest(found: Mapping[str, Any]) -> str:
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
     if not suspects:
         return ""
-    first = suspects[0]
+    name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
+    if found["gate"] < MIXED:
+        return (
+            f" The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
+            "which is then balanced against the label, or under `legitimate` if it is honest signal."
+        )
     return (
-        f" The strongest suspect is `{first['slice']}`: if it is honest signal, name "
-        f"`{yaml_reference(first['reference'])}` under `legitimate`."
+        f" The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`."
     )
 
 
@@ -123,10 +134,14 @@ def _possible_shortcut(found: Mapping[str, Any]) -> str:
     first = possible_shortcut(found)
     if first is None:
         return ""
+    known = (
+        "Measurements are more like those of honest signal or of wrong labels, which proves neither"
+        if found["weakest"] == "not_honest"
+        else "Nothing measured tells whether it is a shortcut or honest signal"
+    )
     return (
         f" Models lean on `{first['slice']}`: balancing that would raise the worst class and side by "
-        f"{first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced accuracy. Nothing measured "
-        "tells whether it is a shortcut or honest signal: name "
+        f"{first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced accuracy. {known}: name "
         f"`{yaml_reference(first['reference'])}` under `spurious` or `legitimate`."
     )
 

@@ -41,6 +41,9 @@ class _Kind:
     lost: str
     gained: str
     falls: str
+    fall: str
+    least: str
+    """Words for ``MIN_CHANGE``."""
     axis: str
 
 
@@ -53,6 +56,8 @@ CLASSES = _Kind(
     lost=" points lost",
     gained=" points gained",
     falls="falls",
+    fall="fall",
+    least="half a point of accuracy",
     axis="points of accuracy lost when the column is shuffled",
 )
 NUMBERS = _Kind(
@@ -64,6 +69,8 @@ NUMBERS = _Kind(
     lost=" % more",
     gained=" % less",
     falls="rises",
+    fall="rise",
+    least="half a percent of its loss",
     axis="% of the unshuffled loss that is added when the column is shuffled",
 )
 
@@ -115,15 +122,35 @@ def summary_sentences(record: Mapping[str, Any], word: str = "group") -> list[st
     ]
     if worst:
         texts.append(f"The worst {word} rests most on {_named(worst, kind.lost)}.")
-    elif not contrary:
-        texts.append(f"For the worst {word} no single column clearly matters.")
     if contrary:
         what = "This column may be a shortcut" if len(contrary) == 1 else "These columns may be shortcuts"
         texts.append(
             f"The worst {word} gains where the values of {_named(contrary, kind.gained)} are shuffled, "
             f"while {kind.noun} {kind.falls}. {what}."
         )
+    others = [pair for pair in clear_columns(record, kind.worst, -1) if pair not in contrary]
+    if others:
+        texts.append(
+            f"The worst {word} gains where the values of {_named(others, kind.gained)} are shuffled; "
+            f"{kind.noun} does not clearly {kind.fall}."
+        )
+    if not (worst or contrary or others) and record["columns"]:
+        texts.append(_unclear(record, word))
     return texts
+
+
+def _unclear(record: Mapping[str, Any], word: str) -> str:
+    """Say that no column clearly changes the worst group, and which one has the largest change."""
+    kind, unit = _kind(record), _unit(record, _kind(record).worst)
+    largest = max(record["columns"], key=lambda entry: abs(entry[kind.worst]["mean"]))
+    change, margin = largest[kind.worst]["mean"] / unit, largest[kind.worst]["margin"] / unit
+    if abs(change) < MIN_CHANGE:
+        return f"For the worst {word} each column changes less than {kind.least}."
+    what = kind.lost if change > 0 else kind.gained
+    return (
+        f"For the worst {word} no column has a change beyond its margin; the largest is that of "
+        f"{_one_line(largest['column'])} ({abs(100 * change):.1f} ± {100 * margin:.1f}{what})."
+    )
 
 
 def explanation(record: Mapping[str, Any], whose: str, word: str = "group") -> str:

@@ -90,26 +90,90 @@ def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
     assert "names a as spurious, but no usable cut" in str(section.content[0])
 
 
-def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
-    def point(strength: float, worst: float, mean: float) -> dict[str, Any]:
-        figures = {"strength": strength, "worst_accuracy": worst, "mean_accuracy": mean}
-        ends = {f"{kind}_{end}": 0.5 for kind in ("mean", "worst") for end in ("low", "high")}
-        return {
-            **figures,
-            **ends,
-            "worst_group": "class no, breaks",
-            "worst_rows": 90,
-            "effective_share": 0.5,
-        }
-
-    points = [point(0.0, 0.776, 0.97), point(1.0, 0.7, 0.965), point(1.8, 0.801, 0.95)]
-    curve = {
-        "grouping": "shortcut",
+def curve_of(
+    *figures: tuple[float, float, float], published: float, base: int, grouping: str = "shortcut"
+) -> dict[str, Any]:
+    """Return the record of a curve: figures are (strength, worst accuracy, mean accuracy); ``base``: which of
+    them is the baseline."""
+    ends = {f"{kind}_{end}": 0.5 for kind in ("mean", "worst") for end in ("low", "high")}
+    more = {"worst_group": "class no, breaks", "worst_rows": 90, "effective_share": 0.5}
+    points = [
+        {"strength": strength, "worst_accuracy": worst, "mean_accuracy": mean, **ends, **more}
+        for strength, worst, mean in figures
+    ]
+    name = "class balance" if points[base]["strength"] else "no weights"
+    return {
+        "grouping": grouping,
         "pooled": [],
         "points": points,
-        "baseline": points[0] | {"name": "no weights"},
-        "published_strength": 1.8,
+        "baseline": points[base] | {"name": name},
+        "published_strength": published,
     }
+
+
+@pytest.mark.parametrize(
+    ("figures", "published", "base", "grouping", "said"),
+    [
+        (
+            [(0.0, 0.216, 0.894), (1.0, 0.21, 0.89), (1.25, 0.24, 0.877), (2.0, 0.252, 0.821)],
+            2.0,
+            0,
+            "shortcut",
+            "cost 0.073 of mean accuracy against no weights and win 0.036 in the worst group, less than they "
+            "cost. To lose less, train with `max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve "
+            "retrain`): on these rows that is strength 1.25, with 0.240 in the worst group and 0.877 in all "
+            "rows.",
+        ),
+        (
+            [(0.0, 0.1, 0.95), (1.0, 0.3, 0.94), (2.0, 0.6, 0.85)],
+            2.0,
+            1,
+            "shortcut",
+            "cost 0.090 of mean accuracy against class balance and win 0.300 in the worst group. To lose",
+        ),
+        (
+            [(0.0, 0.2, 0.98), (0.5, 0.3, 0.97), (1.0, 0.8, 0.85)],
+            1.0,
+            2,
+            "classes",
+            "cost 0.130 of mean accuracy against no weights and win 0.600 in the worst class. To lose less, "
+            "train with `max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve retrain`): on these "
+            "rows that is strength 0.5",
+        ),
+        (
+            [(0.0, 0.6, 0.95), (1.0, 0.5, 0.94), (2.0, 0.58, 0.9)],
+            2.0,
+            0,
+            "shortcut",
+            "cost 0.050 of mean accuracy against no weights and win nothing in the worst group. To lose less",
+        ),
+    ],
+)
+def test_weights_that_cost_mean_accuracy_have_their_price_and_the_remedy(
+    figures: list[tuple[float, float, float]], published: float, base: int, grouping: str, said: str
+) -> None:
+    curve = curve_of(*figures, published=published, base=base, grouping=grouping)
+    subject = "The published weights are these. They" if grouping == "classes" else "The published weights"
+    assert f"{subject} {said}" in verdict({**FOUND, "trade_off": curve})
+
+
+def test_a_price_that_exceeds_the_gain_is_a_warning() -> None:
+    dear = curve_of((0.0, 0.216, 0.894), (1.0, 0.21, 0.89), (2.0, 0.252, 0.821), published=2.0, base=0)
+    warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
+    assert any("less than they cost" in text for text in warnings)
+    worth = curve_of((0.0, 0.1, 0.95), (1.0, 0.3, 0.94), (2.0, 0.6, 0.85), published=2.0, base=1)
+    assert all("mean accuracy" not in f.text for f in cue_section({**FOUND, "trade_off": worth}).findings)
+
+
+@pytest.mark.parametrize("published", [0.0, 1.5, None])
+def test_weights_that_cost_little_have_no_price(published: float | None) -> None:
+    curve = curve_of((0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.5, 0.6, 0.89), published=0.0, base=0)
+    curve["published_strength"] = published
+    assert "To lose less" not in verdict({**FOUND, "trade_off": curve})
+
+
+def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
+    curve = curve_of((0.0, 0.776, 0.97), (1.0, 0.7, 0.965), (1.8, 0.801, 0.95), published=1.8, base=0)
     section = cue_section({**FOUND, "trade_off": curve})
     text = str(section.content[0])
     assert "the better of no weights and class balance is no weights" in text
@@ -162,7 +226,7 @@ def test_words_that_cannot_be_balanced_are_told_first() -> None:
 
 def test_a_column_that_may_be_honest_is_said_to_shut_the_gate() -> None:
     shut = {**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": []}
-    assert "is weak (balancing the column on which models lean most gains little" in verdict(shut)
+    assert "is weak (robust weights gain little on held-out rows, as where models lean" in verdict(shut)
 
 
 @pytest.mark.parametrize("gate", [0.0, 0.8])
@@ -192,6 +256,26 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     (finding,) = cue_section(found).findings
     assert finding.severity == "information"
     assert "depot = Lyon (25% of the rows)" in finding.text
+
+
+def test_a_suspect_whose_balance_wins_much_contradicts_no_reason_of_the_verdict() -> None:
+    assay = {**SUSPECT, "slice": "assay > 1.5", "reference": "assay", "gain": 0.26, "cost": 0.05}
+    said = verdict({**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": [assay]})
+    assert "robust weights gain little on held-out rows" in said
+    assert "balancing the column on which models lean most gains little" not in said
+    assert "Nothing measured tells" not in said
+    assert "Measurements are more like those of honest signal or of wrong labels, which proves" in said
+    assert "name `assay` under `spurious` or `legitimate`" in said
+
+
+def test_weights_that_follow_the_robust_ones_by_little_have_mixed_evidence_and_a_question() -> None:
+    said = verdict({**FOUND, "gate": 0.15})
+    assert "The evidence for a shortcut is mixed: the weights follow the robust ones by 15%" in said
+    assert (
+        "The strongest suspect is `PAY_0 > 1.5`: name `PAY_0` under `spurious` if it is a shortcut, which is "
+        "then balanced against the label, or under `legitimate` if it is honest signal."
+    ) in said
+    assert "kinds of evidence for a shortcut agree" in verdict({**FOUND, "gate": 0.5})
 
 
 @pytest.mark.parametrize("changed", [{"gain": 0.09}, {"cost": 0.36}, {"answer": "legitimate"}])

@@ -67,7 +67,28 @@ def test_what_chance_explains_is_not_told() -> None:
     found = record(entry("a", 0.02, 0.2, margin=0.3), entry("b", 0.0, -0.2, margin=0.3))
     assert summary_sentences(found, "class") == [
         "Balanced accuracy clearly rests on no single column.",
-        "For the worst class no single column clearly matters.",
+        "For the worst class no column has a change beyond its margin; the largest is that of a (20.0 ± 30.0 "
+        "points lost).",
+    ]
+    harmed = record(entry("a", 0.02, 0.01, margin=0.3), entry("badge", 0.4, -0.25, margin=0.3))
+    assert summary_sentences(harmed)[1] == (
+        "For the worst group no column has a change beyond its margin; the largest is that of badge (25.0 ± "
+        "30.0 points gained)."
+    )
+
+
+def test_changes_of_nothing_are_told_without_a_name() -> None:
+    found = record(entry("a", 0.2, 0.001), entry("b", 0.1, -0.004, margin=0.001))
+    assert summary_sentences(found)[1:] == [
+        "For the worst group each column changes less than half a point of accuracy."
+    ]
+
+
+def test_a_clear_gain_of_the_worst_group_is_told_also_where_the_mean_does_not_rest_on_the_column() -> None:
+    found = record(entry("age", 0.2, 0.005, margin=0.006), entry("badge", 0.001, -0.3))
+    assert summary_sentences(found)[1:] == [
+        "The worst group gains where the values of badge (30.0 points gained) are shuffled; balanced "
+        "accuracy does not clearly fall."
     ]
 
 
