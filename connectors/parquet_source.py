@@ -28,6 +28,7 @@ from connectors.column_names import check_names, number_if_renamed, rename_remed
 from connectors.files import each_file, find_names, listing_of, reading, resolve
 from connectors.filters import Predicate
 from connectors.locations import below
+from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
 from connectors.written_out import check_written_out, column_of, doubtful_sizes, leaves_of
@@ -164,7 +165,7 @@ class ParquetSource(FileSource):
         flat = [path for path in doubtful if path in columns]
         filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
-            counted = _open(handle, read_dictionary=flat)
+            counted = _open(handle, shard.path, read_dictionary=flat)
             nested = doubtful.keys() - set(flat)
             step = min([1024, *(max(1, self.spec.max_bytes // doubtful[path]) for path in nested)])
             if isinstance(shard, HeadShard):
@@ -209,7 +210,7 @@ class ParquetSource(FileSource):
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
             try:
-                yield _open(handle)
+                yield _open(handle, path)
             except (pa.ArrowException, OSError) as error:
                 raise CorruptError(
                     f"{path} is not a whole Parquet file: {_first_line(error)} "
@@ -217,10 +218,10 @@ class ParquetSource(FileSource):
                 ) from error
 
 
-def _open(handle: pa.NativeFile, **settings: Any) -> pq.ParquetFile:
+def _open(handle: pa.NativeFile, place: str, **settings: Any) -> pq.ParquetFile:
     """Return a reader that checks pages, and reads INT96 as microseconds, since nanoseconds wrap in 2262."""
-    return pq.ParquetFile(
-        handle, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **settings
+    return open_parquet(
+        handle, place, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **settings
     )
 
 
@@ -292,10 +293,10 @@ def check_expanded(
     For readers that expand dictionaries by themselves. Only columns are read of which the footer leaves open
     how many bytes they take, as one long value may occur in every row.
     """
-    doubtful = doubtful_sizes(leaves_of(_open(handle).metadata, groups, columns), max_bytes)
+    doubtful = doubtful_sizes(leaves_of(_open(handle, place).metadata, groups, columns), max_bytes)
     flat = [path for path in doubtful if path in columns]
     nested = {column_of(path, columns): size for path, size in doubtful.items() if path not in flat}
-    file = _open(handle, read_dictionary=flat)
+    file = _open(handle, place, read_dictionary=flat)
     held = check_written_out(file.read_row_groups(groups, columns=flat), max_bytes, place) if flat else 0
     for name, size in nested.items():
         step = min(1024, max(1, max_bytes // size))

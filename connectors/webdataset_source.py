@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +26,7 @@ from connectors.base import (
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep
 from connectors.schema import pick
+from connectors.tar_members import BLOCK, Member, NotAFileError, TarError, tar_members
 
 Shards = list["SampleShard"]
 KEY = "__key__"
@@ -38,8 +38,6 @@ PICKLES = ("pyd", "pkl", "pickle", "pth", "pt", "joblib")
 """Endings of pickles, which are refused."""
 MAX_ENDINGS = 256
 """Different endings in a tar. The type of one may take reading a shard, and each sample has all of them."""
-BLOCK = 512
-"""Bytes of a block of a tar: members are padded to whole blocks."""
 
 
 class WebDataset(Connector[SourceOptions]):
@@ -280,55 +278,28 @@ def _vector(data: bytes) -> npt.NDArray[Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Member:
-    """A file in a tar. Its header begins at byte ``start``, the next one's at ``stop``."""
-
-    name: str
-    start: int
-    stop: int
-    data: bytes = b""
-
-
 def members(path: str, stream: Any) -> Iterator[Member]:
     """Return the files of a tar that is read from its beginning, without their content. Raises
     CorruptError.
     """
-    yield from _walk(path, stream, "r|", with_data=False)
+    yield from _walk(path, stream, with_data=False)
 
 
 def unpack(path: str, data: bytes) -> Iterator[Member]:
     """Return the files in whole members of a tar, with their content. Raises CorruptError."""
-    yield from _walk(path, io.BytesIO(data), "r:", with_data=True)
+    yield from _walk(path, io.BytesIO(data), with_data=True)
 
 
-def _walk(path: str, file: Any, mode: Any, *, with_data: bool) -> Iterator[Member]:
+def _walk(path: str, file: Any, *, with_data: bool) -> Iterator[Member]:
     try:
-        with tarfile.open(fileobj=file, mode=mode, bufsize=2**20) as tar:
-            while (info := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # else it remembers each
-                yield from _file(path, tar, info, with_data=with_data)
-    except (tarfile.TarError, EOFError, UnicodeDecodeError, ValueError) as error:
+        yield from tar_members(file, with_data=with_data)
+    except NotAFileError as error:  # passed over, its samples would lack a field without a word
+        raise CorruptError(
+            f"{path}: {error} is a link or a device, and files alone are read. Write the tar with the "
+            f"files themselves (GNU tar: --dereference --hard-dereference)."
+        ) from None
+    except TarError as error:
         raise CorruptError(
             f"{path} is not a whole tar: {error}. It may be compressed, or was cut off while written or "
             f"copied: write or copy it again, uncompressed."
         ) from error
-
-
-def _file(path: str, tar: tarfile.TarFile, info: tarfile.TarInfo, *, with_data: bool) -> Iterator[Member]:
-    if info.isdir():
-        return
-    if not info.isreg():  # passed over, its samples would lack a field without a word
-        raise CorruptError(
-            f"{path}: {info.name} is a link or a device, and files alone are read. Write the tar with the "
-            f"files themselves (GNU tar: --dereference --hard-dereference)."
-        )
-    if info.sparse is not None:  # a few bytes may stand for any size
-        raise tarfile.ReadError(f"{info.name} is a sparse file")
-    stop = info.offset_data + -(-info.size // BLOCK) * BLOCK
-    try:
-        info.name.encode()
-    except UnicodeEncodeError:
-        raise tarfile.ReadError(f"the name {info.name!a} is not UTF-8") from None
-    content = tar.extractfile(info) if with_data else None
-    yield Member(info.name, info.offset, stop, content.read() if content else b"")

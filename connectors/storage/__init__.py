@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.base import MAX_SHARD, ConnectorError
+from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from connectors.storage.beneath import (
     folder_beneath,
@@ -256,11 +257,11 @@ def _parquet(place: Place) -> Iterator[pq.ParquetFile]:
     if isinstance(place, Path):
         if place.exists() and not place.is_file():  # a pipe would be waited for
             raise ConnectorError(f"{place} is not a regular file. Remove it, and run the recipe again.")
-        with pq.ParquetFile(place, memory_map=True) as file:
+        with open_parquet(place, place, memory_map=True) as file:
             yield file
     else:
         # Buffered ahead: neighbouring columns are fetched by one request.
-        with place.open() as handle, pq.ParquetFile(handle, pre_buffer=True) as file:
+        with place.open() as handle, open_parquet(handle, place, pre_buffer=True) as file:
             yield file
 
 

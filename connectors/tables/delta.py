@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -28,6 +30,7 @@ from connectors.base import (
 )
 from connectors.files import no_row, resolve
 from connectors.links import check_regular
+from connectors.parquet_footer import open_parquet
 from connectors.parquet_source import check_expanded, group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
@@ -152,29 +155,39 @@ class DeltaSource(FileSource):
     def _fragment(self, file: DataFile, schema: pa.Schema) -> pd.ParquetFileFragment:
         import pyarrow.dataset as pd  # imports pandas
 
-        filesystem, where = resolve(file.path, policy=self.spec.policy)
-        if self.spec.policy.max_bytes is not None:
-            check_stated_size(file.path, file.size, int(filesystem.get_file_info(where).size or 0))
+        filesystem, where = self._place(file)
         given = file.given(schema)
         return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)
 
     def _cut(self, name: str, file: DataFile, schema: pa.Schema) -> Iterator[SourceShard]:
         """Yield the runs of row groups of a file, without those that statistics rule out."""
-        fragment = self._fragment(file, schema)
-        rows = [group.num_rows for group in fragment.row_groups]
-        sizes = [group.total_byte_size for group in fragment.row_groups]
+        footer = self._footer(file, name)
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        rows, sizes = [group.num_rows for group in groups], [group.total_byte_size for group in groups]
         firsts = [0, *accumulate(rows)]
-        for run in group_runs(self._wanted(fragment, schema), sizes, self.spec.shard_bytes):
+        for run in group_runs(self._wanted(file, schema, len(groups)), sizes, self.spec.shard_bytes):
             first, last = firsts[run.start], firsts[run.stop]
             n_rows = last - first - file.n_deleted(first, last)
             share = sum(sizes[run.start : run.stop]) / max(1, sum(sizes))
             if n_rows:
                 yield SourceShard(name, run.start, run.stop, n_rows, first, int(file.size * share))
 
-    def _wanted(self, fragment: pd.ParquetFileFragment, schema: pa.Schema) -> Sequence[int]:
+    def _place(self, file: DataFile) -> tuple[fs.FileSystem, str]:
+        """Return where a data file lies. Raises ConnectorError for one of more bytes than the log states."""
+        filesystem, where = resolve(file.path, policy=self.spec.policy)
+        if self.spec.policy.max_bytes is not None:
+            check_stated_size(file.path, file.size, int(filesystem.get_file_info(where).size or 0))
+        return filesystem, where
+
+    def _footer(self, file: DataFile, name: str) -> pq.FileMetaData:
+        filesystem, where = self._place(file)
+        with filesystem.open_input_file(where) as handle:
+            return open_parquet(handle, name).metadata
+
+    def _wanted(self, file: DataFile, schema: pa.Schema, n_groups: int) -> Sequence[int]:
         if self.spec.filter is None:
-            return range(len(fragment.row_groups))
-        wanted = fragment.subset(self.spec.filter.expression(schema), schema=schema)
+            return range(n_groups)
+        wanted = self._fragment(file, schema).subset(self.spec.filter.expression(schema), schema=schema)
         return [group.id for group in wanted.row_groups]
 
 

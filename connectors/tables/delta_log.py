@@ -20,11 +20,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as fs
-import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
 from connectors.files import resolve
 from connectors.links import check_links
+from connectors.parquet_footer import open_parquet
 from connectors.policy import current_policy
 from connectors.tables.delta_vectors import ENCODED_UUID, Vector, bare_path, check_widths
 
@@ -76,7 +76,7 @@ def _n_rows(filesystem: fs.FileSystem, info: fs.FileInfo) -> int:
     """Return the rows that a Parquet file states; 0 for another file, which the library refuses by itself."""
     try:
         with filesystem.open_input_file(info.path) as file:
-            return int(pq.read_metadata(file).num_rows)
+            return int(open_parquet(file, info.path).metadata.num_rows)
     except (pa.ArrowException, OSError):
         return 0
 
@@ -162,7 +162,7 @@ def _descriptors(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any
 
 def _of_checkpoint(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
     with filesystem.open_input_file(path) as file:
-        parquet = pq.ParquetFile(file)
+        parquet = open_parquet(file, path)
         actions = {"add": "add.deletionVector", "sidecar": "sidecar.path"}
         wanted = [part for name, part in actions.items() if name in parquet.schema_arrow.names]
         rows = (row for batch in parquet.iter_batches(columns=wanted) for row in batch.to_pylist())

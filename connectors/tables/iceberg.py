@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from connectors.base import (
@@ -24,6 +23,7 @@ from connectors.base import (
 )
 from connectors.files import no_row
 from connectors.filters import Clause, Predicate, joined
+from connectors.parquet_footer import open_parquet
 from connectors.parquet_source import check_expanded
 from connectors.policy import current_policy
 from connectors.tables.common import (
@@ -229,7 +229,7 @@ class IcebergSource(FileSource):
         wanted = {str(table.schema().find_field(name).field_id).encode() for name in names}
         with table.io.new_input(place).open() as stream:
             if kind == "PARQUET":
-                file = pq.ParquetFile(stream)
+                file = open_parquet(stream, place)
                 numbers = {field.name: (field.metadata or {}).get(FIELD_ID) for field in file.schema_arrow}
                 columns = [name for name, number in numbers.items() if number is None or number in wanted]
                 check_expanded(stream, range(file.num_row_groups), columns, self.spec.max_bytes, place)

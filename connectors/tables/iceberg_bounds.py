@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import pyarrow.parquet as pq
 import zstandard
 from pyiceberg import manifest, serializers
 from pyiceberg.avro import file as avro_file
@@ -21,6 +20,7 @@ from pyroaring import BitMap
 from connectors.errors import ConnectorError
 from connectors.foundation.json_text import parse_json_text
 from connectors.links import check_kind
+from connectors.parquet_footer import open_parquet
 from connectors.policy import current_policy
 from connectors.tables.common import MetadataError
 from connectors.tables.iceberg_avro import DAMAGE, MAX_FILE_BYTES, BoundedAvroFile, CheckedDecoder
@@ -122,7 +122,7 @@ def _too_many(path: str, what: str) -> str:
 
 def _table_rows(stream: Any, kind: str, path: str) -> int:
     if kind != "ORC":
-        return int(pq.read_metadata(stream).num_rows)
+        return int(open_parquet(stream, path).metadata.num_rows)
     return check_orc(stream, path, MAX_DELETED_BYTES, max_rows=MAX_DELETED)
 
 

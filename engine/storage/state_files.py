@@ -13,10 +13,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from connectors.errors import ConnectorError
 from connectors.foundation.json_text import MAX_BYTES
+from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from engine.core.errors import InputError, one_line
 from operators.bounded_json import BadJsonError, parse_json
@@ -110,8 +110,8 @@ def _tensors(file: BinaryIO, size: int) -> None:
 
 
 def _table(file: BinaryIO, size: int) -> None:
-    schema = pq.ParquetFile(file).schema_arrow
     try:
+        schema = open_parquet(file, "the file").schema_arrow
         check_types("the file", schema)
     except ConnectorError as error:
         raise ValueError(str(error)) from None

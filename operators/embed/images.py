@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, TiffImagePlugin
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats that Pillow may try. Others include EPS, for which it starts Ghostscript."""
@@ -17,6 +17,10 @@ MAX_PIXELS = 2**26
 """An image that claims more is refused before it is decoded: 64 megapixels take 192 MB."""
 MAX_SCANNED, START_OF_SCAN = 2**30, b"\xff\xda"
 """Pixels times scans of a JPEG file: two seconds of decoding. Progressive files have about ten scans."""
+SCANNED = ("JPEG", "MPO")
+"""Formats of JPEG in Pillow's words; the second is a JPEG that states more pictures behind the first."""
+STRIP_OFFSETS, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS = 273, 322, 323, 324
+"""Tags of TIFF."""
 
 
 def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
@@ -66,11 +70,24 @@ def _decode(file: io.BytesIO | Path, size: int) -> NDArray[np.uint8]:
     with Image.open(file, formats=FORMATS) as image:
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"is an image of {image.width} x {image.height} pixels, beyond {MAX_PIXELS:,}")
-        if image.format == "JPEG":
+        if image.format in SCANNED:
             _check_scans(file, image.width * image.height)
+        elif isinstance(image, TiffImagePlugin.TiffImageFile):
+            _check_tiff(file, image)
         upright = ImageOps.exif_transpose(image).convert("RGB")
     square = ImageOps.fit(upright, (size, size), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
+def _check_tiff(file: io.BytesIO | Path, image: TiffImagePlugin.TiffImageFile) -> None:
+    """Raise ValueError for a TIFF file whose tiles take more memory than an image may, or has many scans."""
+    tags = image.tag_v2
+    width, height = int(tags.get(TILE_WIDTH, 0)), int(tags.get(TILE_HEIGHT, 0))
+    if width * height > MAX_PIXELS:
+        raise ValueError(f"is an image with tiles of {width} x {height} pixels, beyond {MAX_PIXELS:,}")
+    if image.info.get("compression") in ("jpeg", "tiff_jpeg"):  # each part is a JPEG file of its own
+        parts = {*(tags.get(TILE_OFFSETS) or tags.get(STRIP_OFFSETS) or ())}
+        _check_scans(file, image.width * image.height // max(1, len(parts)))
 
 
 def _check_scans(file: io.BytesIO | Path, pixels: int) -> None:

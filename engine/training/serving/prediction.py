@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from connectors import Source
 from connectors.base import ConnectorError, SourceShard
+from connectors.parquet_footer import open_parquet
 from connectors.sink import write_parquet
 from connectors.storage import Place, check_part, make_folder, read_whole
 from engine.core.digests import digest
@@ -258,7 +258,7 @@ def _read_record(path: Place, shard: SourceShard, output: Place) -> dict[str, An
     """Return the record of a part that was written before; anybody may have changed it since."""
     try:
         data = read_whole(path, root=output)
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = open_parquet(pa.BufferReader(data), path)
         check_part(path, file)
         if file.metadata.num_rows != shard.n_rows:
             raise ConnectorError(f"it has {file.metadata.num_rows} rows, and its shard {shard.n_rows}")

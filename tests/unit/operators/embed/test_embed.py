@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import zlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -226,6 +227,63 @@ def test_a_progressive_image_of_usual_size_is_decoded() -> None:
     Image.new("RGB", (2000, 2000), (9, 200, 30)).save(content, "JPEG", progressive=True)
     assert open_image(content.getvalue(), 32).shape == (3, 32, 32)
     assert open_image(many_scans(2, 100), 32).shape == (3, 32, 32)
+
+
+def several_pictures(data: bytes) -> bytes:
+    """Mark a JPEG as the first of several pictures, by which Pillow calls it MPO."""
+    file, small = io.BytesIO(), Image.new("RGB", (8, 8))
+    small.save(file, "MPO", save_all=True, append_images=[small])
+    start = file.getvalue().index(b"MPF\0") - 4
+    length = struct.unpack(">H", file.getvalue()[start + 2 : start + 4])[0]
+    return data[:2] + file.getvalue()[start : start + 2 + length] + data[2:]
+
+
+def test_scans_count_in_files_of_several_pictures_too() -> None:
+    """The mark made a progressive JPEG pass: 156 KB took two minutes."""
+    data = several_pictures(many_scans(500, 2**26))
+    with Image.open(io.BytesIO(data), formats=["JPEG"]) as image:
+        assert image.format == "MPO"
+    with pytest.raises(ValueError, match="goes over its pixels 5000 times"):
+        open_image(data, 32)
+    assert open_image(several_pictures(many_scans(2, 100)), 32).shape == (3, 32, 32)
+
+
+def tiff(compression: int, parts: list[bytes], **tags: int) -> bytes:
+    """Write a TIFF of 16 x 16 pixels, or as ``tags`` say, whose parts are the given bytes."""
+    found = {256: (16,), 257: (16,), 258: (8, 8, 8), 259: (compression,), 262: (2,), 277: (3,)}
+    found |= {int(name.removeprefix("t")): (value,) for name, value in tags.items()}
+    offsets, counts = (324, 325) if 322 in found else (273, 279)
+    start = 8 + 2 + 12 * (len(found) + 2) + 4
+    content, places = b"".join(parts), [sum(map(len, parts[:index])) for index in range(len(parts))]
+    after = start + len(content)
+    found |= {offsets: tuple(start + place for place in places), counts: tuple(map(len, parts))}
+    entries, more = b"", b""
+    for tag, values in sorted(found.items()):
+        data = struct.pack(f"<{len(values)}I", *values)
+        held = data if len(values) == 1 else struct.pack("<I", after + len(more))
+        more += b"" if len(values) == 1 else data
+        entries += struct.pack("<HHI", tag, 4, len(values)) + held
+    head = b"II*\0" + struct.pack("<IH", 8, len(found))
+    return head + entries + bytes(4) + content + more
+
+
+def test_a_small_tiff_of_large_tiles_is_refused() -> None:
+    """A file of 2 MB with 16 x 16 pixels took 2 GB and 13 seconds."""
+    tile = zlib.compress(bytes(64 * 64 * 3))
+    assert open_image(tiff(8, [tile], t322=64, t323=64), 32).shape == (3, 32, 32)
+    with pytest.raises(ValueError, match="tiles of 26000 x 26000 pixels"):
+        open_image(tiff(8, [tile], t322=26000, t323=26000), 32)
+
+
+def test_scans_count_in_the_parts_of_a_tiff() -> None:
+    content = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(content, "JPEG", subsampling=0)
+    part = content.getvalue()
+    good = tiff(7, [part] * 2, t257=32, t278=16, t262=6)
+    assert open_image(good, 32).shape == (3, 32, 32)
+    assert open_image(tiff(7, [part] * 300, t257=16 * 300, t278=16, t262=6), 32).shape == (3, 32, 32)
+    with pytest.raises(ValueError, match="goes over its pixels 500 times"):
+        open_image(tiff(7, [many_scans(50, 8000**2)], t256=8000, t257=8000, t278=8000, t262=6), 32)
 
 
 def test_paths_of_images_stay_in_their_folder(tmp_path: Path) -> None:
