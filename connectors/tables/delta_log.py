@@ -26,6 +26,7 @@ from connectors.files import resolve
 from connectors.links import check_links
 from connectors.parquet_footer import open_parquet
 from connectors.policy import current_policy
+from connectors.tables.delta_levels import check_levels
 from connectors.tables.delta_vectors import ENCODED_UUID, Vector, bare_path, check_widths
 
 LOG = "_delta_log"
@@ -42,11 +43,13 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\\]")
 
 
 def check_log(uri: str, key: str = "source.path") -> None:
-    """Raise ConnectorError for a log that is not to be opened. Only the footers of checkpoints are read.
+    """Raise ConnectorError for a log that is not to be opened.
+
+    Of checkpoints, footers and statistics are read.
 
     That is a log that is larger than the policy allows for a source, a log with a file beyond
-    ``MAX_FILE_BYTES``, or with a checkpoint of more rows than its size can hold, and a local log with a link
-    that leads out of the table, or with a pipe or device.
+    ``MAX_FILE_BYTES``, or with a checkpoint of more rows than its size can hold, or with JSON of too many
+    levels, and a local log with a link that leads out of the table, or with a pipe or device.
     """
     filesystem, where = resolve(uri)
     _check_log_links(uri, where)
@@ -70,6 +73,7 @@ def check_log(uri: str, key: str = "source.path") -> None:
                     f"{info.size:,} bytes, which no list of files can have: in memory they would take "
                     f"gigabytes. Write the checkpoint anew."
                 )
+        list(pool.map(partial(check_levels, filesystem), files))
 
 
 def _n_rows(filesystem: fs.FileSystem, info: fs.FileInfo) -> int:
