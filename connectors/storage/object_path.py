@@ -282,11 +282,11 @@ class ObjectPath:
             if not missing_ok:
                 raise
 
-    def remove_below(self) -> None:
-        """Remove every object below this prefix."""
+    def remove_below(self, *, but: str = "") -> None:
+        """Remove every object below this prefix, except those of the name ``but``."""
         import obstore
 
-        keys = [path.key for path in self.below()]
+        keys = [path.key for path in self.below() if path.name != but]
         if keys:
             with self._translated_errors():
                 obstore.delete(client(self.root), keys)

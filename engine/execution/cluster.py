@@ -63,7 +63,8 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
     try:
         most = current_policy().max_operator_bytes
         logged = messages_logged() if ours and not verbose else nullcontext()
-        with logged, ending_connections_to_lost_hosts() if address else nullcontext():
+        shared = bool(address) or not ours  # a caller who has joined Ray may have joined a cluster
+        with logged, ending_connections_to_lost_hosts() if shared else nullcontext():
             yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds, most)
     finally:
         if ours:

@@ -40,18 +40,30 @@ def ending_connections_to_lost_hosts(poll_seconds: float = POLL_SECONDS) -> Iter
 
 
 def _watch(over: Event, poll_seconds: float) -> None:
+    seen: set[str] | None = None
+    while True:
+        with suppress(Exception):  # the head is away for a while; Ray tells the run if it stays away
+            seen = _look(seen)
+        if over.wait(poll_seconds):
+            return
+
+
+def _look(seen: set[str] | None) -> set[str]:
+    """End connections to hosts that have died since the last look; return the ids of all dead nodes.
+
+    At the first look, ``seen`` is None, and no death is news.
+    """
     import ray
 
-    seen = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
-    head = ray.get_runtime_context().gcs_address.rpartition(":")[0]
-    kept = {head, ray.util.get_node_ip_address()}
-    while not over.wait(poll_seconds):
-        with suppress(Exception):  # the head is away for a while; Ray tells the run if it stays away
-            nodes = ray.nodes()
-            lost = lost_addresses(nodes, seen) - kept
-            seen |= {node["NodeID"] for node in nodes if not node["Alive"]}
-            if lost and (ended := end_connections(lost)):
-                _log.info("Ray has given up %s; %d connections ended.", ", ".join(sorted(lost)), ended)
+    nodes = ray.nodes()
+    dead = {node["NodeID"] for node in nodes if not node["Alive"]}
+    lost = lost_addresses(nodes, dead if seen is None else seen)
+    if lost:
+        head = ray.get_runtime_context().gcs_address.rpartition(":")[0]
+        lost -= {head, ray.util.get_node_ip_address()}
+    if lost and (ended := end_connections(lost)):
+        _log.info("Ray has given up %s; %d connections ended.", ", ".join(sorted(lost)), ended)
+    return dead
 
 
 def lost_addresses(nodes: Sequence[Mapping[str, Any]], seen: Collection[str]) -> set[str]:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from connectors.storage import Place, remove_file, remove_tree
+from connectors.storage import Place
 from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.output_layout import POINTER, check_real_folders, version_folder
@@ -20,7 +20,7 @@ from engine.publish.lineage_facets import manifest_facets, output_name, tag_face
 from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
 from engine.runs.descriptions import descriptions_file
 from engine.runs.training_record import read_training, training_file
-from engine.storage.lease import hold_lease
+from engine.storage.lease import Lease, hold_lease
 from engine.storage.manifest import NUMBER, is_published, pointed_version, published_versions, read_manifest
 from engine.storage.registrations import FOLDER as MODELS
 from engine.storage.registrations import recorded_models
@@ -119,11 +119,10 @@ def _carry_out(output: Place, choose: Callable[[], PruneResult], what: str, *, d
     with hold_lease(output, what) as lease:
         found = choose()
         for name in found.versions:
-            lease.check()
-            _remove_reported(output, name)
+            _remove_reported(output, name, lease)
         for fingerprint in found.fingerprints:
             lease.check()
-            remove_tree(store_of(output).folder(fingerprint), root=output)
+            lease.discard(store_of(output).folder(fingerprint))
         remove_decisions(output, found.versions)
     return found
 
@@ -174,17 +173,17 @@ def _needed_for(output: Place, name: str, models: Mapping[str, Sequence[str]]) -
     return "", ""
 
 
-def _remove_reported(output: Place, name: str) -> None:
+def _remove_reported(output: Place, name: str, lease: Lease) -> None:
     """Remove a version, and report it to OpenLineage. The record of its removal is written first."""
     if not is_published(output, name):
-        _remove(output, name)
+        _remove(output, name, lease)
         return
     manifest = read_manifest(version_folder(output, name))
     with recorded_job(
         output, f"{manifest['recipe']}.remove", "REMOVE", partial(_datasets, output, manifest)
     ) as seen:
         write_removal(output, manifest)
-        _remove(output, name)
+        _remove(output, name, lease)
         seen.value = name
 
 
@@ -202,16 +201,14 @@ def _datasets(output: Place, manifest: Mapping[str, Any], removed: str | None) -
     return Datasets([], [event_v2.OutputDataset(*output_name(output), facets=facets)])
 
 
-def _remove(output: Place, name: str) -> None:
+def _remove(output: Place, name: str, lease: Lease) -> None:
     """Remove a version, its manifest first: without the manifest, readers no longer see the version."""
-    folder = version_folder(output, name)
-    remove_file(folder / "manifest.json", root=output)
-    remove_tree(folder, root=output)
-    report = output / "reports" / f"{name}.html"
-    described = descriptions_file(output, name)
-    for file in (report, report.with_suffix(".digest"), described, output / "runs" / f"{name}.json"):
-        remove_file(file, root=output)
-    remove_file(training_file(output, name), root=output)
+    folder, report = version_folder(output, name), output / "reports" / f"{name}.html"
+    beside = [report, report.with_suffix(".digest"), descriptions_file(output, name)]
+    beside += [output / "runs" / f"{name}.json", training_file(output, name)]
+    with lease.removing(folder):
+        for place in (folder / "manifest.json", folder, *beside):
+            lease.discard(place)
 
 
 def _needed(output: Place, versions: Iterable[str]) -> set[str]:

@@ -109,6 +109,7 @@ def test_a_writer_that_was_stopped_cannot_publish(output: ObjectPath, tmp_path: 
         pass
     time.sleep(SHORT + 2)  # S3 tells times in whole seconds
     with hold_lease(output, "new") as lease:
+        lease.publish(version_folder(output, "vnew"), '{"version": "vnew"}')
         make_current(output, "vnew", lease)
         os.kill(process.pid or 0, signal.SIGCONT)
         (tmp_path / "go").touch()
@@ -201,6 +202,7 @@ def test_a_pointer_that_somebody_copied_there_is_taken_over(output: ObjectPath) 
     assert current_version(output) == "v0"
     with hold_lease(output, "new") as lease:
         assert current_version(output) == "v0"
+        lease.publish(version_folder(output, "v1"), MANIFEST)
         lease.point(output / "CURRENT", "v1")
     assert current_version(output) == "v1"
 
@@ -276,7 +278,7 @@ def test_nobody_writes_where_a_sweeper_may_yet_remove(
         def sleepy(place: ObjectPath) -> list[ObjectPath]:
             monkeypatch.undo()
             new = acquire(stack, "new")
-            with pytest.raises(LockedError, match=r"being removed as unfinished by old .*vx/.sweeping"):
+            with pytest.raises(LockedError, match=r"being removed by old .*vx/.sweeping"):
                 new.parts_folder(version_folder(output, "vx"))
             assert new.remove_unfinished_versions(output / "versions", "") == ()
             assert part.exists()
@@ -286,3 +288,21 @@ def test_nobody_writes_where_a_sweeper_may_yet_remove(
         assert old.remove_unfinished_versions(output / "versions", "") == ("vx",)
         assert not part.exists()
         Lease(output, newest_token(output)).check()
+
+
+def test_a_version_that_may_yet_be_removed_is_not_made_current(
+    output: ObjectPath, acquire: Callable[[ExitStack, str], Lease]
+) -> None:
+    """A removal sleeps, and its successor finds the version there."""
+    version = version_folder(output, "vold")
+    with ExitStack() as stack:
+        old = stack.enter_context(hold_lease(output, "old"))
+        old.publish(version, MANIFEST)
+        with old.removing(version):
+            new = acquire(stack, "new")
+            with pytest.raises(LockedError, match=r"being removed by old .*vold/.sweeping"):
+                new.point(output / "CURRENT", "vold")
+            old.discard(version)
+        with pytest.raises(LockedError, match="was removed by another run"):
+            new.point(output / "CURRENT", "vold")
+    assert current_version(output) is None

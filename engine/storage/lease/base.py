@@ -11,7 +11,8 @@ import socket
 import tempfile
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,6 +113,20 @@ class Lease:
         """
         raise NotImplementedError
 
+    @contextmanager
+    def removing(self, version: Place) -> Iterator[None]:
+        """Keep other writers from a published version that the block removes with :meth:`discard`."""
+        self.check()
+        yield
+
+    def discard(self, place: Place) -> None:
+        """Remove a file or folder of the output; silent where there is none.
+
+        Once another writer has taken the lease over, no version that it publishes or makes current loses
+        anything.
+        """
+        raise NotImplementedError
+
     def publish(self, version: Place, manifest: str) -> None:
         """Make the parts visible as a version, its manifest last."""
         raise NotImplementedError
@@ -170,11 +185,18 @@ def seconds_since_heartbeat(folder: Place) -> float | None:
 
 
 def has_active_writer(folder: Place) -> bool:
-    """Return whether a writer is active, judged by its heartbeat. The call takes no lease."""
+    """Return whether a writer is active, judged by its heartbeat. The call takes no lease.
+
+    A heartbeat that is old by this host's clock is compared with the storage's: this clock may be fast.
+    """
     holder, silent_seconds = read_holder(folder), seconds_since_heartbeat(folder)
     if holder is None or holder.released or silent_seconds is None:
         return False
-    return silent_seconds <= holder.stale_seconds and not is_dead(Lease(folder, newest_token(folder)), holder)
+    lease = Lease(folder, newest_token(folder))
+    if silent_seconds > holder.stale_seconds:
+        with suppress(OSError):  # of a reader that may not write there
+            silent_seconds = _storage_time(folder) - lease.file.stat().st_mtime
+    return silent_seconds <= holder.stale_seconds and not is_dead(lease, holder)
 
 
 def check_free(lease: Lease) -> None:

@@ -96,6 +96,17 @@ class FolderLease(Lease):
         self.rename(staged, final)
         remove_tree(old, root=self.folder)
 
+    def discard(self, place: Path) -> None:  # type: ignore[override]
+        """Move a file or folder into the staging folder, and remove it there.
+
+        A writer that wakes up after a takeover has no staging folder, so that everything stays in its place.
+        """
+        old = self.stage(f"old-{uuid.uuid4().hex}")
+        with suppress(FileNotFoundError):  # there is nothing, or no staging folder any more
+            rename_beneath(self.folder, place, old)
+        self.check()
+        remove_tree(old, root=self.folder)
+
     def publish(self, version: Path, manifest: str) -> None:  # type: ignore[override]
         """Rename the parts, then the manifest. Without its manifest a version does not count as published."""
         staged = self._write_staged("manifest.json", manifest)

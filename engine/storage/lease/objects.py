@@ -17,7 +17,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -37,7 +37,7 @@ from engine.storage.lease.base import (
     newest_token,
     read_holder,
 )
-from engine.storage.lease.orphans import check_unmarked, remove_unfinished_versions
+from engine.storage.lease.orphans import MARK, check_unmarked, marked, remove_unfinished_versions
 
 POINTER, MANIFEST = "CURRENT", "manifest.json"
 MAX_TRIES = 20
@@ -93,6 +93,18 @@ class ObjectLease(Lease):
         """Remove unfinished versions except ``keep``; see :mod:`engine.storage.lease.orphans`."""
         return remove_unfinished_versions(self, versions, keep)
 
+    def removing(self, version: ObjectPath) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Mark the version while the block removes it; see :mod:`engine.storage.lease.orphans`."""
+        return marked(self, version)
+
+    def discard(self, place: ObjectPath) -> None:  # type: ignore[override]
+        """Remove an object, and all below a prefix but the mark. Deletes have no condition.
+
+        The caller has marked the version that it removes, so that no successor relies on it.
+        """
+        place.unlink(missing_ok=True)
+        place.remove_below(but=MARK)
+
     def put_part(self, place: ObjectPath, table: pa.Table) -> Written:  # type: ignore[override]
         """Create the part. Where a killed run has left one, it is replaced unless it has the same bytes.
 
@@ -128,8 +140,22 @@ class ObjectLease(Lease):
             (version / MANIFEST).create(manifest.encode())
 
     def point(self, file: ObjectPath, version: str | None) -> None:  # type: ignore[override]
-        """Make a published version, or none, the current one by one conditional PUT."""
-        self._swap(lambda pointer: CurrentPointer(version or "", pointer.token))
+        """Make a published version, or none, the current one by one conditional PUT.
+
+        Raises LockedError where a writer whose lease was taken over may still remove the version, or has.
+        """
+
+        def named(pointer: CurrentPointer) -> CurrentPointer:
+            if version is not None:
+                self._check_stays(self.folder / "versions" / version)
+            return CurrentPointer(version or "", pointer.token)
+
+        self._swap(named)
+
+    def _check_stays(self, version: ObjectPath) -> None:
+        check_unmarked(self, version)
+        if not (version / MANIFEST).exists():
+            raise LockedError(f"{version} was removed by another run in the meantime. Run it again.")
 
     def renew(self) -> None:
         """Write the lease file again, which renews its modification time."""

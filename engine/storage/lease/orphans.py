@@ -1,4 +1,4 @@
-"""Removal of the parts of unfinished versions on an object store.
+"""Removal of the parts of versions on an object store: of unfinished ones, and of published ones.
 
 A delete request has no condition, and may reach the store long after its sender has lost the lease: by then
 another writer may have published the version. A run that removes parts therefore first writes a mark beside
@@ -9,8 +9,9 @@ these steps, one of the two notices the other.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from connectors.storage import MAX_REQUESTS, ObjectPath
@@ -45,29 +46,40 @@ def check_unmarked(lease: Lease, version: ObjectPath) -> None:
         return
     if not is_dead(type(lease)(lease.folder, token), holder):
         raise LockedError(
-            f"{version} was being removed as unfinished by {holder} when that run lost {lease.folder}. If it "
+            f"{version} was being removed by {holder} when that run lost {lease.folder}. If it "
             f"continues, it goes on removing. Once it has certainly ended, remove {mark} and run again."
         )
     mark.unlink(missing_ok=True)
 
 
-def _remove_version(lease: Lease, version: ObjectPath) -> bool:
-    lease.check()
+@contextmanager
+def marked(lease: Lease, version: ObjectPath) -> Iterator[None]:
+    """Keep other writers from a version while the block removes its objects, all but the mark.
+
+    Raises LockedError if the lease is lost, or if another run has marked the version.
+    """
+    check_unmarked(lease, version)
     mark, holder = version / MARK, read_holder(lease.folder, lease.token)
-    try:
-        check_unmarked(lease, version)
-    except LockedError:
-        return False
     if holder is None:
-        return False
+        raise LockedError(lease.lost_message())
     try:
         with suppress(FileExistsError):
             mark.create(json.dumps(asdict(holder) | {"token": lease.token}).encode())
         lease.check()
-        for place in version.below():
-            if place != mark:
-                place.unlink(missing_ok=True)
+        yield
     finally:  # after the mark is gone this run removes nothing more
         with suppress(OSError):
             mark.unlink(missing_ok=True)
+
+
+def _remove_version(lease: Lease, version: ObjectPath) -> bool:
+    lease.check()
+    try:
+        check_unmarked(lease, version)
+    except LockedError:
+        return False
+    with marked(lease, version):
+        for place in version.below():
+            if place.name != MARK:
+                place.unlink(missing_ok=True)
     return True

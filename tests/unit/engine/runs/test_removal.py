@@ -18,11 +18,12 @@ from engine.core.errors import InputError, LockedError
 from engine.core.output_layout import output_of, version_folder
 from engine.publish.lineage import trace
 from engine.recipe.recipe import Recipe
-from engine.runs import history
 from engine.runs.history import prune, remove
 from engine.runs.retraction import retract
 from engine.runs.runner import run
-from engine.storage.lease import hold_lease
+from engine.storage.lease import Lease, hold_lease
+from engine.storage.lease.folder import FolderLease
+from engine.storage.lease.objects import ObjectLease
 from engine.storage.manifest import published_versions, read_manifest
 from engine.storage.registrations import record_registration
 from engine.storage.removals import FOLDER, removal_of
@@ -159,14 +160,14 @@ def test_what_must_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert removal_of(out, names[0]) is None
 
 
-@pytest.mark.parametrize("moment", ["remove_file", "remove_tree"])
 def test_an_interruption_is_ended_by_the_same_command(
-    moment: str, published: Published, monkeypatch: pytest.MonkeyPatch
+    published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, place = published.names, published.place
     foreseen = remove(place, names[1], dry_run=True)
-    known = getattr(history, moment)
-    for n_calls in range(12):
+    kind: type[Lease] = FolderLease if isinstance(place, Path) else ObjectLease
+    known = kind.discard
+    for n_calls in range(24):
         left = [n_calls]
 
         def interrupted(*words: Any, left: list[int] = left, **named: Any) -> None:
@@ -177,7 +178,7 @@ def test_an_interruption_is_ended_by_the_same_command(
 
         try:
             with monkeypatch.context() as patch:
-                patch.setattr(history, moment, interrupted)
+                patch.setattr(kind, "discard", interrupted)
                 remove(place, names[1])
         except KeyboardInterrupt:
             assert current_version(place) == names[2]

@@ -17,6 +17,7 @@ from connectors import open_source
 from connectors.sink import parquet_bytes
 from connectors.storage import ObjectPath, place_of
 from engine.core.errors import LockedError
+from engine.core.output_layout import version_folder
 from engine.runs.runner import run
 from engine.storage.lease import Lease, hold_lease, newest_token
 from tests.clouds import ACCOUNT, KEY, azurite, fake_gcs, new_bucket, new_container
@@ -69,6 +70,7 @@ def test_a_cloud_has_one_writer(container: str) -> None:
         file = Lease(output, newest_token(output)).file
         file.write_bytes(file.read_bytes().replace(b'"released": false', b'"released": true'))
         new = stack.enter_context(hold_lease(output, "new"))
+        new.publish(version_folder(output, "vnew"), "{}")
         new.point(output / "CURRENT", "vnew")
         with pytest.raises(LockedError, match="taken over by new"):
             old.point(output / "CURRENT", "vold")

@@ -69,10 +69,10 @@ def _take_part(output: Path) -> None:
 
 
 USES: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "remove a version": ("versions", lambda out: history._remove(out, "v1")),
-    "remove a version's folder": ("versions/v1", lambda out: history._remove(out, "v1")),
-    "remove a report": ("reports", lambda out: history._remove(out, "v1")),
-    "remove a run's record": ("runs", lambda out: history._remove(out, "v1")),
+    "remove a version": ("versions", lambda out: history._remove(out, "v1", FolderLease(out, 1))),
+    "remove a version's folder": ("versions/v1", lambda out: history._remove(out, "v1", FolderLease(out, 1))),
+    "remove a report": ("reports", lambda out: history._remove(out, "v1", FolderLease(out, 1))),
+    "remove a run's record": ("runs", lambda out: history._remove(out, "v1", FolderLease(out, 1))),
     "commit a part": ("store", lambda out: RunStore(out / "store").commit(FINGERPRINT, 0, ROWS, seconds=0)),
     "commit into a folder": (
         f"store/{FINGERPRINT}",
@@ -137,7 +137,8 @@ def test_without_a_swap_everything_works(places: tuple[Path, Path]) -> None:
         lease.put_part(part / "p.parquet", ROWS)
         lease.publish(output / "versions" / "v2", "{}")
     assert (output / "versions" / "v2" / "data" / "p.parquet").exists()
-    history._remove(output, "v1")
+    with hold_lease(output, "test") as lease:
+        history._remove(output, "v1", lease)
     assert not [*output.rglob("*v1*")]
     assert not [*output.rglob("*.tmp")]
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors.storage import Place, place_of
+from connectors.storage import Place, place_of, write_whole
 from engine.core.errors import LockedError
 from engine.core.output_layout import POINTER, version_folder
 from engine.storage.lease import has_active_writer, hold_lease, read_holder
+from engine.storage.lease.folder import FolderLease
 from engine.storage.manifest import is_published
 from engine.storage.withdrawals import current_version
 from tests.s3 import S3Server
@@ -32,6 +33,33 @@ def test_a_second_writer_is_refused_and_hears_who_writes(output: Place) -> None:
         with pytest.raises(LockedError, match=r"weekly \(process \d+ on"), hold_lease(output, "other"):
             pass
     assert not has_active_writer(output)
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_writer_is_active_by_any_clock(
+    minutes: int, output: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``rowsieve status`` and ``sync`` ask from hosts whose clocks are wrong."""
+    with hold_lease(output, "weekly"):
+        right = time.time
+        monkeypatch.setattr(time, "time", lambda: right() + 60 * minutes)
+        assert has_active_writer(output)
+        monkeypatch.undo()
+
+
+def test_what_is_discarded_is_gone_and_nothing_else(output: Place) -> None:
+    for name in ("a/b", "a/c/d", "ab"):
+        write_whole(output / name, b"")
+    with hold_lease(output, "weekly") as lease:
+        for name in ("a", "ab", "absent"):
+            lease.discard(output / name)
+            assert not any((output / name / below).exists() for below in ("", "b", "c/d"))
+    with hold_lease(output, "next"):
+        write_whole(output / "a" / "e", b"")
+    if isinstance(lease, FolderLease):
+        with pytest.raises(LockedError):
+            lease.discard(output / "a")
+        assert (output / "a" / "e").exists()
 
 
 def test_tokens_rise_and_an_old_lease_is_refused_everything(output: Place) -> None:
