@@ -24,7 +24,7 @@ from connectors.storage import ObjectPath, Place, read_many
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import json_value, to_json
-from engine.storage.lease import Lease
+from engine.storage.lease import Lease, newest_token
 from engine.storage.run_store import COMMIT, Commit, RunStore, fit_record
 from engine.storage.state_sync import (
     SyncedFolder,
@@ -38,6 +38,8 @@ from engine.storage.state_sync import (
 from operators.base import Context, Executor
 
 STATE_LIST = "state.json"
+EXCHANGED = ".synced-"
+"""Beginning of the names of prefixes through which hosts exchange files; numbers of leases follow."""
 
 
 def local_cache() -> Path:
@@ -200,17 +202,31 @@ def private_copy(place: ObjectPath) -> Iterator[Path]:
 
 @contextmanager
 def synced_executor(executor: Executor, place: Place, copy: Path) -> Iterator[Executor]:
-    """Yield an executor whose tasks see ``copy``, this host's copy of a prefix, on every host."""
+    """Yield an executor whose tasks see ``copy``, this host's copy of a prefix, on every host.
+
+    Files are exchanged through a prefix of its own: a run that has lost its lease empties it late, when its
+    successor works on the same place.
+    """
     if isinstance(place, Path) or executor.kind == "local" or not several_hosts():
         yield executor
         return
-    folder = SyncedFolder(copy, place / ".synced")
+    token = newest_token(place)
+    _remove_left_behind(place, token)
+    folder = SyncedFolder(copy, place / f"{EXCHANGED}{token:08d}-{uuid.uuid4().hex}")
     folder.forget()
     try:
         yield SyncingExecutor(executor, folder)
     finally:
         folder.forget()
         folder.remote.remove_below()
+
+
+def _remove_left_behind(place: ObjectPath, token: int) -> None:
+    """Remove files that runs killed long ago have exchanged: under the leases before the last one."""
+    for entry in place.iterdir():
+        number = entry.name.removeprefix(EXCHANGED).partition("-")[0]
+        if entry.name.startswith(EXCHANGED) and number.isdigit() and int(number) < token - 1:
+            entry.remove_below()
 
 
 def _commit(content: bytes | None) -> Commit | None:

@@ -6,6 +6,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, BinaryIO, Literal, cast
 
 import pytest
+from obstore.store import MemoryStore
 
 from connectors.storage import ObjectPath, place_of
 from connectors.storage.object_path import PART_BYTES
@@ -355,3 +357,45 @@ def test_a_copy_is_uploaded_after_an_error_and_not_under_a_new_writer(
     with pytest.raises(LockedError):
         write("second", lost=True)
     assert (place / "weights").read_bytes() == b"first"
+
+
+def test_who_has_lost_a_lease_takes_no_files_from_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two drivers work on one place; the former wakes up, and tidies up, between two passes of the other."""
+    monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
+    store = MemoryStore()
+    monkeypatch.setattr("connectors.storage.object_path.client", lambda root: store)
+    place = ObjectPath("s3://memory", "out/models/m")
+
+    def work(copy: Path, item: int) -> list[str]:
+        (copy / f"{item}.txt").write_text("")
+        return sorted(path.name for path in copy.glob("*.txt"))
+
+    with ExitStack() as former, ExitStack() as successor:
+        for name, stack in (("a", former), ("b", successor)):
+            copy = tmp_path / name / "cache" / "copy"
+            copy.mkdir(parents=True)
+            hosts = OtherHosts(copy.parent)
+            executor = stack.enter_context(synced_executor(hosts, place, copy))
+            assert list(executor.map(partial(work, copy), [0])) == [["0.txt"]]
+        former.close()
+        assert list(executor.map(partial(work, copy), [1])) == [["0.txt", "1.txt"]]
+    assert place.below() == []
+
+
+def test_what_a_killed_driver_exchanged_is_removed_two_leases_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
+    store = MemoryStore()
+    monkeypatch.setattr("connectors.storage.object_path.client", lambda root: store)
+    place = ObjectPath("s3://memory", "out/models/m")
+    for number in (6, 7):
+        (place / f".synced-{number:08d}-killed" / "file").write_bytes(b"")
+    (place / "training.json").write_bytes(b"{}")
+    (place / ".lease" / "00000008.json").write_bytes(b"{}")
+    with synced_executor(OtherHosts(tmp_path / "copy"), place, tmp_path / "copy"):
+        pass
+    left = {path.key.partition("/m/")[2] for path in place.below()}
+    assert left == {".synced-00000007-killed/file", "training.json", ".lease/00000008.json"}
