@@ -241,7 +241,16 @@ def _over_strength(axes: Axes, record: Mapping[str, Any]) -> None:
         axes.plot(x, [point[f"{key}_accuracy"] for point in points], marker="o", label=label, color=color)
         low, high = ([point[f"{key}_{end}"] for point in points] for end in ("low", "high"))
         axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
+    if point := published_point(record):
+        axes.axvline(point["strength"], color="black", ls=":", lw=1, label="published")
     axes.set(xlabel="strength (0: none, 1: classes, 2: robust)", ylabel="accuracy on held-out rows")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _ring(axes: Axes, point: Mapping[str, Any], label: str, color: str) -> None:
+    """Draw a ring around a point, and its label in the legend."""
+    place = ([point["mean_accuracy"]], [point["worst_accuracy"]])
+    axes.plot(*place, marker="o", ms=12, mfc="none", color=color, ls="none", label=label)
     axes.legend(frameon=False, fontsize=8)
 
 
@@ -255,9 +264,11 @@ def _over_mean(axes: Axes, record: Mapping[str, Any], chosen: float | None) -> N
             axes.annotate(
                 f"{point['strength']:g}", place, xytext=(4, 4), textcoords="offset points", fontsize=8
             )
+    published = published_point(record)
+    if published and published["strength"] != chosen:
+        _ring(axes, published, f"published (strength {published['strength']:.3g})", "C0")
+    for point in points:
         if point["strength"] == chosen:
-            place = ([point["mean_accuracy"]], [point["worst_accuracy"]])
-            axes.plot(*place, marker="o", ms=12, mfc="none", color="black", ls="none", label="chosen")
-            axes.legend(frameon=False, fontsize=8)
+            _ring(axes, point, "chosen", "black")
     axes.locator_params(axis="x", nbins=MAX_TICKS)
     axes.set(xlabel="mean accuracy", ylabel=f"accuracy of the worst {group_word(record)}")

@@ -20,6 +20,7 @@ from operators.arrays import Floats, Integers
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.cues.draws import halves
 from operators.cues.linear import Scaler, fit_softmax
+from operators.cues.listing import yaml_reference
 from operators.cues.params import CueWords
 from operators.encode.column_forms import holds_texts
 
@@ -178,12 +179,22 @@ def unclear_sets(sets: Sequence[CueWords], mentions: Mentions, directions: Direc
     for one, count, accuracy in zip(sets, counts, directions.accuracy.tolist(), strict=True):
         if np.isnan(accuracy) and count:
             rows = "all" if count == n else f"{count:,} of"
-            yield f"{one.label} holds for {rows} {n:,} sampled rows: that leaves nothing to balance."
+            remedy = _separate_entries(one) if count > n / 2 and len(one.words) > 1 else ""
+            yield f"{one.label} holds for {rows} {n:,} sampled rows: that leaves nothing to balance.{remedy}"
         elif accuracy < CLEAR:
             yield (
                 f"the features tell the rows of which {one.label} from the others in only {accuracy:.0%} of "
                 "held-out rows (50% by chance), and the weights balance no more than that."
             )
+
+
+def _separate_entries(one: CueWords) -> str:
+    """Return how to name the words of an entry that covers nearly all rows, as the recipe writes it."""
+    entries = ", ".join(yaml_reference(CueWords(column=one.column, words=(word,))) for word in one.words[:2])
+    return (
+        " A row counts if its text contains any of the words: give words that go with different classes an "
+        f"entry each, such as [{entries}]."
+    )
 
 
 def _direction(Z: Floats, inside: Mentions, l2: float) -> Floats:

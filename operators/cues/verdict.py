@@ -44,11 +44,8 @@ def verdict(found: Mapping[str, Any]) -> str:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
     if found.get("found_words"):
         return f"{words_sentence(found)}{_named_price(found)}.{measured}"
-    if found["gate"] is None and (undivided := found.get("undivided")):
-        return (
-            f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows "
-            "there, so that nothing is balanced against the label for it."
-        )
+    if found["gate"] is None and found.get("undivided"):
+        return _undivided_sentence(found) + measured
     if found["gate"] is None and not found.get("blend", 1.0):
         return (
             "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
@@ -68,13 +65,36 @@ def verdict(found: Mapping[str, Any]) -> str:
     return f"{_weak_sentence(found)}{measured}{_equal_suspects(found) or _possible_shortcut(found)}"
 
 
+def _undivided_sentence(found: Mapping[str, Any]) -> str:
+    """Say which named shortcuts divide no rows, and what the weights are then."""
+    undivided = found["undivided"]
+    said = (
+        f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows there, "
+        "so that nothing is balanced against the label for it."
+    )
+    if len(undivided) < len(found["spurious"]):
+        return f"{said} The others are balanced against the label{_named_price(found)}."
+    searched = found.get("blend", 0.0) * found.get("searched_part", 0.0)
+    if searched:
+        return (
+            f"{said} The weights follow what the search finds by {searched:.0%}, and class balance for the "
+            "rest."
+        )
+    return f"{said} The weights {_balance_of_classes(found)}."
+
+
+def _balance_of_classes(found: Mapping[str, Any]) -> str:
+    """Return what weights without a robust part do, as a predicate."""
+    return {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
+        found["class_strength"], "balance the classes in part"
+    )
+
+
 def _weak_sentence(found: Mapping[str, Any]) -> str:
     """Say which measurement speaks most against a shortcut, and what the weights are."""
     weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
-    how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
-        found["class_strength"], "balance the classes in part"
-    )
+    how = _balance_of_classes(found)
     return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
 
 

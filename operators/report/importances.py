@@ -266,7 +266,7 @@ def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
         disable_math(text)
     axes.set_xlabel(kind.axis, fontsize=8)
     axes.tick_params(axis="x", labelsize=8)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    figure.legend(frameon=False, fontsize=8, loc="outside upper right", ncols=2)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

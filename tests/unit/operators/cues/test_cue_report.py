@@ -172,6 +172,19 @@ def test_weights_that_cost_little_have_no_price(published: float | None) -> None
     assert "To lose less" not in verdict({**FOUND, "trade_off": curve})
 
 
+def test_shortcuts_without_two_sides_hide_neither_the_others_nor_what_the_search_finds() -> None:
+    curve = curve_of((0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.5, 0.6, 0.89), published=1.5, base=0)
+    named = {**FOUND, "gate": None, "blend": 0.85, "named_cost": 0.01, "trade_off": curve}
+    both = verdict({**named, "spurious": ["a", "b"], "undivided": ["a"]})
+    assert "names a as spurious, but no usable cut" in both
+    assert "The others are balanced against the label by 85%, which costs 0.010 of balanced" in both
+    assert "With the published weights (strength 1.5)" in both
+    searched = verdict({**named, "spurious": ["a"], "undivided": ["a"], "searched_part": 0.2})
+    assert "The weights follow what the search finds by 17%, and class balance for the rest." in searched
+    alone = verdict({**named, "blend": 0.0, "spurious": ["a"], "undivided": ["a"]})
+    assert "The weights balance the classes." in alone
+
+
 def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
     curve = curve_of((0.0, 0.776, 0.97), (1.0, 0.7, 0.965), (1.8, 0.801, 0.95), published=1.8, base=0)
     section = cue_section({**FOUND, "trade_off": curve})

@@ -153,6 +153,18 @@ def test_absent_words_and_sets_that_divide_nothing_are_told() -> None:
     ]
 
 
+def test_words_of_one_entry_that_cover_all_rows_are_said_to_need_entries_of_their_own() -> None:
+    sets = (CueWords(column="note", words=("velora", "nimbo")),)
+    words = np.array([[1, 0], [0, 1], [1, 0]], bool)
+    found = fit_directions(np.ones((3, 1)), by_set(words, sets), np.arange(3), 0, 1e-3)
+    (told,) = unclear_sets(sets, by_set(words, sets), found)
+    assert told == (
+        "note contains velora or nimbo holds for all 3 sampled rows: that leaves nothing to balance. A row "
+        "counts if its text contains any of the words: give words that go with different classes an entry "
+        "each, such as [{column: note, words: [velora]}, {column: note, words: [nimbo]}]."
+    )
+
+
 def test_a_shard_without_a_text_has_no_word() -> None:
     reader = MemoryReader([pa.table({"note": pa.nulls(2)}), pa.table({"note": ["x", None]})])
     sets = (CueWords(column="note", words=("x", "y")),)

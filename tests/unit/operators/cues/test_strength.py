@@ -218,6 +218,10 @@ def test_where_nothing_was_searched_for_the_factor_is_one(cue_problem: Any) -> N
     assert np.array_equal(full_factor(fit(X[:90], label[:90], ids[:90]), X, label, ids), np.ones(len(label)))
 
 
+def unpublished(record: dict[str, Any]) -> dict[str, Any]:
+    return record | {"published_strength": None}
+
+
 def test_the_report_has_a_picture_and_a_table(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, _, ids = cue_problem
     sample = SampledRows(X, label, ids)
@@ -230,6 +234,13 @@ def test_the_report_has_a_picture_and_a_table(cue_problem: Any, tmp_path: Path) 
     assert [row[0] for row in table.rows] == [*(f"{s:g}" for s in STRENGTHS[:-1]), "2 (published)"]
     marked = table_rows(record, chosen=1.5)
     assert [row[0] for row in marked if "chosen" in row[0]] == ["1.5 (chosen)"]
+    drawn = draw(record).axes
+    (ring,) = (line for line in drawn[1].lines if line.get_label() == "published (strength 2)")
+    last = record["points"][-1]
+    assert ring.get_xydata().tolist() == [[last["mean_accuracy"], last["worst_accuracy"]]]  # type: ignore[union-attr]
+    (upright,) = (line for line in drawn[0].lines if line.get_label() == "published")
+    assert set(upright.get_xdata()) == {2.0}  # type: ignore[arg-type]
+    assert not any(line.get_label() == "published" for line in draw(unpublished(record)).axes[0].lines)
     draw(record, 1.5).savefig(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     base = {**record["baseline"], "worst_accuracy": 0.2}
