@@ -19,6 +19,7 @@ from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
+from operators.cues.params import CuesParams, CueWords, Reference, names_of
 from operators.encode.column_use import Kind
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
@@ -51,7 +52,8 @@ class Preview:
     leaks
         Columns in use that tell the label of these rows on their own.
     faults
-        Columns in use with values that would end the run, with the remedy.
+        Columns in use with values that would end the run, and names of ``cues`` that are no features, with
+        the remedy.
     marks
         Columns of CSV whose numbers contradict the decimal point of the recipe.
     cut
@@ -116,7 +118,8 @@ def preview(plan: Plan) -> Preview:
     findings += _unmapped(plan)
     leaks = likely_leaks(plan, sample)
     note = sample_note(sample, plan.listing)
-    faulty, cut = _faulty(plan, columns), tuple(_cut_texts(plan, columns, sample))
+    faulty = (*_faulty(plan, columns), *_unused_names(plan, columns))
+    cut = tuple(_cut_texts(plan, columns, sample))
     return Preview(columns, label, tuple(findings), note, leaks, faulty, _marks(plan), cut)
 
 
@@ -171,6 +174,27 @@ def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
                 f"with source.exclude: {inline_yaml([column.name])}."
             )
     return tuple(found)
+
+
+def _unused_names(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
+    """Name the columns that the recipe calls spurious or legitimate and of which no features are made."""
+    cues = next((one.operator.params for one in plan.operators if one.name == "cues"), None)
+    if not isinstance(cues, CuesParams) or all(one.name != ENCODE for one in plan.operators):
+        return
+    unused = {column.name: column for column in columns if column.kind == "unused"}
+    answers = {"spurious": cues.spurious, "legitimate": cues.legitimate}
+    for key, name in ((k, n) for k, named in answers.items() for one in named for n in _column_names(one)):
+        if name in unused:
+            yield (
+                f"operators.cues.{key} names {name!r}, which is no feature ({unused[name].about}), so that "
+                "nothing can be balanced against it, and the run would stop. Take the name away, or tell the "
+                f"kind of the column: operators.encode.columns: {inline_yaml({name: 'categorical'})}."
+            )
+
+
+def _column_names(reference: Reference) -> tuple[str, ...]:
+    """Return the names of a reference to features; words are looked for in any column."""
+    return () if isinstance(reference, CueWords) else names_of(reference)
 
 
 def _unmapped(plan: Plan) -> list[LabelFinding]:

@@ -224,3 +224,16 @@ def test_texts_that_are_read_in_part_are_named(tmp_path: Path) -> None:
     assert "the first 128 word pieces, some 96 words" in found["cut"]
     encode["text"]["max_tokens"] = 512
     assert "cut" not in dict(previewed(path, operators=chain).warnings())
+
+
+@pytest.mark.parametrize("key", ["spurious", "legitimate"])
+def test_names_of_cues_that_are_no_features_are_told_before_the_run(tmp_path: Path, key: str) -> None:
+    serials = pa.array([f"S{row:06d}" for row in range(N)])
+    path = written(tmp_path, TABLE.append_column("serial", serials))
+    more = {"encode": {}, "probe": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
+    found = dict(previewed(path, operators={**more, "cues": {key: ["age", "serial"]}}).warnings())
+    assert f"operators.cues.{key} names 'serial', which is no feature (identifier" in found["fault"]
+    assert "the run would stop" in found["fault"]
+    assert "fault" not in dict(previewed(path, operators={**more, "cues": {key: ["age"]}}).warnings())
+    words = {"spurious": [{"column": "serial", "words": ["S000001"]}]}
+    assert "fault" not in dict(previewed(path, operators={**more, "cues": words}).warnings())
