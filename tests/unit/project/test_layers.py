@@ -58,11 +58,13 @@ LIBRARIES = {
 """Folders of ``operators`` that any module of the engine may import: they hold no operator."""
 KNOWN_OPERATORS = {
     "cues": (
-        "the drawn weights of `retrain` follow its weight path; commands and reports show its suspects",
+        "the drawn weights of `retrain` follow its weight path; commands and reports show its suspects; "
+        "`validate` names answers to them that are no features",
         {
             "engine.cli.cues",
             "engine.cli.retrain",
             "engine.plan.likely_leaks",
+            "engine.plan.preview",
             "engine.runs.descriptions",
             "engine.training.page",
             "engine.training.evaluation.plots",
