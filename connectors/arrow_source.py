@@ -101,10 +101,11 @@ class ArrowSource(FileSource):
             check_names(path, names, rename_remedy(names))
             index = -1
             for index, batch in enumerate(_batches(reader)):
-                if rows and held + batch.nbytes > self.spec.shard_bytes:
+                size = max(batch.nbytes, batch.num_rows)  # packed bits and nulls take less than a byte
+                if rows and held + size > self.spec.shard_bytes:
                     shards.append(SourceShard(path, start, index, rows, first, held))
                     start, first, rows, held = index, first + rows, 0, 0
-                rows, held = rows + batch.num_rows, held + batch.nbytes
+                rows, held = rows + batch.num_rows, held + size
             if rows:
                 shards.append(SourceShard(path, start, index + 1, rows, first, held))
             return self._schema(with_names(reader.schema, names)), shards

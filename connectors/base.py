@@ -18,6 +18,7 @@ from connectors.text_encoding import UTF8
 
 __all__ = [
     "MAX_SHARD",
+    "MAX_SHARD_ROWS",
     "SHARD_BYTES",
     "Connector",
     "ConnectorError",
@@ -40,6 +41,8 @@ SHARD_BYTES = 128 * 2**20
 """Default size of a shard, in bytes."""
 MAX_SHARD = 8 * 2**30
 """Default limit of what a shard may take in memory, in bytes."""
+MAX_SHARD_ROWS = 2**27
+"""Most rows of a shard: each takes some 100 bytes in a run, and packed bits of 2^31 rows fit into 17 KB."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,18 @@ class Listing:
     """Path of each file that cannot be read and was left out, to the reason."""
 
     def __post_init__(self) -> None:
-        """Copy the mappings, so that whoever passed them cannot change them."""
+        """Copy the mappings, so that whoever passed them cannot change them.
+
+        Raises ConnectorError for a shard of more than ``MAX_SHARD_ROWS`` rows.
+        """
         freeze_fields(self.__dict__)
+        for shard in self.shards:
+            if shard.n_rows > MAX_SHARD_ROWS:
+                raise ConnectorError(
+                    f"{shard.path}: {shard.n_rows:,} rows from row {shard.file_row} on would be one shard, "
+                    f"which has at most {MAX_SHARD_ROWS:,}. Write smaller row groups or batches, or lower "
+                    f"source.shard_bytes."
+                )
 
 
 class Source(Protocol):

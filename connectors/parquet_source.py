@@ -255,7 +255,8 @@ def _shards(
 ) -> Iterator[SourceShard]:
     """Return the runs of neighbouring row groups among ``groups``."""
     row_groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    rows, sizes = [g.num_rows for g in row_groups], [g.total_byte_size for g in row_groups]
+    rows = [group.num_rows for group in row_groups]
+    sizes = [max(group.total_byte_size, group.num_rows) for group in row_groups]
     for run in group_runs(groups, sizes, shard_bytes):
         chunks = [row_groups[g].column(c) for g in run for c in range(metadata.num_columns)]
         disk = sum(chunk.total_compressed_size for chunk in chunks)
@@ -270,7 +271,7 @@ def group_runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterat
     Parameters
     ----------
     groups : wanted row groups, ascending.
-    sizes : bytes of each row group of the file.
+    sizes : bytes of each row group of the file, a row being one at least.
     most : bytes of a run.
     """
     start = stop = held = 0

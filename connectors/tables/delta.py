@@ -163,7 +163,8 @@ class DeltaSource(FileSource):
         """Yield the runs of row groups of a file, without those that statistics rule out."""
         footer = self._footer(file, name)
         groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-        rows, sizes = [group.num_rows for group in groups], [group.total_byte_size for group in groups]
+        rows = [group.num_rows for group in groups]
+        sizes = [max(group.total_byte_size, group.num_rows) for group in groups]
         firsts = [0, *accumulate(rows)]
         for run in group_runs(self._wanted(file, schema, len(groups)), sizes, self.spec.shard_bytes):
             first, last = firsts[run.start], firsts[run.stop]

@@ -17,11 +17,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from connectors import ConnectorError, files, open_source
-from connectors.base import SourceSpec
+from connectors.base import MAX_SHARD_ROWS, SourceSpec
 from connectors.errors import redact_uris
 from connectors.files import identity, resolve
 from connectors.jsonl_source import too_deep
@@ -627,3 +629,30 @@ def test_null_in_texts_lists_and_values_stays(tmp_path: Path) -> None:
 def test_a_key_that_is_not_utf8_is_an_error_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes(b'{"a": 1, "b\xe7\xe7": "x"}\n')
     refused("x.jsonl", path=str(tmp_path), format="jsonl")
+
+
+@pytest.mark.parametrize("kind", ["packed bits", "no bytes"])
+def test_an_arrow_file_of_a_few_kilobytes_with_more_rows_than_memory(kind: str, tmp_path: Path) -> None:
+    n_rows, path = MAX_SHARD_ROWS + 8, tmp_path / "x.arrow"
+    bits = pa.py_buffer(np.full(n_rows // 8, 0b01010011, np.uint8))
+    column = pa.nulls(n_rows)
+    if kind == "packed bits":
+        column = pa.Array.from_buffers(pa.bool_(), n_rows, [None, bits])
+    batch = pa.RecordBatch.from_arrays([column], ["y"])
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.OSFile(str(path), "wb") as out, pa.ipc.new_file(out, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    assert path.stat().st_size < 10_000
+    refused("x.arrow", f"{n_rows:,} rows", "Write smaller row groups or batches", path=str(path))
+
+
+@pytest.mark.parametrize("ending", ["arrow", "parquet"])
+def test_rows_that_take_less_than_a_byte_are_cut_as_if_they_took_one(ending: str, tmp_path: Path) -> None:
+    path, rows = tmp_path / f"x.{ending}", pa.table({"y": pa.nulls(3000), "k": pa.nulls(3000)})
+    if ending == "parquet":
+        pq.write_table(rows, path, row_group_size=1000)
+    else:
+        with pa.OSFile(str(path), "wb") as out, pa.ipc.new_file(out, rows.schema) as writer:
+            writer.write_table(rows, 1000)
+    shards = open_source(str(path), shard_bytes=1500).list().shards
+    assert [shard.n_rows for shard in shards] == [1000, 1000, 1000]

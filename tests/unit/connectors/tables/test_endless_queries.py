@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from connectors import open_source
 from connectors.base import ConnectorError
@@ -124,3 +125,12 @@ def test_one_type_holds_all_values(values: list[Any]) -> None:
         assert [text for text in found.to_pylist() if text in texts or not text] or not texts
     else:
         assert found.to_pylist() == [None if value is None else pytest.approx(value) for value in values]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_query_that_the_parser_would_take_minutes_for_is_refused(
+    kind: str, databases: dict[str, str]
+) -> None:
+    query = "SELECT 1 AS id" + " UNION SELECT 1" * 30_000
+    with pytest.raises(ValidationError, match="at most 20000 characters"):
+        open_source(databases[kind], options={"query": query, "key": "id"})
