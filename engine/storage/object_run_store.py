@@ -157,9 +157,16 @@ class ObjectRunStore(RunStore):
             return
         scratch = path.with_name(f"fetch-{uuid.uuid4().hex}")
         scratch.mkdir(parents=True)
+        place, remote = self.folder(fingerprint) / STATE_LIST, self.folder(fingerprint) / "state"
         try:
-            listed = json_value(content, self.folder(fingerprint) / STATE_LIST)
-            download(self.folder(fingerprint) / "state", list(listed["files"]), scratch)
+            sums = _sums(json_value(content, place), place)
+            download(remote, list(sums), scratch)
+            for name, found in sums.items():
+                if file_sha256(scratch / name) != found:
+                    raise InputError(
+                        f"{remote / name}: its SHA-256 is not the one in {STATE_LIST}: it was changed after "
+                        f"the operator was fitted. Remove {self.folder(fingerprint)}, and it is fitted again."
+                    )
             with suppress(OSError):  # another process of this host was faster
                 scratch.replace(path)
         finally:
@@ -227,6 +234,14 @@ def _remove_left_behind(place: ObjectPath, token: int) -> None:
         number = entry.name.removeprefix(EXCHANGED).partition("-")[0]
         if entry.name.startswith(EXCHANGED) and number.isdigit() and int(number) < token - 1:
             entry.remove_below()
+
+
+def _sums(listed: Any, place: Place) -> dict[str, str]:
+    """Return the digests of a state's files by their names. Raises InputError for a list that is none."""
+    found = listed.get("files") if isinstance(listed, dict) else None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise InputError(f"{place} is no list of a state's files. Remove its folder, and it is made again.")
+    return found
 
 
 def _commit(content: bytes | None) -> Commit | None:

@@ -18,7 +18,7 @@ from obstore.store import MemoryStore
 
 from connectors.storage import ObjectPath, place_of
 from connectors.storage.object_path import PART_BYTES
-from engine.core.errors import LockedError
+from engine.core.errors import InputError, LockedError
 from engine.execution.local_executor import LocalExecutor
 from engine.plan.planner import make_plan
 from engine.recipe.trainers import ErmParams
@@ -399,3 +399,21 @@ def test_what_a_killed_driver_exchanged_is_removed_two_leases_later(
         pass
     left = {path.key.partition("/m/")[2] for path in place.below()}
     assert left == {".synced-00000007-killed/file", "training.json", ".lease/00000008.json"}
+
+
+@pytest.mark.parametrize("what", ["a file of the state", "a list of names", "no object"])
+def test_a_state_that_was_changed_after_its_fit_is_refused(what: str, s3: S3Server, tmp_path: Path) -> None:
+    root = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "out/store")))
+    with ObjectRunStore(root, tmp_path / "writer").fitting("e" * 32) as scratch:
+        (scratch / "base.txt").write_text("1000")
+    state = root / ("e" * 32)
+    if what == "a file of the state":
+        (state / "state" / "base.txt").write_bytes(b"1001")
+        message = "base.txt: its SHA-256 is not the one in state.json"
+    else:
+        (state / "state.json").write_bytes(b'{"files": ["base.txt"]}' if what == "a list of names" else b"[]")
+        message = "state.json is no list of a state's files"
+    reader = ObjectRunStore(root, tmp_path / "reader")
+    with pytest.raises(InputError, match=message):
+        reader.state("e" * 32)
+    assert not [path for path in (tmp_path / "reader").rglob("*") if path.is_file()]
