@@ -4,8 +4,9 @@ The baseline is the better of no weights and class balance (``strength.baseline`
 evidence suffices are published only if the worst group is better under them than under both; with more than
 two classes it is enough that the rows which break the shortcut are better in the mean of the classes, by more
 than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows, or
-one of the worst group that full strength alone brings, raises the strength. Without robust weights the
-classes are balanced, unless the worst class is better with less of it.
+one of the worst group that full strength alone brings, raises the strength. Less than half of the factor of
+twins and slices is not published, as evidence for so little is weak. Without robust weights the classes are
+balanced, unless the worst class is better with less of it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ TRUSTED_GATE = (0.3, 0.4)
 """Gate from which a rise of the worst group raises it, and from which it raises it in full."""
 TRUSTED_RISE = (0.15, 0.25)
 """Rise of the worst group at full strength between which such a gate is raised to 1."""
+LEAST_PART = 0.5
+"""Part of the factor of twins and slices below which nothing is followed: the evidence is weak. A little of
+it weighs up wrong labels, where these are what models mistake, and hardly moves a model that relies on a
+shortcut."""
 MIN_CELL_ROWS = 20
 """Rows of a class that break the shortcut, below which the class is left out of their rise."""
 MIN_CLASS_GAIN = 0.0075
@@ -157,7 +162,8 @@ def decide(
             blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
             return Decision(class_strength(trials, y), blend, points, trials)
-        if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
+        enough = named or carried or blend >= LEAST_PART
+        if enough and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
     # Where the gate is shut, its strength is not on the curve.
     kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from operators.arrays import Floats
+from operators.cues.decision import LEAST_PART
 from operators.cues.environments import Twins
 from operators.cues.evidence import Evidence
 from operators.cues.limits import Limits
@@ -213,5 +214,5 @@ def summary(state: CueState) -> dict[str, Any]:
 
 def _weakest(state: CueState, evidence: Evidence) -> str:
     """Return what holds the robust weights back most."""
-    held_back = evidence.gate() > 0 and state.blend <= 0
+    held_back = evidence.gate() >= LEAST_PART and state.blend <= 0
     return "gain over the baseline" if held_back else evidence.weakest()

@@ -31,7 +31,7 @@ WEAKEST = {
     "labels are wrong",
 }
 """Words for the measurement that shuts the gate."""
-MIXED = 0.5
+MIXED = 0.85
 """Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
 LARGE_GAIN = 0.1
 """Gain of a suspect from which the verdict names it although the evidence is weak."""

@@ -30,6 +30,7 @@ def many() -> Iterator[Cluster]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for trial in TRIALS:
         terminalreporter.write_line(
-            f"{trial.fault}: at {trial.moment}, {trial.seconds:.0f} s, longest pause {trial.pause:.1f} s, "
-            f"kept {trial.kept}, recomputed {trial.recomputed}, repeated {trial.repeated} {trial.notes}"
+            f"{trial.fault}: at {trial.moment} {trial.during}, {trial.seconds:.0f} s, "
+            f"longest pause {trial.pause:.1f} s, kept {trial.kept}, recomputed {trial.recomputed}, "
+            f"repeated {trial.repeated} {trial.notes}"
         )

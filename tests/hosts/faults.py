@@ -46,6 +46,8 @@ class Trial:
     fault: str
     moment: int
     """Objects of operators that had been put when the fault began."""
+    during: str = ""
+    """Operator of the last one of them; empty for a fault that was there from the start."""
     seconds: float = 0.0
     """From the start of the run to the published version, with repetitions of the command."""
     pause: float = 0.0
@@ -166,6 +168,7 @@ def run_with(
     trial.recomputed = put_again([path for _, path, _ in whole])
     TRIALS.append(trial)
     assert published(bench.cluster.storage, output) == bench.reference, f"{fault} at {moment}"
+    trial.during = operator_of(bench, output, puts[-1][1]) if puts else ""
     again = before.intersection(path for _, path, _ in whole[len(puts) :])
     assert not again, f"{fault} at {moment}: committed before it and put again: {again}"
     return trial
@@ -218,6 +221,13 @@ def put_again(paths: Sequence[str]) -> int:
         count += record in seen or fit in seen
         seen.add(path)
     return count
+
+
+def operator_of(bench: Bench, output: str, path: str) -> str:
+    """Return the name of the operator whose object has this path."""
+    fingerprint = path.removeprefix(f"{output.removeprefix('s3:/')}/store/").partition("/")[0]
+    entries = manifest(bench, output)["operators"]
+    return next((str(one["name"]) for one in entries if one["fingerprint"] == fingerprint), "")
 
 
 def manifest(bench: Bench, output: str) -> dict[str, Any]:

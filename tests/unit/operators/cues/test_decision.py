@@ -112,6 +112,23 @@ def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
         assert decide(sample, path, 0.9, named=True, must_gain=False, l2=1e-3, seed=0).blend == 0.9
 
 
+def test_less_than_half_of_the_robust_factor_is_not_followed_though_held_out_rows_gain() -> None:
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1], 1500)
+    side = np.where(rng.random(3000) < 0.9, y, 1 - y)
+    Z = np.column_stack([2.0 * side - 1, 2.0 * y - 1 + rng.normal(size=3000)]).astype(np.float32)
+    broken = side != y
+    factor = np.where(broken, 5.0, 1.0)
+    path = WeightPath.fit(factor, y, np.bincount(y), cap=20.0, min_effective=0.2)
+    sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
+    small = decide(sample, path, 0.09, named=False, must_gain=True, l2=1e-3, seed=0)  # no gate that is raised
+    assert (small.blend, small.class_strength) == (0.0, 1.0)
+    assert 1.09 not in [point.strength for point in small.points]
+    carried = decide(sample, path, 0.3, named=False, must_gain=True, carried=True, l2=1e-3, seed=0)
+    assert carried.blend == pytest.approx(0.3), "of a column the part that is best"
+    assert decide(sample, path, 0.09, named=True, must_gain=True, l2=1e-3, seed=0).blend == 0.09
+
+
 def broken_rows_right(shares: dict[float, tuple[float, ...]]) -> tuple[Any, Any, Any]:
     """Labels, rows that break a shortcut (half of 400 a class), trials that get such shares of them right."""
     C = len(shares[0.0])
