@@ -19,10 +19,11 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=40.0, help="no night begins later")
+    parser.add_argument("--compare-every", type=int, default=5, help="nights between comparisons from scratch")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
-        soak = Soak(given.folder or Path(temporary), given.seed)
+        soak = Soak(given.folder or Path(temporary), given.seed, given.compare_every)
         try:
             seconds = carry_out(soak, plan(given.nights, given.seed), 60 * given.minutes)
         finally:
