@@ -34,6 +34,7 @@ __all__ = [
     "ObjectPath",
     "Place",
     "Tag",
+    "exist_many",
     "find_column",
     "link",
     "make_folder",
@@ -165,6 +166,14 @@ def read_many(places: Sequence[Place]) -> list[bytes | None]:
         return [_read(place) for place in places]
     with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         return list(pool.map(_read, places))
+
+
+def exist_many(places: Sequence[Place]) -> list[bool]:
+    """Return whether each of several places is there; objects are asked for at the same time."""
+    if not any(isinstance(place, ObjectPath) for place in places):
+        return [place.exists() for place in places]
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
+        return list(pool.map(lambda place: place.exists(), places))
 
 
 def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from connectors.base import ConnectorError
 from connectors.foundation.messages import nearest
-from connectors.storage import Place, read_many, read_whole
+from connectors.storage import Place, exist_many, read_many, read_whole
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.core.suggestions import explain
@@ -213,10 +213,11 @@ def pointed_version(output: Place) -> str | None:
 def published_versions(output: Place) -> list[str]:
     """Return the sorted names of an output's published versions, withdrawn ones included."""
     try:
-        names = [entry.name for entry in (output / "versions").iterdir()]
+        names = [entry.name for entry in (output / "versions").iterdir() if NAME.fullmatch(entry.name)]
     except FileNotFoundError:
         return []
-    return sorted(name for name in names if is_published(output, name))
+    complete = exist_many([version_folder(output, name) / "manifest.json" for name in names])
+    return sorted(name for name, is_complete in zip(names, complete, strict=True) if is_complete)
 
 
 def check_published(output: Place, version: str) -> None:

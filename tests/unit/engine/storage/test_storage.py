@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from connectors.sink import write_parquet
 from connectors.storage import (
     ObjectPath,
     Place,
+    exist_many,
     find_column,
     make_folder,
     place_of,
@@ -27,6 +29,7 @@ from connectors.storage import (
 from connectors.storage.object_path import PART_BYTES
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of
+from engine.storage.manifest import published_versions
 from tests.s3 import BROKEN, SECRET, USER, S3Server
 
 COPY_TWICE = """
@@ -82,6 +85,25 @@ def test_what_is_written_is_read_and_listed(place: Place) -> None:
     assert sorted(path.name for path in (place / "deep").glob("*.json")) == ["d.json"]
     found = read_many([place / "a", place / "none", place / "deep" / "d.json"])
     assert found == [b"again", None, b"deep/d.json"]
+    assert exist_many([place / "a", place / "none", place / "deep" / "d.json"]) == [True, False, True]
+
+
+def test_versions_of_an_object_store_are_looked_for_at_the_same_time(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An output has a version for each night; one request after the other took minutes for a thousand."""
+    output = place_of(s3.uri(s3.bucket(), "out"))
+    for name in ("v000000000001", "v000000000002", "v000000000003"):
+        write_whole(output / "versions" / name / "manifest.json", b"{}")
+    write_whole(output / "versions" / "v000000000004" / "data" / "part-00000.parquet", b"")
+    waiting, exists = threading.Barrier(4, timeout=20), ObjectPath.exists
+
+    def exists_with_the_others(self: ObjectPath) -> bool:
+        waiting.wait()
+        return exists(self)
+
+    monkeypatch.setattr(ObjectPath, "exists", exists_with_the_others)
+    assert published_versions(output) == ["v000000000001", "v000000000002", "v000000000003"]
 
 
 def test_what_is_removed_is_gone(place: Place) -> None:
