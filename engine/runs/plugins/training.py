@@ -139,10 +139,12 @@ def _by_drift(section: TrainSection, output: Place, manifest: Mapping[str, Any])
     withdrawn = withdrawal_of(output, trained_on) if NAME.fullmatch(trained_on) else None
     if withdrawn is not None:
         return True, f"the champion was trained on {trained_on}, which was withdrawn: {withdrawn.why}"
+    seen = {str(manifest["version"])}  # a forged base could lead back to itself
     while not trains and str(manifest["version"]) != trained_on:
         base = str(manifest["incremental"]["base"])
-        if base == trained_on or not is_published(output, base):
+        if base == trained_on or base in seen or not is_published(output, base):
             break
+        seen.add(base)
         manifest = read_manifest(version_folder(output, base))
         trains, found = _drifted(manifest.get("incremental"))
         why = f"the champion is older than version {base}: {found}" if trains else why

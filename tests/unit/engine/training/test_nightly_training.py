@@ -95,6 +95,31 @@ def test_a_drift_whose_training_failed_is_not_forgotten(
     assert why in found[1]
 
 
+def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes to a shared output can make two versions each other's base."""
+    bases = {"v4": "v3", "v3": "v4"}
+
+    def manifest(version: str) -> dict[str, Any]:
+        record = {"outcome": "predict", "base": bases[version], "drift": []}
+        return {"version": version, "incremental": record}
+
+    reads: list[str] = []
+
+    def read(name: str) -> dict[str, Any]:
+        reads.append(name)
+        assert len(reads) < 10, "the search does not end"
+        return manifest(name)
+
+    monkeypatch.setattr(training, "_champions_version", lambda *_: "v1")
+    monkeypatch.setattr(training, "version_folder", lambda output, name: name)
+    monkeypatch.setattr(training, "read_manifest", read)
+    monkeypatch.setattr(training, "is_published", lambda output, name: True)
+    value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
+    section = TrainSection(when="drift", register_as="m")
+    found = decide(section, Recipe.parse(value), Path("out"), manifest("v4"), pytest.fail)
+    assert found == (False, "no drift beyond the thresholds")
+
+
 @pytest.mark.parametrize(
     ("section", "words"),
     [
