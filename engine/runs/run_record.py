@@ -9,7 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Required
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from connectors.storage import Place
 from engine.core.errors import Exit, InfeasibleError, RowsieveError, one_line, system_error
@@ -31,6 +34,29 @@ class Step:
     """Time at which the step ended, in seconds since the epoch."""
 
 
+class _StoredStep(TypedDict, total=False):
+    name: Required[str]
+    status: Required[str]
+    error: str
+
+
+class _StoredTable(TypedDict, total=False):
+    format: Required[str]
+    path: Required[str]
+    state: str
+    error: str
+
+
+class _Stored(TypedDict, total=False):
+    steps: list[_StoredStep]
+    exports: list[_StoredTable]
+    failed_exports: list[_StoredTable]
+
+
+_STORED = TypeAdapter(_Stored)
+"""Form of the values of a record that readers go into; anybody may have changed it."""
+
+
 def record_file(output: Place, version: str) -> Place:
     """Return the path of a version's run record."""
     return output / "runs" / f"{version}.json"
@@ -46,9 +72,10 @@ def read_record(output: Place, version: str) -> dict[str, Any]:
     """Return the record of a version's run; empty if there is none that can be read."""
     try:
         found = read_json(record_file(output, version))
-    except (OSError, ValueError):
+        _STORED.validate_python(found, strict=True)
+    except (OSError, ValueError, ValidationError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return dict(found)
 
 
 def run_values(outcome: Mapping[str, Any], earlier: Mapping[str, Any], at: float) -> dict[str, Any]:

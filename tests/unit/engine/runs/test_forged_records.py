@@ -264,6 +264,38 @@ def test_a_version_is_not_its_own_base(forged: Path) -> None:
     assert fitted_version(output, version, manifest, {"groups"})[0] == version
 
 
+@pytest.mark.parametrize("record", [7, [7], {"trained": True}, {"trained": True, "registered": 7}], ids=str)
+def test_a_forged_record_of_a_training_counts_as_missing(record: Any, forged: Path) -> None:
+    """`versions` and `versions prune` ended in an unexpected error."""
+    version = str(current_version(forged / "out"))
+    (forged / "out" / "runs" / f"{version}.train.json").write_text(json.dumps(record))
+    for words in (["versions", "{out}"], ["versions", "{out}", "prune", "--keep", "1", "--dry-run"]):
+        code, shown = call(forged, *words)
+        assert code == 0, shown
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"steps": [{"status": "failed"}]},
+        {"steps": [{"status": "failed", "name": "report", "error": 5}]},
+        {"exports": 7},
+        {"exports": [{}]},
+        {"failed_exports": 7},
+        {"failed_exports": [{}]},
+    ],
+    ids=str,
+)
+def test_a_forged_record_of_a_run_counts_as_missing(values: dict[str, Any], forged: Path) -> None:
+    """`status`, `retract` and a repeated `run` ended in an unexpected error."""
+    version = str(current_version(forged / "out"))
+    record = forged / "out" / "runs" / f"{version}.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | values))
+    for words in (["status", "{recipe}"], ["retract", f"{{out}}@{version}", "--why", "wrong", "--dry-run"]):
+        code, shown = call(forged, *words)
+        assert code == 0, shown
+
+
 @pytest.mark.parametrize("outputs", [[], [{"name": "x", "operator": "split", "description": "y"}]], ids=len)
 def test_a_version_whose_columns_nobody_names_has_no_card(outputs: Any, forged: Path) -> None:
     folder = forged / "out" / "versions" / str(current_version(forged / "out"))
