@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=40.0, help="no night begins later")
     parser.add_argument(
-        "--compare-every", type=int, default=5, help="nights between comparisons from scratch"
+        "--compare-every", type=int, default=1, help="nights between comparisons from scratch"
     )
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     given = parser.parse_args()

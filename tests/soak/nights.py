@@ -114,7 +114,7 @@ class Soak:
 
     folder: Path
     seed: int = 0
-    compare_every: int = 5
+    compare_every: int = 1
     """Every so many nights a version is compared with one from scratch, and every one that learnt again."""
     export_every: int = 5
     remove_every: int = 7
