@@ -27,6 +27,7 @@ OTHERS = {
     "connectors/webdataset_source.py": "values of rows, whose depth the policy bounds",
     "connectors/tables/orc_bounds.py": "the answer of a process that it started",
     "connectors/tables/orc_child.py": "the request of the process that started it",
+    "connectors/tables/delta_levels.py": "lines of a log whose levels were counted before",
     "connectors/tables/delta_log.py": "lines of a log, by a hook; it catches RecursionError",
     "engine/execution/ray_executor.py": "a record that a worker of the same run returns",
     "engine/publish/record_delivery.py": "lines between a run and the process that it started",

@@ -34,10 +34,10 @@ from engine.publish.lineage_facets import (
 from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, waiting
 from engine.publish.results import RunResult
 from engine.recipe.trainers import parse_params
-from engine.runs import history
 from engine.runs.history import remove
 from engine.runs.retraction import retract, undo_retraction
 from engine.runs.runner import run
+from engine.storage.lease.folder import FolderLease
 from engine.training.retrain import RetrainOptions, retrain
 from engine.training.training_run import TrainSpec
 from tests.data import free_port, small_recipe, spurious_table, write_shards
@@ -502,7 +502,7 @@ def test_a_removal_that_fails_is_received(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(30, "Read-only file system", "manifest.json")
 
-    monkeypatch.setattr(history, "remove_file", full)
+    monkeypatch.setattr(FolderLease, "discard", full)
     with pytest.raises(OSError, match="Read-only"):
         remove(tmp_path / "out", first.version)
     assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
