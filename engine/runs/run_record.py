@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Required
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from connectors.storage import Place
@@ -73,7 +73,7 @@ def read_record(output: Place, version: str) -> dict[str, Any]:
     try:
         found = read_json(record_file(output, version))
         _STORED.validate_python(found, strict=True)
-    except (OSError, ValueError, ValidationError):
+    except (OSError, ValueError):
         return {}
     return dict(found)
 

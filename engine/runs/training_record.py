@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from connectors.storage import Place
@@ -50,7 +50,7 @@ def read_training(output: Place, version: str) -> dict[str, Any] | None:
         _UNTRAINED.validate_python(found, strict=True)
         if found["trained"]:
             _TRAINED.validate_python(found, strict=True)
-    except (OSError, ValueError, ValidationError):
+    except (OSError, ValueError):
         return None
     return found
 

@@ -165,7 +165,11 @@ def decide(
         enough = named or carried or blend >= LEAST_PART
         if enough and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
-    # Where the gate is shut, its strength is not on the curve.
+    return _without_robust_part(trials, y, strengths)
+
+
+def _without_robust_part(trials: Trials, y: Integers, strengths: Sequence[float]) -> Decision:
+    """Return the decision where no robust factor is followed. The strength of the gate is not on the curve."""
     kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]
     kept_trials = Trials(
         tuple(trials.strengths[k] for k in kept),

@@ -359,14 +359,20 @@ def test_a_copy_is_uploaded_after_an_error_and_not_under_a_new_writer(
     assert (place / "weights").read_bytes() == b"first"
 
 
-def test_who_has_lost_a_lease_takes_no_files_from_its_successor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two drivers work on one place; the former wakes up, and tidies up, between two passes of the other."""
+@pytest.fixture
+def place_of_several_hosts(monkeypatch: pytest.MonkeyPatch) -> ObjectPath:
+    """A prefix of an object store in memory, for a cluster of several hosts."""
     monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
     store = MemoryStore()
     monkeypatch.setattr("connectors.storage.object_path.client", lambda root: store)
-    place = ObjectPath("s3://memory", "out/models/m")
+    return ObjectPath("s3://memory", "out/models/m")
+
+
+def test_who_has_lost_a_lease_takes_no_files_from_its_successor(
+    tmp_path: Path, place_of_several_hosts: ObjectPath
+) -> None:
+    """Two drivers work on one place; the former wakes up, and tidies up, between two passes of the other."""
+    place = place_of_several_hosts
 
     def work(copy: Path, item: int) -> list[str]:
         (copy / f"{item}.txt").write_text("")
@@ -385,12 +391,9 @@ def test_who_has_lost_a_lease_takes_no_files_from_its_successor(
 
 
 def test_what_a_killed_driver_exchanged_is_removed_two_leases_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place_of_several_hosts: ObjectPath
 ) -> None:
-    monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
-    store = MemoryStore()
-    monkeypatch.setattr("connectors.storage.object_path.client", lambda root: store)
-    place = ObjectPath("s3://memory", "out/models/m")
+    place = place_of_several_hosts
     for number in (6, 7):
         (place / f".synced-{number:08d}-killed" / "file").write_bytes(b"")
     (place / "training.json").write_bytes(b"{}")
