@@ -169,7 +169,7 @@ def decide(
 
 
 def _without_robust_part(trials: Trials, y: Integers, strengths: Sequence[float]) -> Decision:
-    """Return the decision where no robust factor is followed. The strength of the gate is not on the curve."""
+    """Return the decision where no robust factor is followed; the gate's strength is not on the curve."""
     kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]
     kept_trials = Trials(
         tuple(trials.strengths[k] for k in kept),
