@@ -14,18 +14,22 @@ wrong are mostly flips, and the robust model learns little. Calibration decides 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from operators.arrays import Float32, Float64, Int64
-from operators.outliers.linear import CrossFitted, fit_linear, log_proba
+from operators.outliers.linear import CrossFitted, FoldFit, fit_linear, log_proba
 
 STAGES = ("plain", "biased", "robust", "denied")
 MAX_RATIO = 20.0
 """Bound on the weight of a row, in multiples of its class's balanced weight."""
 
 
-def fit_stages(Z: Float32, y: Int64, folds: Int64, priors: Float64) -> CrossFitted:
-    """Fit all stages, six models a fold, each of them on rows outside the fold alone.
+def stage_fits(Z: Float32, y: Int64, folds: Int64, priors: Float64) -> list[FoldFit]:
+    """Return one function for each fold that fits all stages, six models, on rows outside the fold alone.
 
     Nothing that a fold's models learn from has seen the labels of the fold: neither the predictions that
     replace labels nor the weights. Otherwise the observed label of a row would leave a trace, however faint,
@@ -37,12 +41,17 @@ def fit_stages(Z: Float32, y: Int64, folds: Int64, priors: Float64) -> CrossFitt
     y, folds : (n,) class index; fold in 0 .. n_folds - 1.
     priors : (n_classes,) shares of the classes.
     """
-    fits = []
-    for fold in range(int(folds.max()) + 1):
+
+    def fit_fold(fold: int) -> tuple[Float64, Float64]:
         rows = np.flatnonzero(folds != fold)
-        fits.append(_fit_stages(Z[rows], y[rows], priors))
-    coef, intercept = (np.stack(parts, axis=1) for parts in zip(*fits, strict=True))
-    return CrossFitted(coef, intercept)
+        return _fit_stages(Z[rows], y[rows], priors)
+
+    return [partial(fit_fold, fold) for fold in range(int(folds.max()) + 1)]
+
+
+def join_stages(fitted: Sequence[tuple[Any, ...]]) -> CrossFitted:
+    """Return the models of all folds."""
+    return CrossFitted(*(np.stack(parts, axis=1) for parts in zip(*fitted, strict=True)))
 
 
 def _fit_stages(Z: Float32, y: Int64, priors: Float64) -> tuple[Float64, Float64]:

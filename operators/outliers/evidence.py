@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.covariance import ledoit_wolf
 
 from operators.arrays import Float32, Float64, Int64
-from operators.outliers.cross_fit import STAGES, fit_stages
+from operators.outliers.cross_fit import STAGES, join_stages, stage_fits
 from operators.outliers.linear import CrossFitted, principal_directions
 from operators.outliers.neighbours import NeighbourTable, clip_features, cue_directions, principal_basis
-from operators.outliers.trees import CrossFittedTrees, fit_trees
+from operators.outliers.trees import CrossFittedTrees, join_trees, tree_fits
 from operators.threads import in_threads
 
 MARGINS = (*STAGES, "votes", "cue_free_votes", "trees")
@@ -174,7 +174,10 @@ def fit_sources(
     with_trees : whether trees judge labels, too.
     """
     priors = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
-    models = fit_stages(Z, y, folds, priors)
+    trees_of = tree_fits(Z, y, folds, n_classes) if with_trees else []
+    # Trees first: they take longest, and the linear models fill the threads that have no more of them.
+    fitted = in_threads(lambda fit: fit(), [*trees_of, *stage_fits(Z, y, folds, priors)])
+    trees, models = join_trees(fitted[: len(trees_of)]), join_stages(fitted[len(trees_of) :])
     breaks = breaks_cue(models, Z, y, folds)
 
     def make_table(basis: Float32) -> NeighbourTable:
@@ -183,7 +186,6 @@ def fit_sources(
         return NeighbourTable(basis, points, y[kept], ids[kept], n_classes, k)
 
     cue_free = principal_basis(Z, cue_directions(Z, y, breaks, n_classes))
-    trees = fit_trees(Z, y, folds, n_classes) if with_trees else None
     return Sources(
         models, trees, make_table(principal_basis(Z)), make_table(cue_free), Mahalanobis.fit(Z, folds), priors
     )

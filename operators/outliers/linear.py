@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +16,10 @@ from sklearn.utils.extmath import randomized_svd
 
 from operators.arrays import Float32, Float64, Int64
 
+FoldFit = Callable[[], tuple[Any, ...]]
+"""Fits the models of one fold, and returns their arrays."""
+_FILTERS = Lock()
+"""``catch_warnings`` changes the filters of the whole process: one thread at a time."""
 MAX_EXACT = 1024
 """Features up to which principal directions are computed exactly."""
 ABSENT = -30.0
@@ -108,7 +115,7 @@ def fit_linear(
 
 def fit_logistic(X: npt.NDArray[np.floating], y: Int64, weights: Float64 | None = None) -> LogisticRegression:
     """Fit a logistic regression, silently where it stops early: calibration weighs it as it is."""
-    with warnings.catch_warnings():
+    with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return LogisticRegression(max_iter=200, tol=1e-3).fit(X, y, sample_weight=weights)
 

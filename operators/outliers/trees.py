@@ -7,7 +7,9 @@ On plain tables the trees rank flipped labels better than a linear model does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +17,7 @@ import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from operators.arrays import Float32, Float64, Int64, Mask
-from operators.outliers.linear import ABSENT
-from operators.threads import in_threads
+from operators.outliers.linear import ABSENT, FoldFit
 
 DEPTH = 4
 N_INNER, N_LEAVES = 2**DEPTH - 1, 2**DEPTH
@@ -100,8 +101,8 @@ def _leaf(right: Mask) -> Int64:
     return leaf.astype(np.int64)
 
 
-def fit_trees(Z: Float32, y: Int64, folds: Int64, n_classes: int) -> CrossFittedTrees | None:
-    """Fit the trees without each fold; None beyond ``MAX_CLASSES`` classes.
+def tree_fits(Z: Float32, y: Int64, folds: Int64, n_classes: int) -> list[FoldFit]:
+    """Return one function for each fold that fits the trees without it; none beyond ``MAX_CLASSES`` classes.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def fit_trees(Z: Float32, y: Int64, folds: Int64, n_classes: int) -> CrossFitted
     y, folds : (n,) class index; fold in 0 .. n_folds - 1.
     """
     if n_classes > MAX_CLASSES:
-        return None
+        return []
     k = 1 if n_classes == 2 else n_classes
     rounds = max(MIN_ROUNDS, MAX_TREES // k)
     max_rows = max(MAX_VALUES // (Z.shape[1] * k), 1000)
@@ -118,8 +119,12 @@ def fit_trees(Z: Float32, y: Int64, folds: Int64, n_classes: int) -> CrossFitted
         rows = np.flatnonzero(folds != fold)[:max_rows]
         return _fit_fold(Z[rows], y[rows], k, rounds)
 
-    parts = in_threads(fit_fold, range(int(folds.max()) + 1))
-    return CrossFittedTrees(*(np.stack(part) for part in zip(*parts, strict=True)))
+    return [partial(fit_fold, fold) for fold in range(int(folds.max()) + 1)]
+
+
+def join_trees(fitted: Sequence[tuple[Any, ...]]) -> CrossFittedTrees | None:
+    """Return the trees of all folds; None where there are none."""
+    return CrossFittedTrees(*(np.stack(part) for part in zip(*fitted, strict=True))) if fitted else None
 
 
 class _Arrays(NamedTuple):

@@ -60,3 +60,15 @@ def test_a_missing_package_is_named(
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     assert ended.value.exit_code == code
     assert text in capsys.readouterr().err
+
+
+def test_the_command_leaves_its_memory_to_the_system_when_it_ends() -> None:
+    """Looking for cycles then takes a second after torch and MLflow were imported."""
+    code = (
+        "import atexit, gc, sys, rowsieve\natexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "sys.argv = ['rowsieve', '--version']\nrowsieve.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "True", done.stderr

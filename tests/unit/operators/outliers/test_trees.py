@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from operators.outliers.trees import DEPTH, MAX_CLASSES, CrossFittedTrees, fit_trees
+from operators.outliers.trees import DEPTH, MAX_CLASSES, CrossFittedTrees, join_trees, tree_fits
 
 
 def rows(n_classes: int, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -16,7 +16,7 @@ def rows(n_classes: int, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fitted(X: np.ndarray, y: np.ndarray, folds: np.ndarray, n_classes: int) -> CrossFittedTrees:
-    trees = fit_trees(X, y, folds, n_classes)
+    trees = join_trees([fit() for fit in tree_fits(X, y, folds, n_classes)])
     assert trees is not None
     return trees
 
@@ -55,4 +55,5 @@ def test_folds_with_fewer_classes_predict_those_that_they_have() -> None:
 
 def test_many_classes_have_no_trees() -> None:
     X, y = rows(MAX_CLASSES + 1)
-    assert fit_trees(X, y, np.arange(len(y)) % 2, MAX_CLASSES + 1) is None
+    fits = tree_fits(X, y, np.arange(len(y)) % 2, MAX_CLASSES + 1)
+    assert join_trees([fit() for fit in fits]) is None
