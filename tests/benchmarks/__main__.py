@@ -27,6 +27,7 @@ NAMES = (
     "splits",
     "streaming",
     "training",
+    "workers",
 )
 
 
