@@ -25,10 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "paper"
 METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe", "weights")
 OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "methods")
-TRAINING_CODE = (
-    *("boosting", "ensemble", "in_memory", "job", "kernel", "learner", "loop", "methods"),
-    *("metric_sums", "rows", "sampling", "session"),
-)
 METHODS = (
     *(f"operators/{name}" for name in METHOD_CODE),
     "engine/runs/compare/scores.py",
@@ -39,8 +35,8 @@ METHODS = (
 TRAINING = (
     "operators/lpboost",
     "engine/recipe/trainers",
-    "engine/training/rules",
-    *(f"engine/training/{f}.py" for f in TRAINING_CODE),
+    *(f"engine/training/{name}" for name in ("data", "fit", "rules")),
+    "engine/training/evaluation/metric_sums.py",
 )
 """Further files that trained models depend on."""
 
