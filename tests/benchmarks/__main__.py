@@ -22,6 +22,7 @@ NAMES = (
     "gradients",
     "groups",
     "lp",
+    "reading",
     "scale",
     "sharded",
     "splits",
