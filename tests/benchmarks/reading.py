@@ -3,7 +3,7 @@
 python -m tests.benchmarks.reading --rows 200000 --write-readme
 
 The recipe of `rowsieve init` in this process on one thread, over the rows of `groups` that do not cluster.
-Bytes are those of the Arrow columns, seconds those of the CPU. What an operator reads in its fit is told apart
+Bytes are those of the Arrow columns, seconds those of the CPU. What an operator reads in its fit is apart
 from what it reads to make its columns, as only that could come from the operator before it.
 """
 
