@@ -43,6 +43,7 @@ Case: TypeAlias = tuple[str, str, float]
 SOURCES = (
     "cross_fit",
     "evidence",
+    "levels",
     "linear",
     "mixture",
     "neighbours",
