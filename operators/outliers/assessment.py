@@ -11,7 +11,7 @@ import numpy as np
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.hashing import folds_of
 from operators.outliers.evidence import BLOCK, evidence
-from operators.outliers.levels import posteriors_by_kind
+from operators.outliers.mixture import posteriors
 from operators.outliers.screen import Screen
 from operators.outliers.verdict import FOLDS, VerdictState
 from operators.threads import in_threads, limit_threads
@@ -49,9 +49,10 @@ def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdict
     def assess_block(block: tuple[Int64, Int64]) -> None:
         rows, places = block
         E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
-        by_kind = posteriors_by_kind(state.ratios, E, state.prevalence)[places]
+        log_ratios = state.ratios.log_ratios(E)
+        by_kind = posteriors(log_ratios, state.prevalence)[places]
         posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
-        score[rows] = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)[places]
+        score[rows] = np.log(np.exp(log_ratios) @ state.ratios.prevalence)[places]
 
     with limit_threads(1):
         state.sources.prepare()
@@ -75,7 +76,7 @@ def row_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> t
     place = np.asarray(row_ids % BLOCK, np.int64)
     with limit_threads(1):
         E = _block_evidence(state, X, y, row_ids, place)
-        by_kind = posteriors_by_kind(state.ratios, E, state.prevalence)
+        by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
 
 

@@ -14,7 +14,7 @@ share of contradicted labels level off where the models are sure, ambiguity lets
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
@@ -58,8 +58,6 @@ class Ratios:
     """(n_kinds,)."""
     prevalence: Float64
     """(n_kinds,) estimated share of each kind among the observed rows."""
-    levels: Float64 = field(default_factory=lambda: np.empty((0, 2)))
-    """(k, 2) posteriors of the first kind by its log ratio, from :mod:`operators.outliers.levels`."""
 
     def log_ratios(self, E: Float64) -> Float64:
         """Return (n, n_kinds) log ratios of evidence (n, m)."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from operators.arrays import Float64, Int64
 from operators.outliers.evidence import LABEL_COLUMNS, MARGINS, MAX_MARGIN, NEIGHBOURS
-from operators.outliers.levels import needed_log_ratio
 from operators.outliers.mixture import Ratios
 from operators.outliers.neighbours import NeighbourTable
 
@@ -92,7 +91,6 @@ def fit_screen(
     needed = np.inf
     if threshold < 1 and prevalence > 0:
         needed = np.log(threshold / (1 - threshold)) + np.log((1 - prevalence) / prevalence)
-        needed = min(needed, needed_log_ratio(ratios.levels, threshold))
     screen = Screen(coef, least, largest, np.inf, float(needed))
     log_ratio = ratios.log_ratios(screen.fill_margins(E, y))[:, 0]
     cut = float(np.quantile(log_ratio, 1 - SHARE))

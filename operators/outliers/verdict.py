@@ -29,7 +29,6 @@ from operators.outliers.evidence import (
     evidence,
     fit_sources,
 )
-from operators.outliers.levels import fit_levels, posteriors_by_kind
 from operators.outliers.linear import Scaler
 from operators.outliers.mixture import (
     MAX_LOG_RATIO,
@@ -37,6 +36,7 @@ from operators.outliers.mixture import (
     damage_prevalence,
     fit_ratios,
     flip_ratios,
+    posteriors,
 )
 from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
 from operators.outliers.sample import SAMPLE
@@ -225,9 +225,7 @@ def _learn(
     E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
     ratios, prevalence = calibrate(E, planted, config)
     trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
-    observed, flipped = (ratios.log_ratios(A)[:, 0] for A in (E, planted[0]))
-    ratios = replace(ratios, levels=fit_levels(observed, flipped, float(trusted[0])))
-    found = np.stack([posteriors_by_kind(ratios, A, trusted).sum(axis=1) for A in (E, *planted)])
+    found = np.stack([posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted)])
     return _Learned(scaler, sources, E, planted, ratios, prevalence, trusted, found)
 
 

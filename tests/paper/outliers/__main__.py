@@ -43,7 +43,6 @@ Case: TypeAlias = tuple[str, str, float]
 SOURCES = (
     "cross_fit",
     "evidence",
-    "levels",
     "linear",
     "mixture",
     "neighbours",
