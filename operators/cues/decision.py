@@ -58,9 +58,11 @@ TRUSTED_GATE = (0.3, 0.4)
 TRUSTED_RISE = (0.15, 0.25)
 """Rise of the worst group at full strength between which such a gate is raised to 1."""
 LEAST_PART = 0.5
-"""Part of the factor of twins and slices below which nothing is followed: the evidence is weak. A little of
-it weighs up wrong labels, where these are what models mistake, and hardly moves a model that relies on a
-shortcut."""
+"""Part of the robust factor below which nothing is followed: the evidence is weak. A little of it weighs up
+wrong labels, where these are what models mistake, or halves an honest column, and hardly moves a model that
+relies on a shortcut."""
+ENTITY_RISE = 0.15
+"""Least rise of the worst group on held-out rows where the shortcut lies in a column of many values."""
 MIN_CELL_ROWS = 20
 """Rows of a class that break the shortcut, below which the class is left out of their rise."""
 MIN_CLASS_GAIN = 0.0075
@@ -120,6 +122,7 @@ def decide(
     named: bool,
     must_gain: bool,
     carried: bool = False,
+    entity: bool = False,
     strengths: Sequence[float] = STRENGTHS,
     l2: float,
     seed: int,
@@ -140,6 +143,9 @@ def decide(
     carried
         Whether the robust factor makes the label independent of a column: of it the part is taken that is
         best for the worst group, as the whole of it leaves little of many classes.
+    entity
+        Whether the shortcut lies in a column of many values, which may be an entity that decides the label:
+        the worst group then has to rise by ``ENTITY_RISE``, and by more than all rows lose.
     strengths
         Strengths that are tried beside the part that is allowed; 0, .5 and 1 have to be among them.
     l2, seed, fits
@@ -162,10 +168,18 @@ def decide(
             blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
             return Decision(class_strength(trials, y), blend, points, trials)
-        enough = named or carried or blend >= LEAST_PART
-        if enough and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
+        enough = named or blend >= LEAST_PART
+        worth = not entity or _is_worth(points, CLASS_BALANCE + blend)
+        if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
     return _without_robust_part(trials, y, strengths)
+
+
+def _is_worth(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
+    """Return whether a strength raises the worst group by enough, and by more than it costs all rows."""
+    reached = point_at(points, strength)
+    cost = 0.0 if reached is None else baseline(points).mean - reached.mean
+    return worst_rise(points, strength) >= max(ENTITY_RISE, cost)
 
 
 def _without_robust_part(trials: Trials, y: Integers, strengths: Sequence[float]) -> Decision:

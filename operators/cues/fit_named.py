@@ -30,7 +30,15 @@ CLASS_COST_PART = 0.5
 on the mean, because the least of many figures moves more."""
 
 
-def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState) -> CueState:
+def fit_named(
+    Z: Floats,
+    y: Integers,
+    ids: Integers,
+    s: CueSettings,
+    C: int,
+    search: CueState,
+    column: Sides | None = None,
+) -> CueState:
     """Return the state that balances the named shortcuts against the label.
 
     Where the user gives no cut, it is the one on which held-out class-balanced models lean most.
@@ -46,10 +54,13 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, sea
     search
         State of ``fit_searched`` on the same rows. Its ``blend`` is the part of the robust factor that would
         be published without a name.
+    column
+        Sides of the column that the search found to stand for the classes. If it is a number that is named
+        without a cut, each of more than two classes has its intervals: one cut balances two sides alone.
 
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
-    named = _named_sides(slices, Z, y, s, C, search.scaler)
+    named = _named_sides(slices, Z, y, s, C, search.scaler, column if search.pointed > 2 else None)
     robust = joint_factor(named, Z, y)
     searched = s.searched_share * search.blend if named else 0.0
     if searched > 0:
@@ -113,11 +124,20 @@ def _affordable(
 
 
 def _named_sides(
-    slices: Slices, Z: Floats, y: Integers, s: CueSettings, C: int, scaler: Scaler
+    slices: Slices,
+    Z: Floats,
+    y: Integers,
+    s: CueSettings,
+    C: int,
+    scaler: Scaler,
+    column: Sides | None,
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut, balanced together."""
     found = []
     for name in (chosen(name, slices) for name in s.spurious):
+        if column is not None and name.cut is None and name.columns == column.columns:
+            found.append(column)
+            continue
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
         if name.cut is not None:
             cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])

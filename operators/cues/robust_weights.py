@@ -106,7 +106,8 @@ def fit(
     without = None
     if search.blend > 0 or s.must_gain:
         search, without = _choose_factor(search, sample, s, fits)
-    found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
+    search = replace(search, blend=without.blend if without else 0.0)
+    found = fit_named(Z, y, ids, s, C, search, column)
     decision = decide_on(found, sample, s, fits=fits)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)

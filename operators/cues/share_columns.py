@@ -13,7 +13,7 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.cues.independence import Independence, independence
 from operators.cues.ramps import ramp
-from operators.cues.slices import Slices, strongest
+from operators.cues.slices import Slices, SourceColumn, strongest
 from operators.cues.state import CueSettings
 
 LEADING = 0.5
@@ -40,16 +40,27 @@ def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueS
         Settings, with the columns that have class shares.
 
     """
-    order, strength, found = strongest(slices), slices.strength(), [1.0]
+    found = [1.0]
+    for column, slice_number in _leading(slices, s):
+        side = slices.sides(slice_number, Z)[0]
+        judged = independence(side, Z, y, ids, column.features, seed=s.seed, l2=s.l2, with_dependence=False)
+        found.append(support(judged))
+    return min(found)
+
+
+def lead(slices: Slices, s: CueSettings) -> bool:
+    """Return whether models lean on class shares about as much as on the strongest slice."""
+    return bool(_leading(slices, s))
+
+
+def _leading(slices: Slices, s: CueSettings) -> list[tuple[SourceColumn, Integers]]:
+    """Return the columns whose class shares models lean on, each with the number of its strongest slice."""
+    order, strength, found = strongest(slices), slices.strength(), []
     for column in s.columns:
         own = order[np.isin(slices.feature[order], column.shares)]
         if len(own) and strength[own[0]] >= LEADING * strength[order[0]]:
-            side = slices.sides(own[:1], Z)[0]
-            judged = independence(
-                side, Z, y, ids, column.features, seed=s.seed, l2=s.l2, with_dependence=False
-            )
-            found.append(support(judged))
-    return min(found)
+            found.append((column, own[:1]))
+    return found
 
 
 def support(judged: Independence) -> float:

@@ -21,7 +21,7 @@ WEAKEST = {
     "recovery": "rows on which models fail are hardly put right by giving them more weight",
     "error": "models fail on so many rows that no shortcut is needed to explain it",
     "gain": "robust weights do not raise the worst accuracy on held-out rows",
-    "gain over the baseline": "robust weights do not raise the worst accuracy on held-out rows",
+    "gain over the baseline": "robust weights raise the worst accuracy on held-out rows too little",
     "cost": "giving weight to the rows on which models fail costs much accuracy",
     "exchange": "robust weights put few rows right for each that they make wrong",
     "share_support": "it lies in class shares of a column of many values, and the other columns do not "

@@ -84,7 +84,7 @@ def test_rows_that_contradict_an_entity_lie_near_the_border_of_the_classes():
     assert found.evenness < EVENNESS[0]
 
 
-@pytest.mark.parametrize(("made", "supported"), [(shortcut(4, 0.02), True), (entity(5), False)])
+@pytest.mark.parametrize(("made", "supported"), [(shortcut(6, 0.02), True), (entity(5), False)])
 def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made, supported):
     X, y, _ = made
     plain = CueSettings(seed=0)
