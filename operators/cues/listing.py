@@ -207,8 +207,13 @@ def _one(reference: Any) -> str:
         cut = "" if reference.get("cut") is None else f", cut: {reference['cut']!r}"
         return f"{{column: {_one(reference['column'])}{cut}}}"
     if isinstance(reference, str):
-        return reference if _is_plain(reference) else json.dumps(reference, ensure_ascii=True)
+        return reference if _is_plain(reference) else _quoted(reference)
     return _flow(reference)
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotation marks: as it is where all of it can be read, else with escapes."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _is_plain(text: str) -> bool:

@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 6
+    version = 7
     Params = EncodeParams
 
     @property

@@ -39,6 +39,8 @@ EXACT = 2**53
 """float64 holds all whole numbers up to this one, and not all beyond it."""
 MAX_LENGTHS, OTHER_LENGTHS = 64, -1
 """Most lengths of lists that are counted one by one, and the key of all rows where there are more."""
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+"""Characters of scripts without spaces between words; two of them count as one word more."""
 N_MOST_FREQUENT = 20
 """Most frequent values that :meth:`ColumnSummary.to_json` names."""
 SHOWN_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
@@ -290,6 +292,7 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     fits = {key: ~np.isnan(read) for key, read in readings.items()}
     whole = {key: Histogram.of(readings[key], rows) for key, fit in fits.items() if fit.all() and len(fit)}
     spaces = pc.count_substring(raw, " ").to_numpy(zero_copy_only=False)
+    unspaced = pc.count_substring_regex(raw, UNSPACED).to_numpy(zero_copy_only=False)
     return replace(
         found,
         missing=missing,
@@ -297,7 +300,7 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
         parsed={key: read for key, read in whole.items() if np.isfinite(read.low).all()},
         n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
         characters=_total_length(pc.utf8_length(raw), rows),
-        words=int(((spaces + 1) * rows).sum()),
+        words=int(((spaces + 1 + unspaced // 2) * rows).sum()),
         longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
     )
 

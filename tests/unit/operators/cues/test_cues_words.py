@@ -11,7 +11,7 @@ import pytest
 import rowsieve
 from operators.base import OperatorError
 from operators.cues import CueSettings, fit, weights
-from operators.cues.listing import recipe_reference
+from operators.cues.listing import recipe_reference, yaml_reference
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, CuesParams
 from operators.cues.references import FeatureColumns, columns_of
@@ -159,3 +159,8 @@ def test_a_suspected_level_is_named_by_its_column_unless_that_means_class_shares
     assert named == ["depot = Lyon", "depot is infrequent", "depot is missing", "depot"]
     tags = (Output("tags", "tags", "tags: red", "category"),)
     assert recipe_reference(0, FeatureColumns(("tags",), (1,), tags), "tags: red") == "tags: red"
+
+
+def test_words_of_other_scripts_are_shown_as_they_are_and_hidden_characters_are_not() -> None:
+    assert yaml_reference({"column": "text", "words": ["大家好"]}) == '{column: text, words: ["大家好"]}'
+    assert yaml_reference("a\u202eb") == '"a\\u202eb"'

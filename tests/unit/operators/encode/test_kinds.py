@@ -164,6 +164,16 @@ def test_a_shard_without_values_does_not_decide_how_text_is_read():
     assert decide_kind(dated.merge(summary_of("soon"))).kind == Kind.CATEGORICAL
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["这本书真的很不错，我非常喜欢，值得推荐给大家看看", "この本はとても面白くて、みなさんにお勧めします。"],
+)
+def test_texts_of_scripts_without_spaces_are_texts(text):
+    texts = summary_of(*(f"{text}{number}" for number in range(60)))
+    assert decide_kind(texts, KindOptions(text_model=True)).kind == Kind.TEXT
+    assert decide_kind(summary_of(*(f"货号-{number}" for number in range(60)))).reason == Unused.IDENTIFIER
+
+
 def test_the_recipe_decides():
     tell = KindOptions
     ints, texts = summary_of(1, 2, 1), summary_of("a", "b")
