@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, fit
+from operators.cues.decision import is_worth
 from operators.cues.independence import independence
 from operators.cues.references import FeatureColumns
-from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, support
+from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, lead, support
 from operators.cues.slices import SourceColumn
+from operators.cues.strength import TradeOffPoint
 from operators.encoded_features import Output
 
 N, CATEGORIES = 6000, 120
@@ -96,6 +98,27 @@ def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made,
     assert ordinary.gate() > 0.5, "this table would open the gate but for the judgement of the other columns"
     assert found.evidence.share_support == supported
     assert found.blend == (free.blend if supported else 0.0)
+
+
+def test_class_shares_that_hardly_raise_the_worst_group_are_not_followed():
+    X, y, _ = shortcut(4)
+    ids = np.arange(N)
+    state = fit(X, y, ids, CueSettings(columns=(COLUMN,)), n_classes=2)
+    assert state.evidence.gate() > 0.5
+    assert state.blend == 0.0
+    assert lead(state.slices, CueSettings(columns=(COLUMN,)))
+    assert not lead(state.slices, CueSettings())
+
+
+@pytest.mark.parametrize(
+    ("worst", "mean", "worth"), [(0.6, 0.85, True), (0.4, 0.85, False), (0.6, 0.55, False)]
+)
+def test_an_entity_is_worth_a_rise_that_is_clear_and_larger_than_its_cost(worst, mean, worth):
+    points = tuple(
+        TradeOffPoint(strength, m, m, m, w, w, w, (0,), 100, 1.0)
+        for strength, m, w in ((0.0, 0.9, 0.3), (1.0, 0.9, 0.3), (2.0, mean, worst))
+    )
+    assert is_worth(points, 2.0) == worth
 
 
 def test_columns_with_class_shares_are_known_by_the_roles_of_their_features():
