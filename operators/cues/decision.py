@@ -169,13 +169,13 @@ def decide(
         if not must_gain:
             return Decision(class_strength(trials, y), blend, points, trials)
         enough = named or blend >= LEAST_PART
-        worth = not entity or is_worth(points, CLASS_BALANCE + blend)
+        worth = not entity or is_worth_its_cost(points, CLASS_BALANCE + blend)
         if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
     return _without_robust_part(trials, y, strengths)
 
 
-def is_worth(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
+def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
     """Return whether a strength raises the worst group by enough, and by more than it costs all rows."""
     reached = point_at(points, strength)
     cost = 0.0 if reached is None else baseline(points).mean - reached.mean

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from operators.arrays import Floats, Integers
 from operators.cues.decision import Decision, DecisionSample, decide
 from operators.cues.row_weights import breaks, full_factor
-from operators.cues.share_columns import lead
+from operators.cues.share_columns import class_shares_lead
 from operators.cues.state import CueSettings, CueState
 from operators.cues.strength import STRENGTHS, Fits, WeightPath
 
@@ -64,7 +64,7 @@ def decide_on(
         named=named,
         must_gain=s.must_gain or not named,
         carried=state.carrier is not None and state.pointed > 2 and not named,
-        entity=not named and lead(state.slices, s),
+        entity=not named and class_shares_lead(state.slices, s),
         strengths=strengths,
         l2=s.l2,
         seed=s.seed,

@@ -48,7 +48,7 @@ def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueS
     return min(found)
 
 
-def lead(slices: Slices, s: CueSettings) -> bool:
+def class_shares_lead(slices: Slices, s: CueSettings) -> bool:
     """Return whether models lean on class shares about as much as on the strongest slice."""
     return bool(_leading(slices, s))
 

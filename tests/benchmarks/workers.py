@@ -111,14 +111,10 @@ def look(root: int, cpu: dict[int, float]) -> int:
 def report(n_rows: int, found: dict[str, Measured]) -> str:
     """Return the section of the page."""
     one, two = found[ONE], found[TWO]
-    times = one.wall / two.wall
+    times, same = one.wall / two.wall, len({run.data for run in found.values()}) == 1
     bars = [
         bar(f"{n_rows:,} rows: {ONE} beside {TWO}", f">= {WANTED}x", ratio(times), times >= WANTED),
-        bar(
-            "the same bytes",
-            "yes",
-            *(("yes", True) if len({m.data for m in found.values()}) == 1 else ("no", False)),
-        ),
+        bar("the same bytes", "yes", "yes" if same else "no", same),
     ]
     names = list(dict.fromkeys(name for m in found.values() for name in m.seconds))
     rows: list[Row] = []

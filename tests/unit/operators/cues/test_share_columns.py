@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, fit
-from operators.cues.decision import is_worth
+from operators.cues.decision import is_worth_its_cost
 from operators.cues.independence import independence
 from operators.cues.references import FeatureColumns
-from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, lead, support
+from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, class_shares_lead, support
 from operators.cues.slices import SourceColumn
 from operators.cues.strength import TradeOffPoint
 from operators.encoded_features import Output
@@ -106,8 +106,8 @@ def test_class_shares_that_hardly_raise_the_worst_group_are_not_followed():
     state = fit(X, y, ids, CueSettings(columns=(COLUMN,)), n_classes=2)
     assert state.evidence.gate() > 0.5
     assert state.blend == 0.0
-    assert lead(state.slices, CueSettings(columns=(COLUMN,)))
-    assert not lead(state.slices, CueSettings())
+    assert class_shares_lead(state.slices, CueSettings(columns=(COLUMN,)))
+    assert not class_shares_lead(state.slices, CueSettings())
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_entity_is_worth_a_rise_that_is_clear_and_larger_than_its_cost(worst,
         TradeOffPoint(strength, m, m, m, w, w, w, (0,), 100, 1.0)
         for strength, m, w in ((0.0, 0.9, 0.3), (1.0, 0.9, 0.3), (2.0, mean, worst))
     )
-    assert is_worth(points, 2.0) == worth
+    assert is_worth_its_cost(points, 2.0) == worth
 
 
 def test_columns_with_class_shares_are_known_by_the_roles_of_their_features():
