@@ -6,6 +6,7 @@ Rowsieve itself composes them over shards; these functions call the same kernels
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from numpy.typing import ArrayLike
+from torch import nn
 
 from engine.runs.compare.scores import Cell
 from operators.arrays import NOISE, Float64, Integers
@@ -25,9 +27,12 @@ from operators.groups.operator import method_class
 from operators.groups.state import read_group_record
 from operators.hashing import folds_of
 from operators.models import ModelSpec
-from operators.probe.kernel import Trained, train
+from operators.probe.job import Predictor
+from operators.probe.kernel import train
 from operators.probe.rows import Rows
+from operators.probe.scoring import predict
 from operators.probe.settings import Settings
+from operators.probe.trained import Trained
 from operators.weights.cross_fit import PURPOSE, rows_without, spec_of, trust_of
 from operators.weights.kernel import class_priors, group_keys, largest_groups
 from operators.weights.params import CrossFit
@@ -83,17 +88,13 @@ def trust_on_arrays(
     sizes = {key: n_rows for (_, key), n_rows in by_class.items()}
     folds = folds_of(np.arange(len(y)), params.folds, random_state, PURPOSE)
     spec = spec_of(params, X.shape[1], int(y.max()) + 1)
-    models = [
-        train(
-            spec,
-            [rows_without(fold, X, y, keys, folds, sizes)],
-            settings=Settings.of(params),
-            seed=random_state + fold,
-        ).model
-        for fold in range(params.folds)
-    ]
+    predictors: list[Predictor] = []
+    for fold in range(params.folds):
+        rows = [rows_without(fold, X, y, keys, folds, sizes)]
+        trained = train(spec, rows, settings=Settings.of(params), seed=random_state + fold)
+        predictors.append(partial(predict, trained.model))
     priors = class_priors(by_class, spec.n_classes).tolist()
-    return trust_of(models, X, y, keys, folds, largest, priors)
+    return trust_of(predictors, X, y, keys, folds, largest, priors)
 
 
 def counts_of_rows(y: Any, group: Any, true_group: Any, true_outlier: Any | None) -> Counter[Cell]:
@@ -111,7 +112,7 @@ def train_on_arrays(
     settings: Settings | None = None,
     sample_weight: ArrayLike | None = None,
     random_state: int = 0,
-) -> Trained:
+) -> Trained[nn.Module]:
     """Call :func:`train` on arrays in memory: X (n, d), y (n,) class indices, sample_weight (n,).
 
     ``spec`` defaults to a standardised ``logistic`` of ``max(y) + 1`` classes.

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from connectors.foundation.messages import nearest
+from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.factories import check_allowed
+from operators.models.linear import standard_deviations
 from operators.models.spec import ModelSpec
 
 VARIABLE = "ROWSIEVE_MAX_MODEL_BYTES"
@@ -50,19 +52,10 @@ class Standardize(nn.Module):
         self.register_buffer("std", torch.ones(n_features))
 
     @torch.no_grad()
-    def set(self, mean: Tensor, std: Tensor) -> None:
-        """Set the mean and the standard deviation, both (n_features,). Features of one block share one std.
-
-        A column whose standard deviation is below the float32 resolution of its mean counts as constant. Its
-        std becomes 1, so that rounding errors are not magnified.
-        """
-        if self._blocks:
-            parts = [part.square().mean().sqrt().expand(len(part)) for part in torch.split(std, self._blocks)]
-            std = torch.cat(parts)
-        resolution = torch.finfo(torch.float32).eps * mean.abs()
-        self.mean.copy_(mean)
-        self.std.copy_(torch.where(std > resolution, std, torch.ones_like(std)))
-        self.std[self.std == 0] = 1
+    def set(self, mean: Float64, std: Float64) -> None:
+        """Set the mean and the standard deviation of the rows, both (n_features,)."""
+        self.mean.copy_(torch.from_numpy(mean))
+        self.std.copy_(torch.from_numpy(standard_deviations(mean, std, self._blocks)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardise rows of shape (n, n_features)."""

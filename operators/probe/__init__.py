@@ -11,10 +11,11 @@ from operators.lazy import lazy
 from operators.probe.settings import Settings
 
 if TYPE_CHECKING:
-    from operators.probe.kernel import Trained, train
+    from operators.probe.kernel import train
     from operators.probe.scoring import predict
+    from operators.probe.trained import Trained
 
 __all__ = ["Settings", "Trained", "predict", "train"]
-_DEFINED_IN = {"Trained": "kernel", "predict": "scoring", "train": "kernel"}
+_DEFINED_IN = {"Trained": "trained", "predict": "scoring", "train": "kernel"}
 
 __getattr__ = lazy(__name__, _DEFINED_IN)

@@ -25,7 +25,7 @@ from operators.base import (
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
-from operators.probe.job import ProbeJob, run_job
+from operators.probe.job import ProbeJob, open_predictor, run_job
 from operators.probe.params import ProbeParams
 
 
@@ -33,7 +33,7 @@ class Probe(Operator[ProbeParams]):
     """Adds the prediction and the loss of a classifier trained on all rows (empirical risk minimisation)."""
 
     name = "probe"
-    version = 2
+    version = 3
     cost = Cost(13.8, 7.95, 93)
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
@@ -108,15 +108,11 @@ class Probe(Operator[ProbeParams]):
 
     def open(self, context: Context) -> Apply:
         """Load the trained model once."""
-        from operators.models import load, prepare_device
-        from operators.probe.scoring import predict
-
-        resources = self.params.resources
-        model = load(context.state).to(prepare_device(resources.cpus, resources.gpus))
+        predict = open_predictor(context.state, self.params.resources)
 
         def apply(table: pa.Table) -> pa.Table:
             features, labels = vectors_to_numpy(table.column(FEATURES)), table.column(LABEL).to_numpy()
-            prediction, loss = predict(model, features, labels)
+            prediction, loss = predict(features, labels)
             return pa.table({PREDICTION: prediction, LOSS: loss})
 
         return apply

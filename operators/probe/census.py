@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.communicator import Slots, in_order
-from operators.models import ModelSpec, Standardize
+from operators.communicator import Slots, arrays_in_order
+from operators.models.spec import ModelSpec
 from operators.probe.rows import Rows, Shards, blocks
 
 
 @dataclass(frozen=True)
 class Census:
-    """Counts over all shards, equal on every worker."""
+    """Counts and moments over all shards, equal on every worker."""
 
     slot_rows: tuple[int, ...]
     """Rows of each slot."""
     total_weight: float
+    mean: Float64 | None = None
+    """(d,) unweighted mean of the features; None where the model does not standardise."""
+    std: Float64 | None = None
+    """(d,) standard deviation beside ``mean``."""
 
     @property
     def n_rows(self) -> int:
@@ -27,44 +31,44 @@ class Census:
         return sum(self.slot_rows)
 
 
-def take_census(spec: ModelSpec, shards: Shards, slots: Slots, scaler: Standardize | None) -> Census:
-    """Count rows, check labels, and give ``scaler`` the unweighted mean and standard deviation.
+def take_census(spec: ModelSpec, shards: Shards, slots: Slots) -> Census:
+    """Count rows, check labels, and measure mean and standard deviation where ``spec`` standardises.
 
-    Two passes over the shards (the second centred: one pass of squares loses small deviations beside
-    large means), one if ``scaler`` is None.
+    Two passes over the shards then (the second centred: one pass of squares loses small deviations beside
+    large means), else one.
 
     Raises
     ------
     OperatorError
         No rows, no weight, features of another width than the model's, or a label out of range.
     """
-    device = torch.device("cpu") if scaler is None else scaler.mean.device
-    by_slot = slots.each(
-        lambda slot: in_order([_count(spec, shards[shard], shard, device) for shard in slots.shards(slot)])
+    by_slot = slots.each_array(
+        lambda slot: arrays_in_order([_count(spec, shards[shard], shard) for shard in slots.shards(slot)])
     )
-    sums = in_order(list(by_slot))
+    sums = arrays_in_order(list(by_slot))
     n, total_weight = float(sums[0]), float(sums[1])
     if not 0 < total_weight < float("inf"):
         raise OperatorError(
             f"The probe has nothing to learn from: {n:g} valid rows whose weights sum to {total_weight:g}. "
             "Check what the operators before it leave."
         )
-    if scaler is not None:
-        mean = (sums[2:] / n).to(device)
-        squares = slots.total_over_shards(lambda shard: _squares(shards[shard], mean))
-        scaler.set(mean, (squares.to(device) / n).sqrt())
-    return Census(tuple(int(rows) for rows in by_slot[:, 0]), total_weight)
+    slot_rows = tuple(int(rows) for rows in by_slot[:, 0])
+    if not spec.standardize:
+        return Census(slot_rows, total_weight)
+    mean = sums[2:] / n
+    squares = slots.total_array_over_shards(lambda shard: _squares(shards[shard], mean))
+    return Census(slot_rows, total_weight, mean, np.sqrt(squares / n))
 
 
-def _count(spec: ModelSpec, rows: Rows, shard: int, device: torch.device) -> Tensor:
-    """Return the rows, the weight and the feature sums of a shard: (2 + d,) float64."""
-    sums = torch.zeros(2 + spec.n_features, dtype=torch.float64, device=device)
+def _count(spec: ModelSpec, rows: Rows, shard: int) -> Float64:
+    """Return the rows, the weight and the feature sums of a shard: (2 + d,)."""
+    sums = np.zeros(2 + spec.n_features)
     if len(rows):
         _check(spec, rows, shard)
-    for x, _, weight in blocks(rows, device):
+    for x, _, weight in blocks(rows):
         sums[0] += len(x)
         sums[1] += weight.sum()
-        sums[2:] += x.sum(dim=0)
+        sums[2:] += x.sum(axis=0)
     return sums
 
 
@@ -82,9 +86,9 @@ def _check(spec: ModelSpec, rows: Rows, shard: int) -> None:
         )
 
 
-def _squares(rows: Rows, mean: Tensor) -> Tensor:
-    """Return the sums (d,), float64, of squared distances from the mean, by feature."""
-    sums = torch.zeros_like(mean)
-    for x, _, _ in blocks(rows, mean.device):
-        sums += (x - mean).square_().sum(dim=0)
+def _squares(rows: Rows, mean: Float64) -> Float64:
+    """Return the sums (d,) of squared distances from the mean, by feature."""
+    sums = np.zeros_like(mean)
+    for x, _, _ in blocks(rows):
+        sums += np.square(x - mean).sum(axis=0)
     return sums

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from operators.base import FEATURES, LABEL, OperatorError, ShardReader
+from operators.arrays import Float32, Int64, Labels
+from operators.base import FEATURES, LABEL, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.models.spec import ModelSpec
 from operators.probe.params import ProbeParams
+from operators.probe.rows import Rows, Shards
 from operators.probe.settings import Settings
 
 if TYPE_CHECKING:
     from operators.communicator import Communicator
-    from operators.probe.rows import Rows
+    from operators.probe.trained import Trained
+
+Predictor: TypeAlias = Callable[[Float32, Int64], tuple[Labels, Float32]]
+"""From features (n, d) and classes (n,) to predicted classes (n,) and losses (n,) in nats."""
 
 CACHE_BYTES = 512 * 2**20
 """Features that one worker keeps in memory between passes; the rest is read again each pass."""
@@ -58,8 +65,6 @@ class CachedShards:
         return rows
 
     def _read(self, shard: int) -> Rows:
-        from operators.probe.rows import Rows
-
         table = self.reader.read(shard, [FEATURES, LABEL])
         labels = table.column(LABEL).to_numpy().astype(np.int64)
         return Rows(vectors_to_numpy(table.column(FEATURES)), labels, np.ones(len(labels)))
@@ -70,22 +75,17 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
 
     Raises OperatorError where the rows or the model cannot be used.
     """
-    from operators.models import prepare_device, save
-    from operators.probe.kernel import train
-
     params = job.params
     shards = CachedShards(job.reader)
-    spec = _spec(job, shards)
-    settings = Settings.of(params)
-    device = prepare_device(params.resources.cpus, params.resources.gpus)
-    trained = train(spec, shards, settings=settings, seed=job.seed, communicator=communicator, device=device)
+    trained = train_into(
+        job.state, _spec(job, shards), shards, Settings.of(params), job.seed, params.resources, communicator
+    )
     metrics = {
         "train_loss": trained.train_loss,
         "train_accuracy": trained.train_accuracy,
         "n_parameters": float(trained.n_parameters),
     }
     if communicator is None or communicator.rank == 0:
-        save(trained.model, spec, job.state)
         record = metrics | {
             "n_rows": trained.n_rows,
             "steps": len(trained.loss_curve),
@@ -94,6 +94,58 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
         }
         (job.state / "training.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return metrics
+
+
+def train_into(
+    folder: Path,
+    spec: ModelSpec,
+    shards: Shards,
+    settings: Settings,
+    seed: int,
+    resources: Resources,
+    communicator: Communicator | None = None,
+) -> Trained[object]:
+    """Train a classifier, of which rank 0 writes ``model.safetensors`` and ``model.json`` into ``folder``.
+
+    A logistic model is solved without torch unless ``resources`` ask for a GPU.
+    """
+    writes = communicator is None or communicator.rank == 0
+    if solves_in_numpy(spec, resources):
+        from operators.models.storage import save_linear
+        from operators.probe.logistic import train_logistic
+
+        solved = train_logistic(spec, shards, settings=settings, communicator=communicator)
+        if writes:
+            save_linear(solved.model, spec, folder)
+        return solved
+    from operators.models import prepare_device, save
+    from operators.probe.kernel import train
+
+    device = prepare_device(resources.cpus, resources.gpus)
+    trained = train(spec, shards, settings=settings, seed=seed, communicator=communicator, device=device)
+    if writes:
+        save(trained.model, spec, folder)
+    return trained
+
+
+def solves_in_numpy(spec: ModelSpec, resources: Resources) -> bool:
+    """Return whether the classifier is trained, and predicts, without torch."""
+    return spec.model == "logistic" and not resources.gpus
+
+
+def open_predictor(folder: Path, resources: Resources) -> Predictor:
+    """Return a function from features (n, d) and classes (n,) to predicted classes (n,) and losses (n,).
+
+    ``folder`` is that of :func:`train_into`.
+    """
+    from operators.models.storage import load_linear, load_spec
+
+    if solves_in_numpy(load_spec(folder), resources):
+        return load_linear(folder).predict
+    from operators.models import load, prepare_device
+    from operators.probe.scoring import predict
+
+    return partial(predict, load(folder).to(prepare_device(resources.cpus, resources.gpus)))
 
 
 def _spec(job: ProbeJob, shards: CachedShards) -> ModelSpec:

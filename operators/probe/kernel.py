@@ -1,48 +1,27 @@
-"""Training of the probe on shards of rows: the same bytes for any number of workers."""
+"""Training of a classifier on shards of rows: the same bytes for any number of workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
 
+from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.communicator import Communicator, SingleProcess, Slots
 from operators.models import ModelSpec, Standardize, build
-from operators.probe.census import Census, take_census
-from operators.probe.logistic import fit_logistic
+from operators.probe.census import take_census
+from operators.probe.logistic import Scale, train_logistic
 from operators.probe.minibatch import fit_minibatch
-from operators.probe.rows import Shards
+from operators.probe.rows import Rows, Shards, blocks
 from operators.probe.scoring import score
 from operators.probe.settings import Settings
+from operators.probe.trained import Trained
 from operators.threads import limit_threads
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A trained model with the record of its training."""
-
-    model: nn.Module
-    """On the CPU, in eval mode."""
-    loss_curve: list[float]
-    """Objective at each evaluation (``logistic``; rank 0 only), or mean loss of each epoch."""
-    converged: bool
-    """Whether L-BFGS arrived within ``max_iterations``; true for Adam, which runs its epochs."""
-    n_rows: int
-    train_loss: float
-    """Weighted mean softmax cross-entropy in nats, without penalty."""
-    train_accuracy: float
-    """Weighted share of rows that are predicted right."""
-
-    @property
-    def n_parameters(self) -> int:
-        """Trainable numbers in the model."""
-        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
 
 def train(
@@ -53,7 +32,7 @@ def train(
     seed: int = 0,
     communicator: Communicator | None = None,
     device: torch.device | str = "cpu",
-) -> Trained:
+) -> Trained[nn.Module]:
     """Minimise the weighted mean softmax cross-entropy over all shards' rows.
 
     ``logistic`` is solved to a tolerance by full-batch L-BFGS in float64; any other model runs Adam for
@@ -76,13 +55,18 @@ def train(
     OperatorError
         There are no rows or no weight, a label is out of range, or training diverged.
     """
-    settings = settings or Settings()
+    settings, device = settings or Settings(), torch.device(device)
+    if spec.model == "logistic":
+        return _train_logistic(spec, shards, settings, communicator, device)
     if not len(shards):
         raise OperatorError("The probe has nothing to learn from: there are no shards.")
-    with repeatable(torch.device(device)):
+    with repeatable(device):
         slots = Slots(communicator or SingleProcess(), len(shards))
         model = build(spec, seed).to(device)
-        census, curve, converged = _fit(model, spec, shards, slots, settings, seed)
+        census = take_census(spec, shards, slots)
+        if census.mean is not None and census.std is not None:
+            cast(Standardize, model.get_submodule("standardize")).set(census.mean, census.std)
+        curve = fit_minibatch(model, shards, slots, census, settings, seed)
         model.eval()
         sums = slots.total_over_shards(lambda shard: score(model, shards[shard]))
     loss, accuracy = (sums / census.total_weight).tolist()
@@ -91,24 +75,53 @@ def train(
             f"Training of the probe '{spec.model}' diverged: the mean loss ended at {loss} with "
             f"lr={settings.lr}, l2={settings.l2}. Lower lr, or set standardize."
         )
-    return Trained(model.cpu(), curve, converged, census.n_rows, loss, accuracy)
+    n_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return Trained(model.cpu(), n_parameters, curve, True, census.n_rows, loss, accuracy)
 
 
-def _fit(
-    model: nn.Module,
+def _train_logistic(
     spec: ModelSpec,
     shards: Shards,
-    slots: Slots,
     settings: Settings,
-    seed: int,
-) -> tuple[Census, list[float], bool]:
-    scaler = cast(Standardize, model.get_submodule("standardize")) if spec.standardize else None
-    census = take_census(spec, shards, slots, scaler)
-    if spec.model != "logistic":
-        return census, fit_minibatch(model, shards, slots, census, settings, seed), True
-    head = cast(nn.Linear, model.get_submodule("head"))
-    curve, converged = fit_logistic(head, scaler, shards, slots, census, settings)
-    return census, curve, converged
+    communicator: Communicator | None,
+    device: torch.device,
+) -> Trained[nn.Module]:
+    """Solve the model in NumPy, its sums on the GPU where there is one, and return it as a torch module."""
+
+    def on_device(rows: Rows, theta: Float64, scale: Scale | None) -> Float64:
+        return partial_sums_on(device, rows, theta, scale)
+
+    with repeatable(device):
+        sums = None if device.type == "cpu" else on_device
+        found = train_logistic(spec, shards, settings=settings, communicator=communicator, sums=sums)
+        model = build(spec, seed=0).eval()
+        model.load_state_dict({name: torch.from_numpy(value) for name, value in found.model.arrays().items()})
+    return Trained(
+        model,
+        found.n_parameters,
+        found.loss_curve,
+        found.converged,
+        found.n_rows,
+        found.train_loss,
+        found.train_accuracy,
+    )
+
+
+def partial_sums_on(device: torch.device, rows: Rows, theta: Float64, scale: Scale | None) -> Float64:
+    """Return :func:`operators.probe.logistic.partial_sums`, computed by torch on another device."""
+    at = torch.tensor(theta, device=device)
+    loss, gradient = at.new_zeros(1), torch.zeros_like(at)
+    moments = None if scale is None else [torch.tensor(part, device=device) for part in scale]
+    for block in blocks(rows):
+        x, y, weight = (torch.tensor(part, device=device) for part in block)
+        z = x if moments is None else (x - moments[0]) / moments[1]
+        log_p = torch.log_softmax(torch.addmm(at[:, -1], z, at[:, :-1].T), dim=1)
+        loss -= weight @ log_p.gather(1, y[:, None])
+        error = log_p.exp() - nn.functional.one_hot(y, len(at))
+        error *= weight[:, None]
+        gradient[:, :-1] += error.T @ z
+        gradient[:, -1] += error.sum(dim=0)
+    return np.asarray(torch.cat([loss, gradient.flatten()]).cpu().numpy(), np.float64)
 
 
 @contextmanager

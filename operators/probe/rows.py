@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Int64
 
 BLOCK = 4096
 """Rows converted to float64 at a time."""
@@ -59,15 +57,11 @@ def join(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def blocks(rows: Rows, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield features (m, d) and weights (m,) in float64 with labels (m,), a bounded number of rows at a time.
+def blocks(rows: Rows) -> Iterator[tuple[Float64, Int64, Float64]]:
+    """Yield features (m, d) in float64, labels and weights (m,), a bounded number of rows at a time.
 
     Blocks are counted from the first row, so that sums over them do not depend on who computes them.
     """
     for start in range(0, len(rows), BLOCK):
         part = rows.take(slice(start, start + BLOCK))
-        yield (
-            torch.tensor(part.X, dtype=torch.float64, device=device),
-            torch.tensor(part.y, device=device),
-            torch.tensor(part.weight, dtype=torch.float64, device=device),
-        )
+        yield part.X.astype(np.float64), part.y, part.weight

@@ -19,12 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Float64, Integers
-from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
+from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, Resources, ShardReader
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.hashing import folds_of
 from operators.models.spec import ModelSpec
-from operators.probe.job import CachedShards
+from operators.probe.job import CachedShards, Predictor, open_predictor, train_into
+from operators.probe.rows import Rows, Shards
 from operators.probe.settings import Settings
 from operators.weights.kernel import (
     OUTLIER,
@@ -37,10 +38,7 @@ from operators.weights.kernel import (
 from operators.weights.params import CrossFit, WeightsParams
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from operators.communicator import Communicator
-    from operators.probe.rows import Rows, Shards
 
 PURPOSE = "weights/trust-folds"
 COLUMNS = (FEATURES, LABEL, GROUP)
@@ -64,8 +62,6 @@ def rows_without(
     X, y, keys, folds : (n, d) features, (n,) class, group (``group_keys``) and fold of each row.
     sizes : rows of each group in the whole dataset, by ``group_keys``.
     """
-    from operators.probe.rows import Rows
-
     groups = {key: n_rows for key, n_rows in sizes.items() if key >= 0}
     weights = balanced_weights(np.where(keys >= 0, keys, OUTLIER), groups)
     others = np.flatnonzero(folds != fold)
@@ -73,20 +69,18 @@ def rows_without(
 
 
 def self_confidence(
-    models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Integers, folds: Integers
+    predictors: Sequence[Predictor], X: npt.NDArray[np.float32], y: Integers, folds: Integers
 ) -> Float64:
     """Return the probability (n,) of each row's own label by the model of its fold."""
-    from operators.probe.scoring import predict
-
     p = np.empty(len(y))
-    for fold, model in enumerate(models):
+    for fold, predict in enumerate(predictors):
         mine = np.flatnonzero(folds == fold)
-        p[mine] = np.exp(-predict(model, X[mine], y[mine].astype(np.int64))[1].astype(np.float64))
+        p[mine] = np.exp(-predict(X[mine], y[mine].astype(np.int64))[1].astype(np.float64))
     return p
 
 
 def trust_of(
-    models: Sequence[nn.Module],
+    predictors: Sequence[Predictor],
     X: npt.NDArray[np.float32],
     y: Integers,
     keys: Integers,
@@ -98,7 +92,7 @@ def trust_of(
     :func:`trusted_share`.
     """
     found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
-    p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
+    p = self_confidence(predictors, X[unsure], y[unsure], folds[unsure])
     found[unsure] = trusted_share(p, np.asarray(priors)[y[unsure]])
     return found
 
@@ -151,23 +145,13 @@ class FoldJob:
 
         All workers of a communicator call it; rank 0 stores the model.
         """
-        from operators.models import prepare_device, save
-        from operators.probe.kernel import train
-
         cross_fit = self.params.cross_fit
-        seed = self.trust.seed
         shards = ShardsWithout(self.reader, fold=fold, trust=self.trust, sizes=self.sizes)
         spec = spec_of(cross_fit, _width(shards), self.trust.n_classes)
+        settings, seed = Settings.of(cross_fit), self.trust.seed + fold
+        folder = fold_folder(self.state, fold)
         resources = self.params.resources
-        device = prepare_device(resources.cpus, resources.gpus)
-        settings = Settings.of(cross_fit)
-        trained = train(
-            spec, shards, settings=settings, seed=seed + fold, communicator=communicator, device=device
-        )
-        if communicator is None or communicator.rank == 0:
-            folder = fold_folder(self.state, fold)
-            folder.mkdir(exist_ok=True)
-            save(trained.model, spec, folder)
+        trained = train_into(folder, spec, shards, settings, seed, resources, communicator)
         return trained.train_loss
 
 
@@ -178,13 +162,11 @@ def fold_folder(state: Path, fold: int) -> Path:
 
 def open_trust(trust: LabelTrust, state: Path) -> Callable[[pa.Table], Float64]:
     """Load the models of all folds; return a function from a shard's rows to their trust (n,) in [0, 1]."""
-    from operators.models import load
-
-    models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(trust.n_folds)]
+    predictors = [open_predictor(fold_folder(state, fold), Resources()) for fold in range(trust.n_folds)]
 
     def share(table: pa.Table) -> Float64:
         rows = arrays_of(table, trust.n_folds, trust.seed)
-        return trust_of(models, *rows, trust.largest, trust.priors)
+        return trust_of(predictors, *rows, trust.largest, trust.priors)
 
     return share
 

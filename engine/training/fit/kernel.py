@@ -193,7 +193,9 @@ def _new_learner(
         labelled = spec.model_copy(
             update={"n_classes": data.n_classes}
         )  # a regression's rows have classes too
-        take_census(labelled, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
+        census = take_census(labelled, data.train, slots)
+        if census.mean is not None and census.std is not None:
+            cast(Standardize, model.get_submodule("standardize")).set(census.mean, census.std)
     return Network(model, params, row_losses)
 
 

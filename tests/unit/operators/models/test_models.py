@@ -80,7 +80,7 @@ def test_build_leaves_global_random_state_alone() -> None:
 
 def test_standardize_leaves_constant_columns_finite() -> None:
     layer = Standardize(3)
-    layer.set(torch.tensor([1.0, 5.0, 1e4]), torch.tensor([2.0, 0.0, 1e-5]))
+    layer.set(np.array([1.0, 5.0, 1e4]), np.array([2.0, 0.0, 1e-5]))
     assert layer.std.tolist() == [2.0, 1.0, 1.0]
     assert layer(torch.tensor([[3.0, 5.0, 1e4]])).tolist() == [[1.0, 0.0, 0.0]]
 
@@ -134,7 +134,7 @@ def test_no_model_is_built_that_its_file_cannot_fill(
     save(build(spec, 0), spec, tmp_path)
     assert spec.n_weights == 15
     (tmp_path / "model.json").write_text(spec.model_copy(update=change).model_dump_json())
-    monkeypatch.setattr("operators.models.storage.build", lambda *_, **__: pytest.fail("built"))
+    monkeypatch.setattr("operators.models.building.build", lambda *_, **__: pytest.fail("built"))
     with pytest.raises(OperatorError, match=r"weights in \d+ bytes"):
         load(tmp_path)
 
@@ -168,7 +168,7 @@ def test_ragged_vectors_are_refused(rows: list[list[float | None] | None], text:
 def test_blocks_share_a_standard_deviation() -> None:
     spec = ModelSpec(n_features=4, n_classes=2, blocks=(3, 1))
     layer = build(spec, 0).get_submodule("standardize")
-    layer.set(torch.arange(4.0), torch.tensor([1.0, 2.0, 2.0, 5.0]))
+    layer.set(np.arange(4.0), np.array([1.0, 2.0, 2.0, 5.0]))
     np.testing.assert_allclose(layer.std, [3**0.5, 3**0.5, 3**0.5, 5.0])
     np.testing.assert_array_equal(layer.mean, torch.arange(4.0))
 

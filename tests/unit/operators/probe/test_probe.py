@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +16,14 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
-from operators.base import OperatorError
+from operators.base import OperatorError, Resources
 from operators.communicator import SLOTS, SingleProcess, Slots
-from operators.models import ModelSpec, build
+from operators.models import ModelSpec, build, load, save
+from operators.models.storage import DESCRIPTION, WEIGHTS, load_linear
 from operators.probe import Settings, Trained, predict, train
 from operators.probe.census import Census, take_census
+from operators.probe.job import open_predictor, train_into
+from operators.probe.kernel import partial_sums_on
 from operators.probe.logistic import partial_sums
 from operators.probe.minibatch import cut, fit_minibatch
 from operators.probe.rows import Rows
@@ -64,11 +70,11 @@ def spec(model: str = "logistic", *, d: int = 4, classes: int = 3, standardize: 
     return ModelSpec(model=model, hidden=(6,), n_features=d, n_classes=classes, standardize=standardize)
 
 
-def state(trained: Trained) -> dict[str, Tensor]:
+def state(trained: Trained[nn.Module]) -> dict[str, Tensor]:
     return trained.model.state_dict()
 
 
-def same_bytes(a: Trained, b: Trained) -> bool:
+def same_bytes(a: Trained[nn.Module], b: Trained[nn.Module]) -> bool:
     left, right = state(a), state(b)
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
@@ -109,18 +115,72 @@ def test_logistic_equals_scikit_learn(classes: int, standardize: bool, weighted:
     assert fitted.train_accuracy == pytest.approx(np.average(right, weights=weight), abs=1e-12)
 
 
-def test_partial_sums_have_the_right_gradient() -> None:
+@pytest.mark.parametrize("scaled", [True, False])
+def test_partial_sums_have_the_right_gradient(scaled: bool) -> None:
     data = rows(30)
+    scale = (data.X.mean(axis=0, dtype=np.float64), data.X.std(axis=0, dtype=np.float64)) if scaled else None
     theta = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    got = partial_sums(data, theta, None)
+    got = torch.from_numpy(partial_sums(data, theta.numpy(), scale))
+    torch.testing.assert_close(
+        torch.from_numpy(partial_sums_on(torch.device("cpu"), data, theta.numpy(), scale)), got
+    )
     theta.requires_grad_()
-    logits = torch.tensor(data.X).double() @ theta[:, :-1].T + theta[:, -1]
+    z = torch.tensor(data.X).double()
+    if scale:
+        z = (z - torch.from_numpy(scale[0])) / torch.from_numpy(scale[1])
+    logits = z @ theta[:, :-1].T + theta[:, -1]
     losses = nn.functional.cross_entropy(logits, torch.tensor(data.y), reduction="none")
     loss = torch.tensor(data.weight) @ losses
     loss.backward()
     assert theta.grad is not None
     torch.testing.assert_close(got[0], loss.detach())
     torch.testing.assert_close(got[1:].view(3, 5), theta.grad)
+
+
+@pytest.mark.parametrize("blocks", [(), (1, 3)])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_linear_models_in_numpy_and_torch_are_the_same(
+    standardize: bool, blocks: tuple[int, ...], tmp_path: Path
+) -> None:
+    data = rows(300)
+    described = spec(standardize=standardize).model_copy(update={"blocks": blocks if standardize else ()})
+    train_into(tmp_path, described, [data], Settings(), 0, Resources())
+    prediction, loss = open_predictor(tmp_path, Resources())(data.X, data.y)
+    module = load(tmp_path)
+    by_torch, loss_by_torch = predict(module, data.X, data.y)
+    assert np.array_equal(prediction, by_torch)
+    np.testing.assert_allclose(loss, loss_by_torch, rtol=1e-5)
+    save(module, described, tmp_path / "again")
+    assert (tmp_path / "again" / WEIGHTS).read_bytes() == (tmp_path / WEIGHTS).read_bytes()
+
+
+def test_a_damaged_linear_model_is_named(tmp_path: Path) -> None:
+    train_into(tmp_path, spec(), [rows(50)], Settings(), 0, Resources())
+    (tmp_path / DESCRIPTION).write_text(spec(d=3).model_dump_json())
+    with pytest.raises(OperatorError, match=r"does not hold the weights of model 'logistic'.*\(3, 4\)"):
+        load_linear(tmp_path)
+    (tmp_path / WEIGHTS).unlink()
+    with pytest.raises(OperatorError, match="is missing"):
+        load_linear(tmp_path)
+
+
+def test_the_default_probe_needs_no_torch(tmp_path: Path) -> None:
+    code = f"""
+import sys
+import numpy as np
+from pathlib import Path
+from operators.base import Resources
+from operators.models.spec import ModelSpec
+from operators.probe.job import open_predictor, train_into
+from operators.probe.rows import Rows
+from operators.probe.settings import Settings
+X, y = np.eye(8, 3, dtype=np.float32), np.arange(8) % 2
+spec = ModelSpec(n_features=3, n_classes=2)
+train_into(Path({str(tmp_path)!r}), spec, [Rows(X, y, np.ones(8))], Settings(), 0, Resources())
+open_predictor(Path({str(tmp_path)!r}), Resources())(X, y)
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("model", ["logistic", "mlp", f"{HERE}:NormNet"])
@@ -130,7 +190,7 @@ def test_any_number_of_workers_gives_the_same_bytes(model: str, sizes: list[int]
     shards = deal(rows(sum(sizes)), sizes) if "Norm" not in model else [rows(24, seed=i) for i in sizes]
     options = Settings(epochs=3, batch_size=30, lr=0.01)
 
-    def fit(communicator: Member | SingleProcess) -> Trained:
+    def fit(communicator: Member | SingleProcess) -> Trained[nn.Module]:
         return train(spec(model), shards, settings=options, seed=5, communicator=communicator)
 
     alone = fit(SingleProcess())
@@ -207,7 +267,7 @@ def test_seeds_decide_and_nothing_else_is_touched() -> None:
     options = Settings(epochs=2, batch_size=16)
     before, threads = torch.get_rng_state(), torch.get_num_threads()
 
-    def fit(seed: int) -> Trained:
+    def fit(seed: int) -> Trained[nn.Module]:
         return train_on_arrays(data.X, data.y, spec=spec("mlp"), settings=options, random_state=seed)
 
     assert same_bytes(fit(1), fit(1))
@@ -234,12 +294,12 @@ def test_mlp_learns_what_no_linear_model_can() -> None:
 
 def test_census_is_exact_beside_large_means() -> None:
     whole = Rows(np.float32(1e5) + rows(50).X, rows(50).y, rows(50).weight)
-    model = build(spec(), 0)
-    scaler = model.get_submodule("standardize")
-    take_census(spec(), deal(whole, [20, 0, 30]), Slots(SingleProcess(), 3), scaler)
+    census = take_census(spec(), deal(whole, [20, 0, 30]), Slots(SingleProcess(), 3))
+    assert census.mean is not None
+    assert census.std is not None
     double = whole.X.astype(np.float64)
-    np.testing.assert_allclose(scaler.mean, double.mean(axis=0), rtol=1e-7)
-    np.testing.assert_allclose(scaler.std, double.std(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(census.mean, double.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(census.std, double.std(axis=0), rtol=1e-9)
 
 
 def test_bad_rows() -> None:

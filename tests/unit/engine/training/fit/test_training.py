@@ -93,7 +93,7 @@ def plain_loop(rows: Dataset, options: TrainParams, loss_of: Callable[[Tensor], 
     every = rows.train[0]
     model = build(model_spec(options, rows), 7)
     mean, std = every.X.mean(0), every.X.astype(np.float64).std(0)
-    model.get_submodule("standardize").set(torch.tensor(mean), torch.tensor(std))  # type: ignore[operator]
+    model.get_submodule("standardize").set(mean, std)  # type: ignore[operator]
     weights = [p for p in model.parameters() if p.ndim > 1]
     biases = [p for p in model.parameters() if p.ndim == 1]
     optimiser = torch.optim.SGD(
