@@ -224,9 +224,12 @@ def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns
             continue
         if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
             first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
+            column = first.partition("[")[0]
             raise OperatorError(
                 f"operators.cues.spurious: the {len(named.columns)} features {first} to {last} are named as "
-                f"one category, but their values are not one-hot. Name single features, such as {first}."
+                f"one category, but their values are not one-hot. Name single features, such as {first}, or "
+                f"words if `{column}` is a text, as {{column: {column}, words: [...]}}. "
+                "`rowsieve cues OUTPUT` lists suspects of both kinds."
             )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
 from operators.cues.cross_fitting import cross_fit_halves
+from operators.cues.decision import LEAST_PART
 from operators.cues.draws import halves
 from operators.cues.linear import Scaler, class_balance, with_directions
 from operators.cues.mentions import HALVES, fit_directions
@@ -43,7 +44,7 @@ class FoundWords:
     sets
         The words, those of one shortcut together.
     gate
-        Trust in them, in (0, 1]: the least one.
+        Trust in them, in [.5, 1]: the least one.
     directions
         A linear function of the raw features for each, shape (d + 1, k): rows with the words are above 0.
     found
@@ -109,10 +110,10 @@ def _told(
     ids: Integers,
     s: CueSettings,
 ) -> FoundWords | None:
-    """Return those of the words that the features tell."""
+    """Return those of the words that the features tell and that are trusted by half at least."""
     Z, half = Scaler.from_rows(X).apply(X), halves(ids, s.seed, HALVES)
     trust = [one.gate() * ramp(_area_within(one.inside, Z, y, half), *TOLD) for one in found]
-    kept = [k for k, value in enumerate(trust) if value > 0]
+    kept = [k for k, value in enumerate(trust) if value >= LEAST_PART]
     if not kept:
         return None
     chosen = tuple(found[k] for k in kept)

@@ -22,7 +22,7 @@ from operators.cues.ramps import SINGLE_RAMPS, ramp
 
 WORD_RAMPS = {
     "contrast": (0.5, 0.6),
-    "lead": (0.1, 0.2),
+    "lead": (0.0, 0.1),
     "minority": SINGLE_RAMPS["lead_minority"],
     "label_accuracy": SINGLE_RAMPS["lead_label_accuracy"],
 }

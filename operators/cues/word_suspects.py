@@ -29,6 +29,8 @@ TEXT_ROWS = 10_000
 MAX_LENGTH = 2_000
 """Characters of a text that are looked at."""
 MAX_WORDS = 2_000
+SAME_ROWS = 0.95
+"""Share of the texts with one of two words that have both, from which the words are one suspect."""
 WORD = r"(?u)\b\w[\w'-]+\b"
 Texts = Mapping[str, Sequence[str | None]]
 
@@ -96,8 +98,25 @@ def list_word_suspects(
         skip = frozenset(k for k, word in enumerate(words) if word in answered)
         slices = find_slices(occurs, rows.y, p[kept], skip)
         suspects = measure_suspects(slices, replace(rows, X=occurs, Z=occurs))
-        listed += [(CueWords(column=column, words=(words[one.feature],)), one) for one in suspects]
+        for first, *same in _of_the_same_rows(suspects, occurs):
+            found_words = tuple(words[one.feature] for one in (first, *same))
+            listed.append((CueWords(column=column, words=found_words), first))
     return sorted(listed, key=lambda item: -item[1].strength)
+
+
+def _of_the_same_rows(suspects: Sequence[Suspect], occurs: npt.NDArray[np.float32]) -> list[list[Suspect]]:
+    """Return the suspects, the strongest first, those together whose words occur in the same texts."""
+    found: list[list[Suspect]] = []
+    for one in suspects:
+        inside = occurs[:, one.feature] > 0
+        for group in found:
+            other = occurs[:, group[0].feature] > 0
+            if np.count_nonzero(inside & other) >= SAME_ROWS * np.count_nonzero(inside | other):
+                group.append(one)
+                break
+        else:
+            found.append([one])
+    return found
 
 
 def frequent_words(texts: Sequence[str | None]) -> tuple[list[str], npt.NDArray[np.float32]]:

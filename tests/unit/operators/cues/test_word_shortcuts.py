@@ -20,7 +20,7 @@ from operators.cues.params import DEAR, CuesParams, CueWords
 from operators.cues.references import FeatureColumns
 from operators.cues.row_weights import weights
 from operators.cues.verdict import verdict
-from operators.cues.word_shortcuts import find_word_shortcuts
+from operators.cues.word_shortcuts import WordShortcut, find_word_shortcuts
 from operators.cues.word_suspects import SampledTexts, frequent_words
 from tests.unit.in_memory import split_table
 from tests.unit.operators.cues.test_word_suspects import run_cues
@@ -119,6 +119,26 @@ def test_of_two_that_tell_the_label_as_well_none_is_taken() -> None:
     y, side = labels(5)
     written = [f"{text} {'verified' if s else ''}" for text, s in zip(texts(y, 5, 0.3), side, strict=True)]
     assert found(written, y) == []
+
+
+def test_a_word_that_says_a_little_more_than_the_others_is_taken() -> None:
+    y, side = labels(5)
+    written = [f"{text} {'verified' if s else ''}" for text, s in zip(texts(y, 5, 0.2), side, strict=True)]
+    (one,) = found(written, y)
+    assert one.words == ("verified",)
+    assert 0.1 < one.contrast - one.judged.label_accuracy < 0.2
+    assert one.gate() > 0.5
+
+
+def test_words_that_are_hardly_trusted_are_only_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, ids, _, sampled = problem(7)
+    columns = FeatureColumns(("x",), (X.shape[1],))
+    monkeypatch.setattr(WordShortcut, "gate", lambda _: 0.49)
+    assert find_words(sampled, X, y, ids, columns, CueSettings()) is None
+    monkeypatch.setattr(WordShortcut, "gate", lambda _: 0.51)
+    words = find_words(sampled, X, y, ids, columns, CueSettings())
+    assert words is not None
+    assert words.gate == 0.51
 
 
 def test_texts_without_words_or_with_one_class() -> None:

@@ -43,6 +43,17 @@ def test_the_word_of_the_cue_comes_first(cue_problem: Any) -> None:
     assert [one.words for one, _ in others] == [("bramax",)]
 
 
+def test_words_of_the_same_texts_are_one_suspect(cue_problem: Any) -> None:
+    X, label, _, cue, ids = cue_problem
+    texts = [text and text.replace("Bramax", "Bramax of Leeds") for text in sentences(cue)]
+    sample, p = measured_sample(X, label, ids)
+    found = list_word_suspects(SampledTexts(ids, {"note": texts}), sample, p, ())
+    assert {frozenset(one.words) for one, _ in found[:2]} == {
+        frozenset({"alvora"}),
+        frozenset({"bramax", "of", "leeds"}),
+    }
+
+
 def test_texts_without_words() -> None:
     words, occurs = frequent_words([None, "", "1", "?"])
     assert (words, occurs.shape) == ([], (4, 0))
