@@ -60,9 +60,11 @@ def fit_named(
 
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
-    named = _named_sides(slices, Z, y, s, C, search.scaler, column if search.pointed > 2 else None)
+    followed = search.carrier if search.blend > 0 and not s.must_gain else None
+    named = _named_sides(slices, Z, y, s, C, search.scaler, column if search.pointed > 2 else None, followed)
     robust = joint_factor(named, Z, y)
-    searched = s.searched_share * search.blend if named else 0.0
+    is_named = followed is not None and any(one.columns == followed.columns for one in named)
+    searched = s.searched_share * search.blend if named and not is_named else 0.0
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
@@ -131,10 +133,18 @@ def _named_sides(
     C: int,
     scaler: Scaler,
     column: Sides | None,
+    followed: Sides | None,
 ) -> tuple[Sides, ...]:
-    """Return the sides of every named shortcut that has a usable cut, balanced together."""
+    """Return the sides of every named shortcut that has a usable cut, balanced together.
+
+    Those of the column that the search follows stay as they are: the name confirms them.
+    """
     found = []
-    for name in (chosen(name, slices) for name in s.spurious):
+    for given in s.spurious:
+        if followed is not None and set(followed.columns) <= set(given.columns):
+            found.append(followed)
+            continue
+        name = chosen(given, slices)
         if column is not None and name.cut is None and name.columns == column.columns:
             found.append(column)
             continue

@@ -17,7 +17,7 @@ from operators.cues.curve_report import (
 )
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
-from operators.cues.verdict import possible_shortcut, verdict, word_notes
+from operators.cues.verdict import possible_shortcut, summary, verdict, word_notes
 from operators.metrics.group_scores import pooled_name
 from operators.report import (
     Finding,
@@ -134,7 +134,8 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
 
 
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
-    notes = [Finding(note, "warning") for note in word_notes(found)]
+    notes = [Finding(summary(found).replace("`", ""), "information")]
+    notes += [Finding(note, "warning") for note in word_notes(found)]
     if found.get("trade_off") and is_overpriced(found["trade_off"]):
         notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]

@@ -35,6 +35,8 @@ MIXED = 0.85
 """Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
 LARGE_GAIN = 0.1
 """Gain of a suspect from which the verdict names it although the evidence is weak."""
+LEANING = 0.25
+"""Strength of a suspect from which the verdict names it although its balance wins nothing."""
 
 
 def verdict(found: Mapping[str, Any]) -> str:
@@ -61,8 +63,8 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found.get("carrier"):
         return _carrier_sentence(found) + measured
     if found["gate"] > 0:
-        return f"{_searched_sentence(found)}{measured}{_strongest(found)}"
-    return f"{_weak_sentence(found)}{measured}{_equal_suspects(found) or _possible_shortcut(found)}"
+        return f"{_searched_sentence(found)}{_strongest(found)}{measured}"
+    return f"{_weak_sentence(found)}{_question(found)}{measured}"
 
 
 def _undivided_sentence(found: Mapping[str, Any]) -> str:
@@ -149,8 +151,30 @@ def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
+def summary(found: Mapping[str, Any]) -> str:
+    """Return the first sentence of the verdict: what the weights are and why."""
+    return f"{verdict({**found, 'trade_off': None}).partition('. ')[0].rstrip('.')}."
+
+
+def _question(found: Mapping[str, Any]) -> str:
+    """Ask about what is worth an answer although the evidence is weak; empty if there is nothing."""
+    return _equal_suspects(found) or _possible_shortcut(found) or _leant_on(found)
+
+
+def _leant_on(found: Mapping[str, Any]) -> str:
+    """Name the strongest open suspect where models clearly lean on it but its balance wins nothing."""
+    suspects = [one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= LEANING]
+    if not suspects:
+        return ""
+    return (
+        f" Models lean most on `{suspects[0]['slice']}`, and nothing is won on held-out rows by balancing "
+        f"that: name `{yaml_reference(suspects[0]['reference'])}` under `spurious` if you know that it is a "
+        "shortcut."
+    )
+
+
 def _possible_shortcut(found: Mapping[str, Any]) -> str:
-    """Ask about the suspect that is worth an answer although the evidence is weak; empty if there is none."""
+    """Ask about the suspect whose balance would win much; empty if there is none."""
     first = possible_shortcut(found)
     if first is None:
         return ""

@@ -163,22 +163,32 @@ def test_the_carrier_of_a_state_that_names_a_shortcut_is_the_one_that_is_balance
     assert fit_named(Z, y, ids, settings, C, search).carrier is search.carrier
 
 
-def test_a_named_number_has_intervals_that_stand_for_each_class_unless_the_user_cuts_it():
+@pytest.mark.parametrize("cut", [None, 1.5])
+def test_a_named_number_has_intervals_that_stand_for_each_class(cut):
     X, y, cue, columns = table("number", 3)
     X, ids = X.astype(np.float32), np.arange(N)
-    state, cut = (
-        fit(X, y, ids, CueSettings(columns=columns, spurious=(Named((0,), cut=at),)), n_classes=C)
-        for at in (None, 1.5)
-    )
+    named = CueSettings(columns=columns, spurious=(Named((0,), cut=cut),))
+    state = fit(X, y, ids, named, n_classes=C)
     Z = state.scaler.apply(X)
     assert len(state.named[0].cuts) >= C - 1
     side = state.named[0].of_rows(Z)
     assert (side == cue).mean() > 0.97
-    assert len(cut.named[0].cuts) == 1
     w = state.named[0].apply(Z, y)
     total = np.bincount(y * C + side, w, minlength=C * C).reshape(C, C)
     share = total / total.sum(axis=1, keepdims=True)
     assert np.abs(share - share.mean(axis=0)).max() < 0.02, "of no class more than of another"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_that_confirms_the_search_changes_no_weight(form):
+    X, y, _, columns = table(form, 3)
+    X, ids = X.astype(np.float32), np.arange(N)
+    silent = fit(X, y, ids, CueSettings(columns=columns), n_classes=C)
+    assert silent.blend > 0.85
+    for name in (Named(silent.carrier.columns), Named(silent.carrier.columns, one_of=True)):
+        answered = fit(X, y, ids, CueSettings(columns=columns, spurious=(name,)), n_classes=C)
+        assert answered.searched_part == 0.0
+        assert np.allclose(weights(answered, X, y, ids), weights(silent, X, y, ids))
 
 
 def test_wrong_labels_lower_the_part_that_is_balanced():

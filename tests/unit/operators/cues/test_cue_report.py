@@ -8,7 +8,7 @@ import pytest
 
 from operators.cues.ramps import RAMPS
 from operators.cues.report import choice_items, cue_section
-from operators.cues.verdict import WEAKEST, verdict
+from operators.cues.verdict import WEAKEST, summary, verdict
 from operators.report import RecipeChoices, ReportTable
 
 SUSPECT: dict[str, Any] = {
@@ -52,7 +52,8 @@ def test_a_strong_suspect_is_a_warning_with_buttons() -> None:
     assert tuple(table.rows[0]) == expected
     (choices,) = (item for item in section.content if isinstance(item, RecipeChoices))
     assert [(item.label, item.value, item.chosen) for item in choices.items] == [("PAY_0 > 1.5", "PAY_0", "")]
-    (finding,) = section.findings
+    said, finding = section.findings
+    assert said.text == summary(FOUND)
     assert finding.severity == "warning"
     assert "PAY_0 > 1.5 (25% of the rows)" in finding.text
 
@@ -70,7 +71,7 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     assert items == [("{column: PAY_0, cut: 1.5}", "spurious"), ("[a, b]", "legitimate")]
     section = cue_section(found)
     assert "that the recipe names" in str(section.content[0])
-    assert not section.findings
+    assert [one.text for one in section.findings] == [summary(found)]
     priced = cue_section({**found, "blend": 0.5, "named_cost": 0.021})
     assert "by 50%, which costs 0.021 of balanced accuracy on held-out rows." in str(priced.content[0])
     dear = cue_section({**found, "blend": 0.85, "named_cost": 0.12})
@@ -234,7 +235,7 @@ def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named(
 def test_words_that_cannot_be_balanced_are_told_first() -> None:
     section = cue_section(FOUND | {"gate": None, "blend": 0.85, "unclear": ["no text contains x."]})
     assert section.content[1] == "Words that the recipe names: no text contains x."
-    assert [one.severity for one in section.findings] == ["warning"]
+    assert [one.severity for one in section.findings] == ["information", "warning"]
 
 
 def test_a_column_that_may_be_honest_is_said_to_shut_the_gate() -> None:
@@ -266,7 +267,7 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     assert "Models lean on `depot = Lyon`" in said
     assert "by 0.35, for 0.08 of balanced accuracy" in said
     assert "name `depot` under `spurious` or `legitimate`" in said
-    (finding,) = cue_section(found).findings
+    _, finding = cue_section(found).findings
     assert finding.severity == "information"
     assert "depot = Lyon (25% of the rows)" in finding.text
 
@@ -296,7 +297,14 @@ def test_nothing_is_asked_about_a_suspect_that_wins_little_or_is_answered(change
     depot = {**SUSPECT, "gain": 0.35, "cost": 0.08, **changed}
     found = {**FOUND, "gate": 0.0, "suspects": [depot]}
     assert "Models lean on" not in verdict(found)
-    assert not cue_section(found).findings
+    assert [one.text for one in cue_section(found).findings] == [summary(found)]
+
+
+def test_a_suspect_on_which_models_clearly_lean_is_named_although_nothing_is_won() -> None:
+    gap = {**SUSPECT, "slice": "age is missing", "gain": 0.0, "cost": 0.03, "strength": 0.47}
+    said = verdict({**FOUND, "gate": 0.0, "suspects": [gap]})
+    assert "Models lean most on `age is missing`, and nothing is won" in said
+    assert "lean most" not in verdict({**FOUND, "gate": 0.0, "suspects": [{**gap, "strength": 0.24}]})
 
 
 def test_every_measurement_that_can_shut_the_gate_has_words() -> None:
