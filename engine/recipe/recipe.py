@@ -242,9 +242,9 @@ class RunSection(Section):
 class ImageSection(Section):
     """Size and column of the pictures that the report draws of rows."""
 
-    column: str = Field(description="Source column: a vector of pixels, row by row")
-    height: int = Field(ge=1, description="In pixels")
-    width: int = Field(ge=1, description="In pixels")
+    column: str = Field(description="Source column: image files as bytes, or a vector of pixels, row by row")
+    height: int | None = Field(default=None, ge=1, description="In pixels; of vectors")
+    width: int | None = Field(default=None, ge=1, description="In pixels; of vectors")
     channels: Literal[1, 3] = Field(default=1, description="1: grey; 3: red, green, blue")
 
 
@@ -253,7 +253,9 @@ class ReportSection(Section):
 
     enabled: bool = Field(default=True, description="false: no report is drawn")
     title: str | None = Field(default=None, description="Default: the recipe's name")
-    image: ImageSection | None = Field(default=None, description="Draw every row as a picture")
+    image: ImageSection | None = Field(
+        default=None, description="Draw every row as a picture; default: where an operator reads image files"
+    )
     fields: tuple[str, ...] | None = Field(default=None, description="Source columns shown for each row")
     rows_per_group: int = Field(default=12, ge=1, le=100, description="Rows shown of every group")
 

@@ -1,11 +1,10 @@
-"""Example rows: as images if the recipe says how to draw one, else as a table of their fields."""
+"""Example rows: as pictures where they are images, else as a table of their fields."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 
 from connectors.foundation.messages import nearest
 from engine.plan.model import Plan
-from engine.recipe.recipe import ImageSection
 from engine.report.groups import GroupRow
 from engine.report.pictures import sprite
 from engine.report.survey import SMALL, Survey, gather
+from engine.report.thumbnails import rows_per_request, thumbnails
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
 from operators.counts import count
 from operators.report import ExampleRows
@@ -28,10 +27,6 @@ MAX_EXAMPLES = 24
 """Rows of one list that an operator asks for."""
 MAX_FIELDS = 8
 NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
-LONGEST_SIDE = 96
-"""Pixels of a thumbnail; larger images are thinned out."""
-MAX_PIXELS = 2**25
-"""Maximum number of pixel values in memory; fewer rows are shown if the images are large."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,9 @@ def make_gallery(
     row_ids = np.unique(np.array([row_id for ids in wanted for row_id in ids], np.int64))
     if not len(row_ids):
         return Gallery(notes=[*notes, *missing])
-    table, images, fault = read_rows(plan, row_ids, fields)
+    small = [name for name in SMALL if name in plan.reader().columns]
+    table = gather(plan, row_ids, small, fields)
+    images, fault = thumbnails(plan, table.column(ROW_ID).to_numpy())
     if images is not None and plan.recipe.report.fields is None:
         fields = []  # an image says enough
     shown = shown_rows(table, fields, classes)
@@ -164,17 +161,6 @@ def make_album(
     return replace(plain, picture=sprite(own), shape=(own.shape[1], own.shape[2]))
 
 
-def read_rows(
-    plan: Plan, row_ids: NDArray[np.int64], fields: list[str]
-) -> tuple[pa.Table, NDArray[np.float32] | None, str]:
-    """Read some rows in row order; also their images, or a text that says what is wrong with them."""
-    image = plan.recipe.report.image
-    names = [*fields, image.column] if image and image.column in plan.listing.schema.names else fields
-    small = [name for name in SMALL if name in plan.reader().columns]
-    table = gather(plan, row_ids, small, list(dict.fromkeys(names)))
-    return table, *(thumbnails(table, image) if image else (None, ""))
-
-
 def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
     """Choose the source columns to show in addition to the label; also return notes on missing ones."""
     schema, report, label = plan.listing.schema, plan.recipe.report, plan.recipe.source.label
@@ -212,58 +198,3 @@ def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[S
             )
         )
     return rows
-
-
-def rows_per_request(image: ImageSection | None, n_requests: int) -> int:
-    """Return the number of rows to show of each request, so that all images stay within ``MAX_PIXELS``."""
-    pixels = image.height * image.width * image.channels if image else 1
-    return max(1, MAX_PIXELS // (pixels * max(n_requests, 1)))
-
-
-def thumbnails(table: pa.Table, image: ImageSection) -> tuple[NDArray[np.float32] | None, str]:
-    """Convert the image column of some rows.
-
-    Returns
-    -------
-    Images in [0, 1], (n, height, width) or (n, height, width, 3), and ""; or None and the reason.
-    """
-    name = f"source.{image.column}"
-    if name not in table.column_names:
-        return (
-            None,
-            f"report.image.column: the source has no column {image.column!r}; fields are shown instead.",
-        )
-    shape = (image.height, image.width, image.channels)
-    step = -(-max(image.height, image.width) // LONGEST_SIDE)
-    images = []
-    for row_id, value in zip(table.column(ROW_ID).to_pylist(), table.column(name), strict=True):
-        pixels = flat_numbers(value.as_py())
-        if len(pixels) != math.prod(shape):
-            size = " x ".join(map(str, shape))
-            return None, (
-                f"report.image: column {image.column!r} has {count(len(pixels), 'number')} in row {row_id}, "
-                f"but {size} = {math.prod(shape):,} are needed; fields are shown instead. "
-                "Correct height, width or channels."
-            )
-        images.append(pixels.reshape(shape)[::step, ::step])
-    found = scaled(np.stack(images))
-    return (found[..., 0] if image.channels == 1 else found), ""
-
-
-def flat_numbers(value: Any) -> NDArray[np.float32]:
-    """Flatten a (nested) list of numbers; anything else gives an empty array."""
-    try:
-        return np.asarray(value, dtype=np.float32).ravel()
-    except (TypeError, ValueError):
-        return np.empty(0, np.float32)
-
-
-def scaled(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale values to [0, 1]: unchanged, divided by 255 if they look like bytes, or by their range."""
-    pixels = np.nan_to_num(pixels)
-    low, high = float(pixels.min()), float(pixels.max())
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    elif low >= 0 and 127 < high <= 255:
-        low, high = 0.0, 255.0
-    return np.asarray((pixels - low) / max(high - low, 1e-12), np.float32)

@@ -86,8 +86,8 @@ class Embed(ColumnEncoder[EmbedParams]):
 
 def embedding_of(table: pa.Table, context: Context, encoder: Encoder, name: str, batch_size: int) -> pa.Table:
     """Return ``x`` and ``x_fault`` of a table's rows, whose column ``name`` an encoder takes."""
-    from operators.embed.images import refusal
     from operators.embed.kernel import embed_rows
+    from operators.image_files import refusal
 
     column, folder = table.column(name), _folder(context.shards, table)
     values = column_values(column, name, encoder.takes, folder)

@@ -17,8 +17,8 @@ from efficientnet_lite_pytorch import EfficientNet
 from numpy.typing import NDArray
 
 from operators.arrays import Float32
-from operators.embed.images import open_image
 from operators.embed.params import EmbedParams
+from operators.image_files import open_image
 
 CENTRE, SCALE = 127.0, 128.0
 """The network was trained on (pixel - 127) / 128, not on ImageNet's mean and deviation."""

@@ -176,7 +176,7 @@ class Pixels:
 
     def prepare(self, value: bytes | Path) -> NDArray[np.uint8]:
         """Return the pixels. Raises ValueError for what cannot be decoded."""
-        from operators.embed.images import open_image
+        from operators.image_files import open_image
 
         return open_image(value, self._size)
 

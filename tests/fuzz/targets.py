@@ -256,7 +256,7 @@ def jsonl(data: bytes) -> None:
 
 def images(data: bytes) -> None:
     """Images of every format that is opened."""
-    from operators.embed.images import open_image
+    from operators.image_files import open_image
 
     try:
         found = open_image(data, 32)

@@ -10,9 +10,9 @@ from scipy.stats import binomtest
 from sklearn.metrics import adjusted_rand_score, precision_score, recall_score
 
 from engine.report.groups import GroupRow, group_to_inspect, summary_sentences, worst_group
-from engine.report.rows import flat_numbers, scaled
 from engine.report.scores import adjusted_rand_index, outlier_scores
 from engine.report.survey import ROW, Key, Survey, first_per_group
+from engine.report.thumbnails import flat_numbers, scaled
 from operators.hashing import row_hashes
 from operators.planes import plane_of_products, principal_plane
 from operators.report import RowStatistics

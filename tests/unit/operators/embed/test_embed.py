@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from engine.execution.local_executor import LocalExecutor
 from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, OperatorError
 from operators.embed.adaptor import Embed, column_values
-from operators.embed.images import open_image, refusal
 from operators.embed.kernel import WINDOW, embed_rows
 from operators.embed.params import EmbedParams
+from operators.image_files import open_image, refusal
 from tests.unit.in_memory import MemoryReader
 
 
@@ -188,7 +188,7 @@ def test_images_that_cannot_be_decoded(tmp_path: Path, monkeypatch: pytest.Monke
             open_image(value, 32)
     with pytest.raises(ValueError, match="there is no file"):
         open_image(tmp_path / "gone.png", 32)
-    monkeypatch.setattr("operators.embed.images.MAX_PIXELS", 1000)
+    monkeypatch.setattr("operators.image_files.MAX_PIXELS", 1000)
     with pytest.raises(ValueError, match="64 x 64 pixels, beyond 1,000"):
         open_image(whole, 32)
 
