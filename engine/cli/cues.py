@@ -184,4 +184,7 @@ def example_section(found: dict[str, Any]) -> str:
     names = dict.fromkeys(yaml_reference(suspect["reference"]) for suspect in open_ones)
     if not names:
         return text
+    without, empty, _ = text.partition(" {}\n")
+    if empty:
+        text = f"{without}\n    spurious: []\n    legitimate: []\n"
     return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"

@@ -28,6 +28,8 @@ FORMATS = (
     "%m/%d/%Y %I:%M %p",
     "%d/%m/%Y %I:%M %p",
     "%m/%d/%Y %I:%M:%S %p",
+    "%m/%d/%y %H:%M",
+    "%d/%m/%y %H:%M",
 )
 """Formats of dates that are read only where the recipe names them, since some are ambiguous."""
 MAX_SECONDS = 500 * 365.25 * 86_400.0

@@ -82,7 +82,7 @@ def test_the_command_lists_the_cue_first(first: Any) -> None:
     names = {"recipe_section": found["recipe_section"]}
     told = [{"reference": name, "answer": "open"} for name in ("new\nline", "hired in Nov-Feb")]
     section = example_section(names | {"suspects": told})
-    assert yaml.safe_load(section) == {"operators": {"cues": {}}}
+    assert yaml.safe_load(section) == {"operators": {"cues": {"spurious": [], "legitimate": []}}}
     last = section.splitlines()[-1].partition("`: ")[2]
     assert yaml.safe_load(f"[{last}]") == ["new\nline", "hired in Nov-Feb"]
     background = found["suspects"][0]["feature"]

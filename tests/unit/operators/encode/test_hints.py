@@ -1,0 +1,24 @@
+"""Hints on texts that could be dates of formats which are read only where the recipe names them."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.encode.hints import hint
+
+
+@pytest.mark.parametrize(
+    ("examples", "said"),
+    [
+        (["7/27/13 6:57", "10/15/13 18:09"], "`at: {format: '%m/%d/%y %H:%M'}`"),
+        (["27/7/13 6:57", "15/10/13 18:09"], "`at: {format: '%d/%m/%y %H:%M'}`"),
+        (["1/2/13 6:57"], "`at: {format: '%m/%d/%y %H:%M'}` or '%d/%m/%y %H:%M'"),
+        (["03-Feb-2024"], "`at: {format: '%d-%b-%Y'}`"),
+        (["€ 12", "1,200 €"], "numbers written with signs"),
+        (["Lyon", "7/27/13 6:57"], ""),
+        ([], ""),
+    ],
+)
+def test_what_texts_could_be(examples: list[str], said: str) -> None:
+    found = hint("at", examples)
+    assert found == "" if not said else said in found
