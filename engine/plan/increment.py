@@ -27,6 +27,8 @@ from operators.parts.adaptor import NAME as PARTS
 Outcome = Literal["predict", "refit", "full"]
 """predict: every operator that can keeps its state. refit: only the operators in ``incremental.keep`` keep
 theirs. full: everything is computed again."""
+MAX_TOLD = 5
+"""Columns, new or gone, that a reason names."""
 
 
 @dataclass(frozen=True)
@@ -263,9 +265,21 @@ def _changes(entry: Mapping[str, Any], planned: PlannedOperator) -> str:
     then = entry.get("params") or {}
     names = [key for key in {**then, **now["params"]} if then.get(key) != now["params"].get(key)]
     if names or then.keys() != now["params"].keys():
-        return f"its parameters have changed: {', '.join(sorted(names)) or 'defaults'}"
+        told = [name + _difference(then.get(name), now["params"].get(name)) for name in sorted(names)]
+        return f"its parameters have changed: {', '.join(told) or 'defaults'}"
     same = all(entry.get(key) == value for key, value in now.items())
     return "" if same else "its inputs have changed"
+
+
+def _difference(then: Any, now: Any) -> str:
+    """Return in brackets which texts two lists do not share, such as columns; empty for anything else."""
+    if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in (then, now)):
+        return ""
+    gone = [f"without {text}" for text in then if text not in now]
+    new = [f"with {text}" for text in now if text not in then]
+    told = [*gone, *new]
+    more = f" and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
+    return f" ({', '.join(told[:MAX_TOLD])}{more})" if told else ""
 
 
 def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:

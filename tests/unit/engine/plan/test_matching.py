@@ -1,6 +1,7 @@
 """Matching old and new shards, and the operators that can continue from their state."""
 
 from collections import Counter
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.base import Listing, SourceShard
+from engine.plan.increment import _difference
 from engine.plan.shard_matching import match_shards
 from operators.registry import operator_class
 
@@ -71,3 +73,17 @@ def test_which_operators_can_place_new_rows(name: str) -> None:
     )
     operator = kind(kind.Params.model_construct(**(kind.Params.model_construct().model_dump() | fields)))
     assert operator.can_predict is (name not in CANNOT)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        (["a", "b"], ["b", "c"], " (without a, with c)"),
+        (list("abcdefgh"), [], " (without a, without b, without c, without d, without e and 3 more)"),
+        (["b", "a"], ["a", "b"], ""),
+        ([1], [2], ""),
+        (None, ["a"], ""),
+    ],
+)
+def test_lists_of_columns_that_differ_are_told(then: Any, now: Any, told: str) -> None:
+    assert _difference(then, now) == told
