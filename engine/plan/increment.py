@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from connectors.base import Listing
 from connectors.foundation.immutable import freeze_fields
+from connectors.foundation.messages import shorten
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact_all
@@ -275,8 +276,9 @@ def _difference(then: Any, now: Any) -> str:
     """Return in brackets which texts two lists do not share, such as columns; empty for anything else."""
     if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in (then, now)):
         return ""
-    gone = [f"without {text}" for text in then if text not in now]
-    new = [f"with {text}" for text in now if text not in then]
+    before, after = set(then), set(now)
+    gone = [f"without {shorten(text)}" for text in then if text not in after]
+    new = [f"with {shorten(text)}" for text in now if text not in before]
     told = [*gone, *new]
     more = f" and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
     return f" ({', '.join(told[:MAX_TOLD])}{more})" if told else ""

@@ -96,7 +96,7 @@ def make_gallery(
         for i, one in enumerate(examples)
     ]
     fields, missing = shown_fields(plan)
-    limit = rows_per_request(plan.recipe.report.image, len(requests) + len(extra))
+    limit = rows_per_request(plan, len(requests) + len(extra))
     wanted = [list(request.row_ids[:limit]) for request in (*requests, *extra)]
     row_ids = np.unique(np.array([row_id for ids in wanted for row_id in ids], np.int64))
     if not len(row_ids):

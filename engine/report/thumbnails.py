@@ -26,9 +26,10 @@ shards of all rows that are shown are read again."""
 Pictures = NDArray[np.float32]
 
 
-def rows_per_request(image: ImageSection | None, n_requests: int) -> int:
+def rows_per_request(plan: Plan, n_requests: int) -> int:
     """Return the number of rows to show of each request, so that all images stay within ``MAX_PIXELS``."""
-    pixels = FILE_SIDE**2 * 3
+    image = plan.recipe.report.image
+    pixels = FILE_SIDE**2 * 3 if image or _column_of_files(plan) else 1
     if image and image.height and image.width:
         pixels = image.height * image.width * image.channels
     return max(1, MAX_PIXELS // (pixels * max(n_requests, 1)))
@@ -51,14 +52,16 @@ def thumbnails(plan: Plan, row_ids: NDArray[np.int64]) -> tuple[Pictures | None,
                 f"Rows are not drawn, as the source has {size / 2**30:,.1f} GiB, of which much would be read "
                 f"again: `report: {{image: {{column: {column}}}}}` draws them all the same."
             )
-        return (_of_files(plan, row_ids, column), "") if column else (None, "")
+        return (_of_files(plan, row_ids, column), "") if column else (None, "")  # no image: nobody asked
     if image.column not in schema.names:
         return (
             None,
             f"report.image.column: the source has no column {image.column!r}; fields are shown instead.",
         )
     if _holds_files(schema.field(image.column).type):
-        return _of_files(plan, row_ids, image.column), ""
+        found = _of_files(plan, row_ids, image.column)
+        reason = f"report.image: {image.column!r} has no image file in any row that is shown: fields are."
+        return found, "" if found is not None else reason
     table = gather(plan, row_ids, [], [image.column])
     return _of_pixels(row_ids, table.column(f"source.{image.column}"), image)
 
@@ -75,19 +78,21 @@ def _column_of_files(plan: Plan) -> str:
 
 def _holds_files(kind: pa.DataType) -> bool:
     """Return whether a column holds bytes, or structs with them, as Hugging Face's image columns do."""
+    if pa.types.is_dictionary(kind):
+        return _holds_files(kind.value_type)
     if pa.types.is_struct(kind):
         place = kind.get_field_index("bytes")
         return place >= 0 and _holds_files(kind.field(place).type)
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _of_files(plan: Plan, row_ids: NDArray[np.int64], column: str) -> Pictures:
-    """Decode image files, those of one shard at a time; a row without one is white."""
+def _of_files(plan: Plan, row_ids: NDArray[np.int64], column: str) -> Pictures | None:
+    """Decode image files, those of one shard at a time; a row without one is white. None: no row has one."""
     # Not at the top: most reports draw no image files.
     from operators.image_files import open_image
 
     reader = plan.reader()
-    found = np.ones((len(row_ids), FILE_SIDE, FILE_SIDE, 3), np.float32)
+    found, n_drawn = np.ones((len(row_ids), FILE_SIDE, FILE_SIDE, 3), np.float32), 0
     for shard in plan.shards:
         mine = np.flatnonzero((row_ids >= shard.first_row) & (row_ids < shard.first_row + shard.n_rows))
         if not len(mine):
@@ -101,7 +106,8 @@ def _of_files(plan: Plan, row_ids: NDArray[np.int64], column: str) -> Pictures:
             except ValueError:
                 continue
             found[place] = pixels.transpose(1, 2, 0) / np.float32(255)
-    return found
+            n_drawn += 1
+    return found if n_drawn else None
 
 
 def _of_pixels(

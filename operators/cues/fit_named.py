@@ -137,11 +137,12 @@ def _named_sides(
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut, balanced together.
 
-    Those of the column that the search follows stay as they are: the name confirms them.
+    Those of the column that the search follows stay as they are: the name confirms them. A cut of the user's
+    counts as it is given.
     """
     found = []
     for given in s.spurious:
-        if followed is not None and set(followed.columns) <= set(given.columns):
+        if followed is not None and given.cut is None and set(followed.columns) <= set(given.columns):
             found.append(followed)
             continue
         name = chosen(given, slices)

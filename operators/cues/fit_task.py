@@ -224,7 +224,7 @@ def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns
             continue
         if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
             first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
-            column = first.partition("[")[0]
+            column = first.rpartition("[")[0] or first
             raise OperatorError(
                 f"operators.cues.spurious: the {len(named.columns)} features {first} to {last} are named as "
                 f"one category, but their values are not one-hot. Name single features, such as {first}, or "
@@ -239,11 +239,7 @@ def _undivided(state: CueState, X: Any, task: FitTask) -> list[str]:
     found = []
     for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
         x = X[:, named.columns[0]]
-        is_divided = (
-            any(set(one) <= set(named.columns) for one in divided)
-            if named.one_of
-            else named.columns in divided
-        )
+        is_divided = any(set(one) <= set(named.columns) for one in divided)
         if not is_divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
             found.append(yaml_reference(reference))
     return found

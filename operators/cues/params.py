@@ -104,10 +104,10 @@ class CuesParams(OperatorParams):
         le=1,
         allow_inf_nan=False,
         description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost, and "
-        "half of it times the number of classes the loss of the worst class. 1 takes 85 % of the balance, or "
-        "as much as without a name, whatever it costs. A lower limit, such as 0.025, is for names that are "
-        "guesses: where that costs more, two thirds, a third, a sixth or none of it is taken, and the report "
-        "says so",
+        "half of it times the number of classes the loss of the worst class. 1 takes 85 % of the balance "
+        "whatever it costs, or more if the evidence of the search opens the gate further. A lower limit, "
+        "such as 0.025, is for names that are guesses: where that costs more, two thirds, a third, a sixth "
+        "or none of it is taken, and the report says so",
     )
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance."""

@@ -107,7 +107,7 @@ def fit(
     if search.blend > 0 or s.must_gain:
         search, without = _choose_factor(search, sample, s, fits)
     search = replace(search, blend=without.blend if without else 0.0)
-    if not s.must_gain:  # an answer is followed as far as silence would be
+    if not s.must_gain:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
     found = fit_named(Z, y, ids, s, C, search, column)
     decision = decide_on(found, sample, s, fits=fits)

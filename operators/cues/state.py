@@ -45,8 +45,8 @@ class CueSettings:
     min_effective
         Least effective sample size of each class, as a share of its rows.
     named_share
-        Part of the weight that balances a named shortcut, at most, unless the weights would go further
-        without the name; the rest is class balance. All of it would give the wrong labels among the rows that
+        Part of the weight that balances a named shortcut, at most, unless the evidence of the search opens
+        the gate further; the rest is class balance. All of it would give the wrong labels among the rows that
         break the shortcut as much weight as the others there.
     searched_share
         Part of the robust factor that the search has beside the names, where its evidence is full.

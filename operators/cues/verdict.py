@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,10 @@ MIXED = 0.85
 """Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
 LARGE_GAIN = 0.1
 """Gain of a suspect from which the verdict names it although the evidence is weak."""
+SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
+"""Up to a full stop that is in no name."""
 LEANING = 0.25
-"""Strength of a suspect from which the verdict names it although its balance wins nothing."""
+"""Strength of a suspect from which the verdict names it although its balance is not worth its cost."""
 
 
 def verdict(found: Mapping[str, Any]) -> str:
@@ -69,7 +72,7 @@ def verdict(found: Mapping[str, Any]) -> str:
 
 def _undivided_sentence(found: Mapping[str, Any]) -> str:
     """Say which named shortcuts divide no rows, and what the weights are then."""
-    undivided = found["undivided"]
+    undivided = [f"`{name}`" for name in found["undivided"]]
     said = (
         f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows there, "
         "so that nothing is balanced against the label for it."
@@ -152,8 +155,11 @@ def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """Return the first sentence of the verdict: what the weights are and why."""
-    return f"{verdict({**found, 'trade_off': None}).partition('. ')[0].rstrip('.')}."
+    """Return the beginning of the verdict: what the weights are and why."""
+    text = verdict({**found, "trade_off": None})
+    sentences = SENTENCE.findall(text)
+    two = found["reason"] or (found.get("carrier") and found.get("expected_gain"))
+    return "".join(sentences[: 2 if two else 1]).strip() or text
 
 
 def _question(found: Mapping[str, Any]) -> str:
@@ -162,14 +168,15 @@ def _question(found: Mapping[str, Any]) -> str:
 
 
 def _leant_on(found: Mapping[str, Any]) -> str:
-    """Name the strongest open suspect where models clearly lean on it but its balance wins nothing."""
+    """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
     suspects = [one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= LEANING]
     if not suspects:
         return ""
+    first = suspects[0]
     return (
-        f" Models lean most on `{suspects[0]['slice']}`, and nothing is won on held-out rows by balancing "
-        f"that: name `{yaml_reference(suspects[0]['reference'])}` under `spurious` if you know that it is a "
-        "shortcut."
+        f" Models lean most on `{first['slice']}`. To balance that would raise the worst class and side by "
+        f"{first['gain']:.2f} on held-out rows, for {first['cost']:.2f} of balanced accuracy: name "
+        f"`{yaml_reference(first['reference'])}` under `spurious` if you know that it is a shortcut."
     )
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 DESCRIPTION = "model.json"
+UNREADABLE = (RuntimeError, ValueError, TypeError, AttributeError, OSError)
+"""Errors of safetensors where a file is damaged, or has numbers of a type that NumPy lacks, as bfloat16."""
 
 
 def save(model: nn.Module, spec: ModelSpec, folder: Path) -> None:
@@ -101,7 +103,7 @@ def _damage_named(spec: ModelSpec, folder: Path) -> Iterator[None]:
         raise OperatorError(
             f"{folder / WEIGHTS} is missing: run the operator that trains it again."
         ) from error
-    except (RuntimeError, ValueError, OSError, safetensors.SafetensorError) as error:
+    except (*UNREADABLE, safetensors.SafetensorError) as error:
         raise OperatorError(
             f"{folder / WEIGHTS} does not hold the weights of model '{spec.model}' that {DESCRIPTION} "
             f"beside it describes: {error}. If the factory's code changed, train again."

@@ -78,8 +78,12 @@ def test_which_operators_can_place_new_rows(name: str) -> None:
 @pytest.mark.parametrize(
     ("then", "now", "told"),
     [
-        (["a", "b"], ["b", "c"], " (without a, with c)"),
-        (list("abcdefgh"), [], " (without a, without b, without c, without d, without e and 3 more)"),
+        (["a", "b"], ["b", "c"], " (without 'a', with 'c')"),
+        (list("abcdef"), [], " (without 'a', without 'b', without 'c', without 'd', without 'e' and 1 more)"),
+            list("abcdefgh"),
+            [],
+            " (without 'a', without 'b', without 'c', without 'd', without 'e' and 3 more)",
+        ),
         (["b", "a"], ["a", "b"], ""),
         ([1], [2], ""),
         (None, ["a"], ""),

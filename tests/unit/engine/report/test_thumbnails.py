@@ -75,4 +75,23 @@ def test_vectors_need_their_height_and_width(tmp_path: Path) -> None:
     found, fault = thumbnails(plan, WANTED)
     assert found is None
     assert "need height and width" in fault
-    assert rows_per_request(plan.recipe.report.image, 4) > 100
+    assert rows_per_request(plan, 4) > 100
+
+
+def test_bytes_that_are_no_images_leave_the_fields(tmp_path: Path) -> None:
+    source, columns = made()
+    raw = pa.array([b"\x00\x01\x02"] * source.num_rows, pa.binary())
+    source = source.append_column("photo", raw)
+    asked = plan_over(tmp_path / "a", source, columns, report={"image": {"column": "photo"}})
+    assert thumbnails(asked, WANTED) == (
+        None,
+        "report.image: 'photo' has no image file in any row that is shown: fields are.",
+    )
+    assert thumbnails(plan_over(tmp_path / "b", source, columns, **EMBED), WANTED) == (None, "")
+
+
+def test_images_in_a_dictionary_are_drawn(tmp_path: Path) -> None:
+    source, columns = made()
+    coded = pa.array([png((7, 7, 7))] * source.num_rows, pa.binary()).dictionary_encode()
+    found, _ = thumbnails(plan_over(tmp_path, source.append_column("photo", coded), columns, **EMBED), WANTED)
+    assert found is not None

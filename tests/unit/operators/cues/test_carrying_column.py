@@ -163,16 +163,18 @@ def test_the_carrier_of_a_state_that_names_a_shortcut_is_the_one_that_is_balance
     assert fit_named(Z, y, ids, settings, C, search).carrier is search.carrier
 
 
-@pytest.mark.parametrize("cut", [None, 1.5])
-def test_a_named_number_has_intervals_that_stand_for_each_class(cut):
+def test_a_named_number_has_intervals_that_stand_for_each_class_unless_the_user_cuts_it():
     X, y, cue, columns = table("number", 3)
     X, ids = X.astype(np.float32), np.arange(N)
-    named = CueSettings(columns=columns, spurious=(Named((0,), cut=cut),))
-    state = fit(X, y, ids, named, n_classes=C)
+    state, cut = (
+        fit(X, y, ids, CueSettings(columns=columns, spurious=(Named((0,), cut=at),)), n_classes=C)
+        for at in (None, 1.5)
+    )
     Z = state.scaler.apply(X)
     assert len(state.named[0].cuts) >= C - 1
     side = state.named[0].of_rows(Z)
     assert (side == cue).mean() > 0.97
+    assert len(cut.named[0].cuts) == 1
     w = state.named[0].apply(Z, y)
     total = np.bincount(y * C + side, w, minlength=C * C).reshape(C, C)
     share = total / total.sum(axis=1, keepdims=True)

@@ -88,7 +88,7 @@ def test_a_named_shortcut_that_costs_too_much_is_said_not_to_be_balanced() -> No
 
 def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
     section = cue_section({**FOUND, "gate": None, "spurious": ["a"], "undivided": ["a"]})
-    assert "names a as spurious, but no usable cut" in str(section.content[0])
+    assert "names `a` as spurious, but no usable cut" in str(section.content[0])
 
 
 def curve_of(
@@ -177,7 +177,7 @@ def test_shortcuts_without_two_sides_hide_neither_the_others_nor_what_the_search
     curve = curve_of((0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.5, 0.6, 0.89), published=1.5, base=0)
     named = {**FOUND, "gate": None, "blend": 0.85, "named_cost": 0.01, "trade_off": curve}
     both = verdict({**named, "spurious": ["a", "b"], "undivided": ["a"]})
-    assert "names a as spurious, but no usable cut" in both
+    assert "names `a` as spurious, but no usable cut" in both
     assert "The others are balanced against the label by 85%, which costs 0.010 of balanced" in both
     assert "With the published weights (strength 1.5)" in both
     searched = verdict({**named, "spurious": ["a"], "undivided": ["a"], "searched_part": 0.2})
@@ -303,8 +303,19 @@ def test_nothing_is_asked_about_a_suspect_that_wins_little_or_is_answered(change
 def test_a_suspect_on_which_models_clearly_lean_is_named_although_nothing_is_won() -> None:
     gap = {**SUSPECT, "slice": "age is missing", "gain": 0.0, "cost": 0.03, "strength": 0.47}
     said = verdict({**FOUND, "gate": 0.0, "suspects": [gap]})
-    assert "Models lean most on `age is missing`, and nothing is won" in said
+    assert (
+        "Models lean most on `age is missing`. To balance that would raise the worst class and side by 0.00"
+        in said
+    )
     assert "lean most" not in verdict({**FOUND, "gate": 0.0, "suspects": [{**gap, "strength": 0.24}]})
+
+
+def test_the_summary_does_not_end_in_a_name() -> None:
+    found = {**FOUND, "gate": 1.0, "carrier": "No. of St. Louis"}
+    said = summary(found)
+    assert said.startswith("The values of `No. of St. Louis` stand for the classes")
+    assert said.endswith("made independent of the column in full.")
+    assert summary({**FOUND, "gate": 0.5}).endswith("by 50%, and class balance for the rest.")
 
 
 def test_every_measurement_that_can_shut_the_gate_has_words() -> None:

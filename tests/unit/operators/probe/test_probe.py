@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
@@ -154,10 +155,19 @@ def test_linear_models_in_numpy_and_torch_are_the_same(
     assert (tmp_path / "again" / WEIGHTS).read_bytes() == (tmp_path / WEIGHTS).read_bytes()
 
 
+def train_again(folder: Path) -> Path:
+    train_into(folder, spec(), [rows(50)], Settings(), 0, Resources())
+    return folder
+
+
 def test_a_damaged_linear_model_is_named(tmp_path: Path) -> None:
     train_into(tmp_path, spec(), [rows(50)], Settings(), 0, Resources())
     (tmp_path / DESCRIPTION).write_text(spec(d=3).model_dump_json())
     with pytest.raises(OperatorError, match=r"does not hold the weights of model 'logistic'.*\(3, 4\)"):
+        load_linear(tmp_path)
+    halves = {name: value.bfloat16() for name, value in load(train_again(tmp_path)).state_dict().items()}
+    save_file(halves, tmp_path / WEIGHTS)
+    with pytest.raises(OperatorError, match=r"does not hold the weights.*bfloat16"):
         load_linear(tmp_path)
     (tmp_path / WEIGHTS).unlink()
     with pytest.raises(OperatorError, match="is missing"):
