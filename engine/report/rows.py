@@ -101,11 +101,11 @@ def make_gallery(
     row_ids = np.unique(np.array([row_id for ids in wanted for row_id in ids], np.int64))
     if not len(row_ids):
         return Gallery(notes=[*notes, *missing])
-    small = [name for name in SMALL if name in plan.reader().columns]
-    table = gather(plan, row_ids, small, fields)
-    images, fault = thumbnails(plan, table.column(ROW_ID).to_numpy())
+    images, fault = thumbnails(plan, row_ids)
     if images is not None and plan.recipe.report.fields is None:
         fields = []  # an image says enough
+    small = [name for name in SMALL if name in plan.reader().columns]
+    table = gather(plan, row_ids, small, fields)
     shown = shown_rows(table, fields, classes)
     place = {row_id: i for i, row_id in enumerate(table.column(ROW_ID).to_pylist())}
     albums = [

@@ -52,7 +52,7 @@ def thumbnails(plan: Plan, row_ids: NDArray[np.int64]) -> tuple[Pictures | None,
                 f"Rows are not drawn, as the source has {size / 2**30:,.1f} GiB, of which much would be read "
                 f"again: `report: {{image: {{column: {column}}}}}` draws them all the same."
             )
-        return (_of_files(plan, row_ids, column), "") if column else (None, "")  # no image: nobody asked
+        return (_of_files(plan, row_ids, column), "") if column else (None, "")
     if image.column not in schema.names:
         return (
             None,

@@ -18,7 +18,7 @@ from operators.cues.evidence import balanced_loss, worst_recall
 from operators.cues.joint_balance import balance_jointly, joint_factor
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
-from operators.cues.named import Sides, best_cut, chosen, fit_sides
+from operators.cues.named import Named, Sides, best_cut, chosen, fit_sides
 from operators.cues.row_weights import searched_factors
 from operators.cues.slices import Slices, find_slices
 from operators.cues.state import CueSettings, CueState
@@ -55,16 +55,17 @@ def fit_named(
         State of ``fit_searched`` on the same rows. Its ``blend`` is the part of the robust factor that would
         be published without a name.
     column
-        Sides of the column that the search found to stand for the classes. If it is a number that is named
-        without a cut, each of more than two classes has its intervals: one cut balances two sides alone.
+        Sides of the column that the search found to stand for the classes. With more than two of them a name
+        of the column takes these, as one cut of a number would balance two sides alone.
 
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     followed = search.carrier if search.blend > 0 and not s.must_gain else None
-    named = _named_sides(slices, Z, y, s, C, search.scaler, column if search.pointed > 2 else None, followed)
+    known = followed or (column if search.pointed > 2 else None)
+    named = _named_sides(slices, Z, y, s, C, search.scaler, known)
     robust = joint_factor(named, Z, y)
-    is_named = followed is not None and any(one.columns == followed.columns for one in named)
-    searched = s.searched_share * search.blend if named and not is_named else 0.0
+    is_confirmed = any(_names(one, followed) for one in s.spurious)
+    searched = s.searched_share * search.blend if named and not is_confirmed else 0.0
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
@@ -132,26 +133,26 @@ def _named_sides(
     s: CueSettings,
     C: int,
     scaler: Scaler,
-    column: Sides | None,
-    followed: Sides | None,
+    known: Sides | None,
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut, balanced together.
 
-    Those of the column that the search follows stay as they are: the name confirms them. A cut of the user's
-    counts as it is given.
+    A name of the column whose sides the search knows takes these.
     """
     found = []
     for given in s.spurious:
-        if followed is not None and given.cut is None and set(followed.columns) <= set(given.columns):
-            found.append(followed)
+        if known is not None and _names(given, known):
+            found.append(known)
             continue
         name = chosen(given, slices)
-        if column is not None and name.cut is None and name.columns == column.columns:
-            found.append(column)
-            continue
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
         if name.cut is not None:
             cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])
         if cut is not None:
             found.append(fit_sides(name, Z, y, C, cut))
     return balance_jointly(found, Z, y, C)
+
+
+def _names(name: Named, sides: Sides | None) -> bool:
+    """Return whether a name is that of the column of some sides; a cut of the user's counts as given."""
+    return sides is not None and name.cut is None and set(sides.columns) <= set(name.columns)

@@ -1,6 +1,6 @@
 """Words of texts that carry a shortcut, judged by the other words of the texts.
 
-A word, or several in one place of the text, that goes with a class far more than all the other words do
+A word, or several in one place of the text, that goes with a class more than all the other words do
 together is a shortcut if the other words do not tell, given the label, whether it occurs (``independence``):
 a word of the class belongs to sentences that have others of its kind. Where the other words tell the label as
 well as these do, nothing says which of the two is the shortcut. A label that one word decides honestly, in

@@ -8,7 +8,7 @@ import numpy as np
 
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.communicator import Slots, arrays_in_order
+from operators.communicator import Communicator, SingleProcess, Slots, arrays_in_order
 from operators.models.spec import ModelSpec
 from operators.probe.rows import Rows, Shards, blocks
 
@@ -29,6 +29,16 @@ class Census:
     def n_rows(self) -> int:
         """Number of rows in all slots."""
         return sum(self.slot_rows)
+
+
+def slots_of(shards: Shards, communicator: Communicator | None) -> Slots:
+    """Return the slots of the shards; without a communicator this process works alone.
+
+    Raises OperatorError where there are no shards.
+    """
+    if not len(shards):
+        raise OperatorError("The probe has nothing to learn from: there are no shards.")
+    return Slots(communicator or SingleProcess(), len(shards))
 
 
 def take_census(spec: ModelSpec, shards: Shards, slots: Slots) -> Census:

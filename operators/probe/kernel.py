@@ -12,9 +12,9 @@ from torch import nn
 
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.communicator import Communicator, SingleProcess, Slots
+from operators.communicator import Communicator
 from operators.models import ModelSpec, Standardize, build
-from operators.probe.census import take_census
+from operators.probe.census import slots_of, take_census
 from operators.probe.logistic import Scale, train_logistic
 from operators.probe.minibatch import fit_minibatch
 from operators.probe.rows import Rows, Shards, blocks
@@ -58,10 +58,8 @@ def train(
     settings, device = settings or Settings(), torch.device(device)
     if spec.model == "logistic":
         return _train_logistic(spec, shards, settings, communicator, device)
-    if not len(shards):
-        raise OperatorError("The probe has nothing to learn from: there are no shards.")
     with repeatable(device):
-        slots = Slots(communicator or SingleProcess(), len(shards))
+        slots = slots_of(shards, communicator)
         model = build(spec, seed).to(device)
         census = take_census(spec, shards, slots)
         if census.mean is not None and census.std is not None:
@@ -96,15 +94,7 @@ def _train_logistic(
         found = train_logistic(spec, shards, settings=settings, communicator=communicator, sums=sums)
         model = build(spec, seed=0).eval()
         model.load_state_dict({name: torch.from_numpy(value) for name, value in found.model.arrays().items()})
-    return Trained(
-        model,
-        found.n_parameters,
-        found.loss_curve,
-        found.converged,
-        found.n_rows,
-        found.train_loss,
-        found.train_accuracy,
-    )
+    return found.with_model(model)
 
 
 def partial_sums_on(device: torch.device, rows: Rows, theta: Float64, scale: Scale | None) -> Float64:

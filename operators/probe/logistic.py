@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.communicator import Communicator, SingleProcess, Slots
+from operators.communicator import Communicator, Slots
 from operators.models.linear import LinearModel, log_softmax, standard_deviations
 from operators.models.spec import ModelSpec
-from operators.probe.census import Census, take_census
+from operators.probe.census import Census, slots_of, take_census
 from operators.probe.rows import Rows, Shards, blocks
 from operators.probe.settings import Settings
 from operators.probe.trained import Trained
@@ -57,9 +57,7 @@ def train_logistic(
     OperatorError
         There are no rows or no weight, or a label is out of range.
     """
-    if not len(shards):
-        raise OperatorError("The probe has nothing to learn from: there are no shards.")
-    slots = Slots(communicator or SingleProcess(), len(shards))
+    slots = slots_of(shards, communicator)
     with limit_threads(1):
         census = take_census(spec, shards, slots)
         scale = _scale(spec, census)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
 M = TypeVar("M", covariant=True)
+N = TypeVar("N")
 
 
 @dataclass(frozen=True)
@@ -25,3 +26,8 @@ class Trained(Generic[M]):
     """Weighted mean softmax cross-entropy in nats, without penalty."""
     train_accuracy: float
     """Weighted share of rows that are predicted right."""
+
+    def with_model(self, model: N) -> Trained[N]:
+        """Return the record with the same model in another form."""
+        record = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "model"}
+        return Trained(model, **record)

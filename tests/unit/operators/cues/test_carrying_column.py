@@ -175,6 +175,7 @@ def test_a_named_number_has_intervals_that_stand_for_each_class_unless_the_user_
     side = state.named[0].of_rows(Z)
     assert (side == cue).mean() > 0.97
     assert len(cut.named[0].cuts) == 1
+    assert cut.searched_part > 0 == state.searched_part, "a slice leaves the rest of the column to the search"
     w = state.named[0].apply(Z, y)
     total = np.bincount(y * C + side, w, minlength=C * C).reshape(C, C)
     share = total / total.sum(axis=1, keepdims=True)
