@@ -158,8 +158,9 @@ def summary(found: Mapping[str, Any]) -> str:
     """Return the beginning of the verdict: what the weights are and why."""
     text = verdict({**found, "trade_off": None})
     sentences = SENTENCE.findall(text)
-    two = found["reason"] or (found.get("carrier") and found.get("expected_gain"))
-    return "".join(sentences[: 2 if two else 1]).strip() or text
+    expected = found.get("carrier") and found.get("expected_gain")
+    in_two = found["reason"] or found.get("found_words") or expected
+    return "".join(sentences[: 2 if in_two else 1]).strip() or text
 
 
 def _question(found: Mapping[str, Any]) -> str:

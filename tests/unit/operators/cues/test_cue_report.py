@@ -316,6 +316,15 @@ def test_the_summary_does_not_end_in_a_name() -> None:
     assert said.startswith("The values of `No. of St. Louis` stand for the classes")
     assert said.endswith("made independent of the column in full.")
     assert summary({**FOUND, "gate": 0.5}).endswith("by 50%, and class balance for the rest.")
+    words = {
+        "gate": None,
+        "blend": 0.85,
+        "named_cost": 0.007,
+        "found_words": [{"column": "note", "words": ["app"]}],
+    }
+    assert summary(FOUND | words).endswith("by 85%, which costs 0.007 of balanced accuracy on held-out rows.")
+    expected = {"gate": 1.0, "carrier": "depot", "expected_gain": 0.2}
+    assert summary(FOUND | expected).endswith("the label is made independent of the column in full.")
 
 
 def test_every_measurement_that_can_shut_the_gate_has_words() -> None:
