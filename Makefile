@@ -132,8 +132,9 @@ paper: $(VENV)/.paper  ## Recompute the papers' tables into tests/paper/*.md; re
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.baselines
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.adult
 
-gpu:  ## Check and time the kernels on a GPU with the installed Python and torch
+gpu:  ## Check and time what runs on a GPU, with the installed Python and torch; tests need pytest and the rest too
 	$(PYTHON) -m tests.benchmarks.gpu
+	$(PYTHON) -m pytest -m gpu tests/gpu
 
 clean:  ## Remove everything that these targets create
 	rm -rf $(VENV) $(PEERS) $(RELEASE) .venv-orchestrators demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

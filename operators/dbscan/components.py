@@ -86,7 +86,7 @@ class Joiner:
             return np.packbits(near, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
         rows = np.concatenate([outside, pivots])
-        words = np.concatenate(list(in_threads(work, pieces(rows, t.fitting(PIVOTS)))))
+        words = np.concatenate(list(in_threads(work, pieces(rows, self._tiles.fitting(PIVOTS)))))
         touching = words != 0
         words, rows = words[touching], rows[touching]
         lowest = np.bitwise_count((words & (~words + np.uint64(1))) - np.uint64(1))
@@ -111,7 +111,7 @@ class Joiner:
                 self._compare(rows, blocks.rows[k], buffer)
             near = largest.nearest(blocks.low[position], blocks.high[position], limit)
             cols = np.concatenate([*(largest.rows[k] for k in near), rows[:0]])
-            for some in pieces(cols, t.TILE_COLS):
+            for some in pieces(cols, self._tiles.cols):
                 rows = rows[self._roots(rows) != self._roots(root)]
                 if not len(rows):
                     return

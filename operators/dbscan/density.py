@@ -24,7 +24,7 @@ import numpy.typing as npt
 from operators.arrays import Float64, Index
 from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import Blocks, BoxIndex
-from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, pieces
+from operators.dbscan.tiles import Level, Side, Tiles, in_threads, pieces
 
 SAMPLE_PER_GOAL = 5
 """Rows of the first sample per ``goal``: a row with a fifth of all rows near it meets the goal there."""
@@ -77,7 +77,7 @@ def decide_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
         def lowered(rows: Index, sample: Side = sample) -> Level:
             return lowered_levels(tiles, rows, sample, level[rows], goal)
 
-        parts = in_threads(lowered, pieces(open_rows, max(MIN_TILE_ROWS, t.fitting(size))))
+        parts = in_threads(lowered, pieces(open_rows, max(MIN_TILE_ROWS, tiles.fitting(size))))
         new = np.concatenate(list(parts))
         moved, decided = np.mean(new < level[open_rows]), np.mean(new < 0)
         level[open_rows] = new
@@ -94,7 +94,8 @@ def lowered_levels(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: 
     short, met = np.full_like(level, -1), level + np.int16(1)
     while True:  # bisection over the levels; rows that are done give the same answer again
         middle = np.minimum((short + met + 1) // 2, level).astype(np.int16)
-        dense = count_true(tiles.near(products, tiles.at_least(rows, sample, middle, True), buffer)) >= goal
+        least = tiles.at_least(rows, sample, middle, certain=True)
+        dense = tiles.count_near(products, least, buffer) >= goal
         met, short = np.where(dense, np.minimum(met, middle), met), np.where(dense, short, middle)
         if (met - short <= 1).all():
             return np.asarray(met - np.int16(1))
@@ -213,7 +214,7 @@ class Search:
         tiles, level, buffer = self._tiles, self._level, self._tiles.buffer()
         found: list[tuple[Index, Index, Any]] = []
         n_found, n_cols = 0, 0
-        for some in pieces(cols, t.TILE_COLS):
+        for some in pieces(cols, tiles.cols):
             n_cols += len(some)
             if not both:
                 rows = rows[level[rows] >= 0]

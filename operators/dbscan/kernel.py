@@ -155,7 +155,7 @@ class _Grid:
             rows, room = outer.rows[position], self._tiles.buffer()
             near = inner.nearest(outer.low[position], outer.high[position], limit)
             cols = np.concatenate([*(inner.rows[k] for k in near), rows[:0]])
-            for some in pieces(cols, t.TILE_COLS):
+            for some in pieces(cols, self._tiles.cols):
                 i, j = self._tiles.neighbours(rows, some, level, room)
                 _attach(labels, i, labels[j])
 

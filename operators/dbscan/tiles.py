@@ -29,6 +29,8 @@ TILE_COLS = 2048
 """Size of a tile: large enough that the calls around a product cost little, small enough to stay in cache."""
 DOUBT = 1 / 64
 """Half-width of the doubtful band relative to the radius, above which products are computed in float64."""
+GPU_COLS = 32_768
+"""Columns of a tile on a GPU, which waits for the host between two tiles."""
 NUMPY_COMPARES = True
 """On the CPU NumPy compares products with thresholds, in less than half of torch's time."""
 
@@ -76,6 +78,7 @@ class Tiles:
 
     def __init__(self, points: PreparedRows, eps_values: Sequence[float], device: Device = "cpu") -> None:
         self._device = usable_device(device)
+        self._on_host = NUMPY_COMPARES and self._device.type == "cpu"
         self.points, self.n = points, points.n
         self.eps = list(eps_values)
         self.limits: Float64 = np.array([points.limit(eps) for eps in eps_values])
@@ -89,9 +92,18 @@ class Tiles:
         self._tiny = smallest(points.depth, dtype)
         self._buffers = local()
 
+    @property
+    def cols(self) -> int:
+        """Most columns of a tile."""
+        return TILE_COLS if self._on_host else GPU_COLS
+
+    def fitting(self, cols: int) -> int:
+        """Return how many rows a tile with ``cols`` columns may have."""
+        return max(1, TILE_ROWS * self.cols // cols)
+
     def buffer(self, n_pairs: int = 0) -> TileBuffer:
         """Return the thread's own buffer, of at least one full tile and at least ``n_pairs`` pairs."""
-        size = max(TILE_ROWS * TILE_COLS, n_pairs)
+        size = max(TILE_ROWS * self.cols, n_pairs)
         buffer: TileBuffer | None = getattr(self._buffers, "buffer", None)
         if buffer is None or len(buffer.near) < size:
             buffer = TileBuffer(self._bias.new_empty(size), self._bias.new_empty(size, dtype=torch.bool))
@@ -122,10 +134,20 @@ class Tiles:
 
     def near(self, products: torch.Tensor, least: Any, buffer: TileBuffer) -> Mask:
         """Return the mask of products that are at least ``least`` of their row, written to the buffer."""
-        out = buffer.near[: products.numel()].view(products.shape)
-        if NUMPY_COMPARES and self._device.type == "cpu":
+        if self._on_host:
+            out = buffer.near[: products.numel()].view(products.shape)
             return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out.numpy()))
-        return np.asarray(torch.ge(products, self._there(least)[:, None], out=out).numpy(force=True))
+        return np.asarray(self._near_there(products, least, buffer).numpy(force=True))
+
+    def count_near(self, products: torch.Tensor, least: Any, buffer: TileBuffer) -> npt.NDArray[np.int64]:
+        """Count the products (n_rows,) of each row that are at least ``least`` of it."""
+        if self._on_host:
+            return count_true(self.near(products, least, buffer))
+        return np.asarray(self._near_there(products, least, buffer).sum(dim=1).numpy(force=True))
+
+    def _near_there(self, products: torch.Tensor, least: Any, buffer: TileBuffer) -> torch.Tensor:
+        out = buffer.near[: products.numel()].view(products.shape)
+        return torch.ge(products, self._there(least)[:, None], out=out)
 
     def candidates(
         self, rows: Index, cols: Index, level: Any, buffer: TileBuffer
@@ -133,15 +155,26 @@ class Tiles:
         """Return positions in ``rows`` and ``cols`` of pairs that may be within their level, and products."""
         side = self.side(cols)
         products, least = self.products(rows, side, buffer), self.at_least(rows, side, level, certain=False)
+        if not self._on_host:
+            return self._candidates_there(products, least, buffer)
         # Most rows of most tiles have no candidate; finding the rows that do is cheaper than marking pairs.
-        hit = np.flatnonzero(products.amax(dim=1).numpy(force=True) >= least)
+        hit = np.flatnonzero(products.amax(dim=1).numpy() >= least)
         if len(hit) < len(rows) // 2:
-            products, least = products.index_select(0, self._there(hit)), least[hit]
+            products, least = products.index_select(0, torch.from_numpy(hit)), least[hit]
         else:
             hit = np.arange(len(rows))
         flat = np.flatnonzero(self.near(products, least, buffer))
-        i, values = flat // len(cols), products.view(-1).index_select(0, self._there(flat)).numpy(force=True)
+        i, values = flat // len(cols), products.view(-1).index_select(0, torch.from_numpy(flat)).numpy()
         return hit[i], flat - i * len(cols), values
+
+    def _candidates_there(
+        self, products: torch.Tensor, least: Any, buffer: TileBuffer
+    ) -> tuple[Index, Index, Any]:
+        """Return the candidates of a tile; the device finds them, and only these are copied."""
+        flat = self._near_there(products, least, buffer).view(-1).nonzero().view(-1)
+        values = products.view(-1).index_select(0, flat).numpy(force=True)
+        i, j = np.divmod(flat.numpy(force=True), products.shape[1])
+        return i, j, values
 
     def _there(self, values: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)
@@ -199,11 +232,6 @@ def count_true(mask: Mask) -> npt.NDArray[np.int64]:
     if words.shape[1] % 8 == 0:
         words = words.view(np.uint64)
     return np.asarray(np.bitwise_count(words).sum(axis=1, dtype=np.int64))
-
-
-def fitting(cols: int) -> int:
-    """Return how many rows a tile with ``cols`` columns may have."""
-    return max(1, TILE_ROWS * TILE_COLS // cols)
 
 
 def pieces(rows: Index, size: int) -> Iterator[Index]:

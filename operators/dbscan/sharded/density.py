@@ -53,7 +53,7 @@ def decide_block(layout: Layout, round_: int, block: int) -> tuple[int, int]:
         window = Window(layout, BlockRows(**layout.unpack("sample", round_)))
         tiles = window.beside(block)
         sample = tiles.side(np.arange(window.n_head))
-        for rows in pieces(open_, max(MIN_TILE_ROWS, t.fitting(window.n_head))):
+        for rows in pieces(open_, max(MIN_TILE_ROWS, tiles.fitting(window.n_head))):
             new = lowered_levels(tiles, rows + window.n_head, sample, level[rows], layout.least[-1])
             n_moved += int(np.count_nonzero(new < level[rows]))
             level[rows] = new
@@ -157,7 +157,7 @@ class _Search:
 
     def _compare(self, tiles: Tiles, rows: Index, cols: Index, block: int) -> None:
         shift = block * self._layout.block_rows
-        for some in pieces(cols, t.TILE_COLS):
+        for some in pieces(cols, tiles.cols):
             rows = rows[self._level[rows] >= 0]
             if not len(rows):
                 return

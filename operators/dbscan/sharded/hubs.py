@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Index
-from operators.dbscan import tiles as t
 from operators.dbscan.sharded.blocks import BlockRows, Layout, Window, by_block, ranked_rows, read_rows
 from operators.dbscan.sharded.density import core_of
 from operators.dbscan.sharded.level_forest import Edges, level_parents, lightest
@@ -138,7 +137,7 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
     if len(rows):
         window = Window(layout, hubs)
         tiles = window.beside(block)
-        for some in pieces(rows, max(1, t.fitting(window.n_head))):
+        for some in pieces(rows, tiles.fitting(window.n_head)):
             level = _reached(tiles, some + window.n_head, window.n_head)
             level = np.maximum(level, np.maximum(core[some, None], core_hub)).astype(np.int16)
             here = np.isin(own_rows, some)

@@ -126,7 +126,7 @@ class _Linker:
     def _compare(self, tiles: Tiles, rows: Index, cols: Index, tail: _Tail) -> None:
         """Find and record the edges of some tiles."""
         n_head, n_levels = len(self._core), len(self._layout.eps)
-        for some in pieces(cols, t.TILE_COLS):
+        for some in pieces(cols, tiles.cols):
             rows = rows[self._joins[rows] > self._core[rows]]
             if not len(rows):
                 return

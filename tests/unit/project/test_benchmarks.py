@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from itertools import count
@@ -189,7 +190,7 @@ class Absent:
         if name.partition(".")[0] in ("ray", "faiss", "pyarrow", "pydantic", "mlflow"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-from tests.benchmarks.gpu import main
+from tests.benchmarks.gpu.__main__ import main
 sys.exit(main(["--device", "cpu", "--rows", "256"]))
 """
     ran = subprocess.run(
@@ -198,7 +199,31 @@ sys.exit(main(["--device", "cpu", "--rows", "256"]))
     assert ran.returncode == 0, ran.stderr
     assert "softmax regression" in ran.stdout
     assert ran.stdout.count("equal") == 4  # DBSCAN at three sizes, and a sum over slots
+    assert "FAISS graphs: not checked, as faiss is not installed" in ran.stdout
     assert "DIFFER" not in ran.stdout
+
+
+@pytest.mark.slow
+def test_the_checks_for_a_gpu_run_on_the_cpu():
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "gpu",
+        "-p",
+        "no:cacheprovider",
+        "tests/gpu/test_fits.py",
+    ]
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ROWSIEVE_TEST_DEVICE": "cpu"},
+    )
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_a_projection_names_what_few_workers_do_first() -> None:

@@ -1,0 +1,1 @@
+"""What runs on a GPU, against the CPU."""
