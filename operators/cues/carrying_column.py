@@ -97,7 +97,7 @@ class CarryingColumn:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
     """A column, and how much models lean on what its values stand for.
 
     Attributes
@@ -129,23 +129,48 @@ def carrying_column(
 ) -> CarryingColumn | None:
     """Return the strongest column with the judgement of the others; None where none is strong.
 
+    Parameters are those of ``candidates`` and ``judge``.
+    """
+    found = candidates(slices, Z, y, p, s)
+    return judge(found[0], Z, y, ids, s) if found else None
+
+
+def candidates(
+    slices: Slices,
+    Z: Floats,
+    y: Integers,
+    p: Floats,
+    s: CueSettings,
+    apart: frozenset[int] = frozenset(),
+) -> list[Candidate]:
+    """Return the columns on which models lean, the one that explains most first; none below ``MEASURED``.
+
     Parameters
     ----------
     slices
         Slices of the rows: the columns of the strongest ones are looked at.
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
+    Z, y
+        Standardised rows (n, d), labels (n,).
     p
         Held-out probabilities of class-balanced models, shape (n, C).
     s
         Settings, with the source columns of the features.
+    apart
+        Features whose columns are left out.
 
     """
     columns = {_column_of(int(slices.feature[k]), Z, s) for k in strongest(slices, CANDIDATES)}
-    found = [_candidate(features, Z, y, p) for features in sorted(columns - {()})]
-    best = max(found, key=_Candidate.explained, default=None)
-    if best is None or best.strength < MEASURED:
-        return None
+    shown = sorted(features for features in columns - {()} if not apart.intersection(features))
+    found = [_candidate(features, Z, y, p) for features in shown]
+    found.sort(key=Candidate.explained, reverse=True)
+    return found if found and found[0].strength >= MEASURED else []
+
+
+def judge(best: Candidate, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> CarryingColumn | None:
+    """Return a column with the judgement of the others; None where too few rows say anything.
+
+    ``ids`` are row ids (n,); the others are those of ``candidates``.
+    """
     own = {same for feature in best.sides.columns for same in features_of(feature, Z, s.columns)}
     rows = best.standing
     judged = independence(
@@ -181,7 +206,7 @@ def _has_two_values(x: Floats) -> bool:
     return bool(((x == x.max()) | (x == x.min())).all())
 
 
-def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> _Candidate:
+def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> Candidate:
     """Return what the values of a column stand for, and how much models lean on that."""
     C, number = p.shape[1], len(features) == 1
     cuts = _cuts(Z[:, features[0]]) if number else np.empty(0, np.float32)
@@ -197,7 +222,7 @@ def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> 
         explained = _explained_errors((side != y)[standing], y[standing], error[standing])
         strength = float(np.sqrt(_explained(level[standing], p[standing]) * explained))
     sides = Sides(features, cuts, balanced, independent_factors(balanced[level], y, C))
-    return _Candidate(sides, side, standing, strength)
+    return Candidate(sides, side, standing, strength)
 
 
 def _cuts(x: Floats) -> Floats:

@@ -9,12 +9,14 @@ from operators.arrays import Integers
 from operators.cues.curve_report import curve_record
 from operators.cues.decision import shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.row_weights import breaks
+from operators.cues.row_weights import broken_shortcut
 from operators.cues.state import CueState
 from operators.cues.strength import compared_groups
 
 
-def measured_curve(state: CueState, sample: SampledRows, classes: Sequence[str]) -> dict[str, Any] | None:
+def measured_curve(
+    state: CueState, sample: SampledRows, classes: Sequence[str], shortcuts: Sequence[str] = ()
+) -> dict[str, Any] | None:
     """Return the record of the curve that decided on the weights; None where rows were too few to measure.
 
     Groups are the rows of each class that follow the suspected or named shortcut and those that break it,
@@ -28,18 +30,25 @@ def measured_curve(state: CueState, sample: SampledRows, classes: Sequence[str])
         Rows of the sample on which they were fitted.
     classes
         Name of each class in the whole table.
+    shortcuts
+        Name of each column of ``state.carriers``; needed where these are several.
 
     """
     if not state.points:
         return None
     grouping, groups = curve_groups(state, sample, len(classes))
+    several = state.further and state.named is None
+    broken = [f"`{one}`" for one in shortcuts] if several else ["the shortcut"]
 
     def name(group: int) -> str:
         if grouping == "classes":
             return f"class {classes[group]}"
-        if group == 2 * len(classes):
-            return "rows that break the shortcut"
-        return f"class {classes[group // 2]}, {'breaks' if group % 2 else 'follows'} the shortcut"
+        k, part = divmod(group, len(broken) + 1)
+        if k == len(classes):
+            return f"rows that break {broken[part]}"
+        if part == 0:
+            return f"class {classes[k]}, follows the shortcut{'s' if several else ''}"
+        return f"class {classes[k]}, breaks {broken[part - 1]}"
 
     return curve_record(
         state.points,
@@ -56,4 +65,4 @@ def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[
     y = sample.y
     if state.blend <= 0:
         return "classes", y
-    return "shortcut", shortcut_groups(y, breaks(state, sample.X, y, sample.ids), n_classes)
+    return "shortcut", shortcut_groups(y, broken_shortcut(state, sample.X, y, sample.ids), n_classes)

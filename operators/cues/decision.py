@@ -81,6 +81,8 @@ class DecisionSample:
         Robust factor in full, ahead of the limits, shape (n,).
     broken
         Whether a row breaks the suspected or named shortcut, shape (n,).
+    which
+        Of several shortcuts the number of the first one that it breaks, from 1, else 0, shape (n,).
 
     """
 
@@ -89,6 +91,7 @@ class DecisionSample:
     ids: Integers
     factor: Floats
     broken: npt.NDArray[np.bool_]
+    which: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,8 @@ def decide(
     except ValueError:
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
-        points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
+        which = sample.broken if sample.which is None else sample.which
+        points = trials.points(shortcut_groups(y, which, len(path.counts)))
         trusted = trusted_gate(gate, points)
         if carried:
             blend = best_part(points, trusted)
@@ -298,22 +302,39 @@ def beats_baseline(
     return broken_rise(trials, reached.strength, y, broken, SURE_OF_MANY) > 0
 
 
-def shortcut_groups(y: Integers, broken: npt.NDArray[np.bool_], n_classes: int) -> npt.NDArray[np.intp]:
-    """Return the number of each row's group, shape (n,): 2 y where it follows the shortcut, else 2 y + 1.
+def shortcut_groups(
+    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int
+) -> npt.NDArray[np.intp]:
+    """Return the number of each row's group, shape (n,): its class, divided by which shortcut it breaks.
 
-    Classes with too few rows to be measured are not divided. Where those rows of a class that break the
-    shortcut are too few, they form one group, ``2 * n_classes``, with those of the classes that have the
-    fewest: what the weights are for has to be among the groups that are compared.
+    Of one shortcut that is 2 y where it follows the shortcut, else 2 y + 1. Classes with too few rows to be
+    measured are not divided. Where those rows of a class that break a shortcut are too few, they form one
+    group, ``2 * n_classes``, with those of the classes that have the fewest: what the weights are for has to
+    be among the groups that are compared.
+
+    Parameters
+    ----------
+    y
+        Labels, shape (n,).
+    broken
+        Whether a row breaks the shortcut, shape (n,), or the number of the one of several that it breaks,
+        from 1, else 0.
+    n_classes
+        C.
+
     """
-    divided = broken & counted_classes(np.bincount(y))[y]
-    groups = np.asarray(2 * y + divided, np.intp)
-    rows = np.bincount(y[divided], minlength=n_classes)
-    pooled = list[int]()
-    for c in np.argsort(rows, kind="stable").tolist():
-        if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
-            pooled.append(c)
-    if rows[pooled].sum() >= MIN_ROWS:
-        groups[divided & np.isin(y, pooled)] = 2 * n_classes
+    part = np.where(counted_classes(np.bincount(y))[y], broken, 0).astype(np.intp)
+    most = max(int(part.max(initial=0)), 1)
+    groups = np.asarray((most + 1) * y + part, np.intp)
+    for number in range(1, most + 1):
+        divided = part == number
+        rows = np.bincount(y[divided], minlength=n_classes)
+        pooled = list[int]()
+        for c in np.argsort(rows, kind="stable").tolist():
+            if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
+                pooled.append(c)
+        if rows[pooled].sum() >= MIN_ROWS:
+            groups[divided & np.isin(y, pooled)] = (most + 1) * n_classes + number - 1
     return groups
 
 

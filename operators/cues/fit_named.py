@@ -7,6 +7,7 @@ one more name as far as its evidence goes: other columns than the named one may 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -60,11 +61,11 @@ def fit_named(
 
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
-    followed = search.carrier if search.blend > 0 and not s.must_gain else None
-    known = followed or (column if search.pointed > 2 else None)
+    followed = search.carriers if search.blend > 0 and not s.must_gain else ()
+    known = followed or ((column,) if column and search.pointed > 2 else ())
     named = _named_sides(slices, Z, y, s, C, search.scaler, known)
     robust = joint_factor(named, Z, y)
-    is_confirmed = any(_names(one, followed) for one in s.spurious)
+    is_confirmed = any(_names(one, sides) for one in s.spurious for sides in followed)
     searched = s.searched_share * search.blend if named and not is_confirmed else 0.0
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
@@ -85,6 +86,7 @@ def fit_named(
         named_cost=cost,
         searched_part=searched,
         carrier=search.carrier if searched > 0 else None,
+        further=search.further if searched > 0 else (),
     )
 
 
@@ -133,16 +135,18 @@ def _named_sides(
     s: CueSettings,
     C: int,
     scaler: Scaler,
-    known: Sides | None,
+    known: Sequence[Sides],
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut, balanced together.
 
-    A name of the column whose sides the search knows takes these.
+    A name of a column whose sides the search knows takes these. If it follows several columns and one of them
+    is named, the others stay.
     """
-    found = []
+    found = [sides for sides in known if any(_names(given, sides) for given in s.spurious)]
+    if found:
+        found = list(known)
     for given in s.spurious:
-        if known is not None and _names(given, known):
-            found.append(known)
+        if any(_names(given, sides) for sides in known):
             continue
         name = chosen(given, slices)
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
@@ -153,6 +157,6 @@ def _named_sides(
     return balance_jointly(found, Z, y, C)
 
 
-def _names(name: Named, sides: Sides | None) -> bool:
+def _names(name: Named, sides: Sides) -> bool:
     """Return whether a name is that of the column of some sides; a cut of the user's counts as given."""
-    return sides is not None and name.cut is None and set(sides.columns) <= set(name.columns)
+    return name.cut is None and set(sides.columns) <= set(name.columns)

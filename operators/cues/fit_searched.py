@@ -12,6 +12,8 @@ from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.decision import RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
+from operators.cues.further_columns import SURE_RATIO, balanced, further_columns, joint_gate
+from operators.cues.joint_balance import joint_factor
 from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
@@ -23,8 +25,6 @@ from operators.cues.state import CueSettings, CueState
 
 SURE_CARRIER = 0.5
 """Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
-SURE_RATIO = 0.15
-"""Ratio of such a column from which the rows that contradict it are not mostly wrong labels."""
 
 
 def fit_searched(
@@ -62,7 +62,13 @@ def fit_searched(
         **(carrier.measurements() if carrier else {}),
     )
     gate, sided = gate_and_sides(evidence, carrier, pointed)
-    robust = robust if sided is None else sided.apply(Z, y)
+    carriers: tuple[Sides, ...] = (sided,) if sided else ()
+    others = further_columns(carrier, evidence, slices, Z, y, ids, before.mean(axis=0), s) if carrier else ()
+    if carrier and others:
+        together = joint_gate((carrier, *others), evidence, gate > RAISED_GATE[0])
+        if together > 0:
+            gate, carriers = together, balanced((carrier, *others), Z, y, C)
+    robust = joint_factor(carriers, Z, y) if carriers else robust
     state = CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -79,7 +85,8 @@ def fit_searched(
         effective=np.ones(C),
         legitimate=s.legitimate,
         seed=s.seed,
-        carrier=sided,
+        carrier=carriers[0] if carriers else None,
+        further=carriers[1:],
     )
     rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
     return state, None if carrier is None or carrier.partial or rivalled else carrier.sides

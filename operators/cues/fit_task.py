@@ -16,7 +16,7 @@ from operators.cues.fit_words import FoundWords, find_words, fit_with_words
 from operators.cues.gather import SampledRows, read_sample
 from operators.cues.importance import measured_importance, write_importance
 from operators.cues.linear import with_directions
-from operators.cues.listing import Answers, write_suspects, yaml_reference
+from operators.cues.listing import Answers, shortcut_names, write_suspects, yaml_reference
 from operators.cues.mentions import Directions, absent_words, by_set, fit_directions, unclear_sets
 from operators.cues.named import Named
 from operators.cues.params import CuesParams, CueWords
@@ -58,7 +58,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
         suspects, words = ([], []) if state.reason else _suspects(X, y, ids, fitted.task(task), settings)
         curve = None
         if not state.reason:
-            curve = measured_curve(state, sample, task.classes)
+            curve = measured_curve(state, sample, task.classes, shortcut_names(state, columns))
         importance = measured_importance(state, sample, columns, len(task.classes), settings.seed)
     save_state(state, task.state)
     write_importance(task.state, importance)

@@ -41,12 +41,13 @@ def follow_in_full(
     search, column
         From ``fit_searched``.
     decision
-        What the gate leads to. Nothing else is tried where that is open.
+        What the gate leads to. Nothing else is tried where that is open, or where several columns carry a
+        shortcut: one of them alone would leave the others.
     sample, s, fits
         As for ``decide_on``.
 
     """
-    if is_open(search, decision):
+    if search.further or is_open(search, decision):
         return search, decision
     found, least = (search, decision), least_gain(s.setting, search.pointed)
     for state, tried in tried_in_full(search, column, sample, s, fits):

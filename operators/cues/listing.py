@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.bounded_json import read_json
+from operators.cues.named import Sides
 from operators.cues.params import CueSlice, CuesParams, CueWords, Reference
 from operators.cues.references import FeatureColumns
 from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
@@ -92,6 +93,7 @@ def write_suspects(
         "legitimate": params.model_dump(mode="json")["legitimate"],
         "gate": state.blend if state.named is None else words_gate,
         "carrier": _carrier(state, columns),
+        **({"several": True} if state.further and state.blend > 0 else {}),
         **summary(state),
         "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
     }
@@ -101,13 +103,21 @@ def write_suspects(
 def _carrier(state: CueState, columns: FeatureColumns) -> list[str] | None:
     """Return the column whose values stand for the classes, where the weights balance it without a name.
 
-    These are several columns where each is a value, as in a table whose categories were encoded before.
+    These are several columns where each is a value, as in a table whose categories were encoded before, or
+    where several carry a shortcut.
     """
     if state.carrier is None or state.blend <= 0:
         return None
-    places = state.carrier.columns
-    names = (columns.outputs[one].source if columns.outputs else columns.name(one) for one in places)
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(name for sides in state.carriers for name in _sources(sides, columns)))
+
+
+def shortcut_names(state: CueState, columns: FeatureColumns) -> list[str]:
+    """Return a name of each column of ``state.carriers``."""
+    return [", ".join(dict.fromkeys(_sources(sides, columns))) for sides in state.carriers]
+
+
+def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
+    return [columns.outputs[one].source if columns.outputs else columns.name(one) for one in sides.columns]
 
 
 def read_suspects(folder: Path) -> dict[str, Any]:

@@ -74,9 +74,9 @@ def fit(
     Returns
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
-    by the others, ten more where twins and slices and such a column of two classes are compared, 16 where
-    full weights are tried, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has
-    class balance.
+    by the others, 14 more for each further one that is looked for, ten more where twins and slices and such a
+    column of two classes are compared, 16 where full weights are tried, and one pass per feature. Where
+    nothing can be learnt (``CueState.reason``) it has class balance.
 
     Raises
     ------
@@ -121,10 +121,10 @@ def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits)
 
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
     better than the baseline as well, or held-out rows clearly favour it (``_clearly_better``): an honest
-    column can look so. One that opens a gate by itself comes first, and twins and slices are tried if it is
-    no better than the baseline.
+    column can look so. Several columns are balanced together or not at all. One that opens a gate by itself
+    comes first, and twins and slices are tried if it is no better than the baseline.
     """
-    if search.carrier is None or search.evidence is None or search.pointed > 2:
+    if search.further or search.carrier is None or search.evidence is None or search.pointed > 2:
         return search, decide_on(search, sample, s, fits=fits)
     without = replace(search, carrier=None, blend=search.evidence.searched_gate())
     if search.evidence.own_carrier_gate() > 0:

@@ -59,13 +59,26 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     Z = state.scaler.apply(X)
     if state.named is not None:
         return _joint_breaks(state.named, Z, y)
-    if state.carrier is not None:
-        return _joint_breaks((state.carrier,), Z, y)
+    if state.carriers:
+        return _joint_breaks(state.carriers, Z, y)
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)
     error = 1.0 - p[:, np.arange(len(y)), y].mean(axis=0)
     return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
+
+
+def broken_shortcut(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
+    """Return which shortcut each row breaks, shape (n,): the number of the first of several, from 1, else 0.
+
+    Only columns that the search has found are told apart. Parameters are those of ``weights``.
+    """
+    if not state.further or state.blend <= 0 or state.named is not None:
+        return np.asarray(breaks(state, X, y, ids), np.intp)
+    Z, which = state.scaler.apply(X), np.zeros(len(y), np.intp)
+    for number, one in reversed(list(enumerate(state.carriers, 1))):
+        which[_joint_breaks((one,), Z, y)] = number
+    return which
 
 
 def _joint_breaks(sides: Sequence[Sides], Z: Floats, y: Integers) -> npt.NDArray[np.bool_]:
@@ -97,8 +110,8 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     Z = mask_columns(Z, state.legitimate)
     by_slices = slice_factor(state.slices, Z, y)
-    if state.carrier is not None:
-        return state.carrier.apply(Z, y), by_slices
+    if state.carriers:
+        return joint_factor(state.carriers, Z, y), by_slices
     p = held_out(state.twins.after, Z, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.pointed)
     return combine(by_slices, by_twins, state.slice_part), by_slices

@@ -132,6 +132,8 @@ class CueState:
     carrier
         Column whose values stand for the classes, where the search balances that one; None where it follows
         twins and slices.
+    further
+        Columns that carry a shortcut beside it; all are balanced together.
     expected_gain
         Expected rise of the worst group's accuracy for which the robust weights are followed; 0 where the
         gate says how far.
@@ -160,6 +162,12 @@ class CueState:
     searched_part: float = 0.0
     carrier: Sides | None = None
     expected_gain: float = 0.0
+    further: tuple[Sides, ...] = ()
+
+    @property
+    def carriers(self) -> tuple[Sides, ...]:
+        """The columns whose values stand for the classes, where the search balances these."""
+        return () if self.carrier is None else (self.carrier, *self.further)
 
     @property
     def published_strength(self) -> float | None:

@@ -222,11 +222,14 @@ def _carrier_sentence(found: Mapping[str, Any]) -> str:
     column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
     share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
     reason = ", and the other columns tell the label without telling which rows break that"
+    honest = f"If {it_is} honest signal, name {it} under `legitimate`."
+    if found.get("several"):
+        honest = "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`."
     if found.get("expected_gain"):
         reason = f". {expected_sentence(found)}"
     return (
         f"The values of {listed} stand for the classes{reason}: the label is made independent of the "
-        f"{column} {share}. If {it_is} honest signal, name {it} under `legitimate`."
+        f"{column} {share}. {honest}"
     )
 
 

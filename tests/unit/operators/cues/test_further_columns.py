@@ -1,0 +1,145 @@
+"""Two columns that each carry a shortcut: found one after the other, balanced and judged together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.cues import CueSettings, Named, fit, full_factor, load_state, save_state, weights
+from operators.cues import further_columns as module
+from operators.cues.curve import measured_curve
+from operators.cues.decision import shortcut_groups
+from operators.cues.gather import SampledRows
+from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.row_weights import breaks, broken_shortcut
+from operators.cues.verdict import verdict
+from tests.unit.operators.cues.test_cue_report import FOUND
+
+FIRST, SECOND = 5, 6
+IDS = np.arange(8000)
+
+
+def shortcuts(y: Any, told: tuple[float, ...], rng: np.random.Generator) -> list[Any]:
+    return [np.where(rng.random(len(y)) < share, y, 1 - y) for share in told]
+
+
+def table(n: int, told: tuple[float, ...], seed: int = 3) -> tuple[Any, Any]:
+    """(n, 5 + k) features, of which the first three tell the label honestly, and labels of two classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 5)) + np.outer(2 * y - 1, [0.5, 0.5, 0.5, 0, 0])
+    return np.column_stack([X, *shortcuts(y, told, rng)]).astype(np.float32), y
+
+
+def worst_group(weight: Any, X: Any, y: Any) -> float:
+    """Accuracy of the worst group of label x both columns, of rows on which neither column says anything."""
+    rows, label = table(40_000, (0.5, 0.5), seed=11)
+    scaler = Scaler.from_rows(X)
+    coef = fit_softmax(scaler.apply(X), y, weight, 2, l2=1e-4)
+    right = predict(coef, scaler.apply(rows)).argmax(axis=1) == label
+    group = (4 * label + 2 * rows[:, FIRST] + rows[:, SECOND]).astype(int)
+    return float((np.bincount(group, right) / np.bincount(group)).min())
+
+
+def test_both_are_found_and_the_worst_group_of_both_is_better():
+    X, y = table(8000, (0.95, 0.9))
+    state = fit(X, y, IDS)
+    assert [sides.columns for sides in state.carriers] == [(FIRST,), (SECOND,)]
+    assert state.blend == 1.0
+    w = weights(state, X, y, IDS)
+    for column in (FIRST, SECOND):
+        share = [np.average(X[y == c, column], weights=w[y == c]) for c in (0, 1)]
+        assert share == pytest.approx([0.5, 0.5], abs=0.12), "the cap leaves a little"
+    alone = full_factor(replace(state, further=()), X, y, IDS) * class_balance(y, 2)
+    together = worst_group(w, X, y)
+    assert together > 0.5
+    assert together > worst_group(np.ones(len(y)), X, y) + 0.3
+    assert together > worst_group(alone, X, y) + 0.1, "one of them alone leaves the other"
+
+
+@pytest.mark.parametrize("told", [(0.95,), (0.95, 0.6)], ids=["one column", "a weak one beside it"])
+def test_one_column_stays_alone(told: tuple[float, ...]):
+    X, y = table(8000, told)
+    state = fit(X, y, IDS)
+    assert [sides.columns for sides in state.carriers] == [(FIRST,)]
+    assert state.further == ()
+
+
+def test_a_legitimate_column_is_not_balanced():
+    X, y = table(8000, (0.95, 0.9))
+    state = fit(X, y, IDS, CueSettings(legitimate=frozenset({SECOND})))
+    assert all(SECOND not in sides.columns for sides in state.carriers)
+
+
+@pytest.mark.parametrize("named", [FIRST, SECOND])
+def test_an_answer_that_names_one_keeps_the_other(named: int):
+    X, y = table(8000, (0.95, 0.9))
+    silent, told = fit(X, y, IDS), fit(X, y, IDS, CueSettings(spurious=(Named((named,)),)))
+    assert {sides.columns for sides in told.named or ()} == {(FIRST,), (SECOND,)}
+    w, before = weights(told, X, y, IDS), weights(silent, X, y, IDS)
+    assert worst_group(w, X, y) > worst_group(before, X, y) - 0.03
+
+
+def test_more_than_two_classes():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 9000)
+    X = rng.normal(size=(9000, 6))
+    X[np.arange(9000), y] += 1.0
+    for told in (0.95, 0.9):
+        cue = np.where(rng.random(9000) < told, y, (y + rng.integers(1, 3, 9000)) % 3)
+        X = np.column_stack([X, cue[:, None] == np.arange(3)])
+    state = fit(X.astype(np.float32), y, np.arange(9000))
+    assert [sides.columns for sides in state.carriers] == [(6, 7, 8), (9, 10, 11)]
+    assert state.blend > 0
+
+
+def test_nothing_further_is_looked_for_beside_a_column_that_is_no_shortcut(monkeypatch: pytest.MonkeyPatch):
+    X, y = table(8000, (0.95, 0.9))
+    monkeypatch.setattr(module, "PASSES", 1.1)
+    assert fit(X, y, IDS).further == ()
+
+
+def test_rows_are_grouped_by_the_first_column_that_they_break():
+    X, y = table(8000, (0.95, 0.9))
+    state = fit(X, y, IDS)
+    which, broken = broken_shortcut(state, X, y, IDS), breaks(state, X, y, IDS)
+    np.testing.assert_array_equal(which == 1, X[:, FIRST] != y)
+    np.testing.assert_array_equal(which == 2, (X[:, FIRST] == y) & (X[:, SECOND] != y))
+    assert np.all(which[broken] > 0)
+    groups = shortcut_groups(y, which, 2)
+    assert sorted(set(groups.tolist())) == [0, 1, 2, 3, 4, 5]
+    record = measured_curve(state, SampledRows(X, y, IDS), ["no", "yes"], ["site", "camera"])
+    assert record is not None
+    worst = {point["worst_group"] for point in record["points"]}
+    follow = {f"class {c}, follows the shortcuts" for c in ("no", "yes")}
+    broken = {f"class {c}, breaks `{one}`" for c in ("no", "yes") for one in ("site", "camera")}
+    assert worst <= follow | broken
+    assert worst & broken
+
+
+def test_few_rows_that_break_a_column_are_pooled_by_column():
+    y = np.repeat([0, 1], 200)
+    which = np.zeros(400, int)
+    which[[0, *range(200, 260)]] = 1
+    which[100:130] = which[300:330] = 2
+    groups = shortcut_groups(y, which, 2)
+    assert set(groups[which == 1]) == {6}, "one row joins the sixty of the other class"
+    assert set(groups[which == 2]) == {7}
+    assert set(groups[which == 0]) == {0, 3}
+
+
+def test_the_state_is_stored(tmp_path: Path):
+    X, y = table(8000, (0.95, 0.9))
+    state = fit(X, y, IDS)
+    save_state(state, tmp_path)
+    np.testing.assert_array_equal(weights(load_state(tmp_path), X, y, IDS), weights(state, X, y, IDS))
+
+
+def test_the_verdict_names_both():
+    text = verdict({**FOUND, "gate": 1.0, "carrier": ["site", "camera"], "several": True})
+    assert "The values of `site` and `camera` stand for the classes" in text
+    assert "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`." in text
