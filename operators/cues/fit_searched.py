@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from operators.cues.decision import RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.further_columns import SURE_RATIO, balanced, further_columns, joint_gate
-from operators.cues.joint_balance import joint_factor
 from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
@@ -27,16 +27,34 @@ SURE_CARRIER = 0.5
 """Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
 
 
+class Search(NamedTuple):
+    """What the search has found.
+
+    Attributes
+    ----------
+    state
+        Its ``blend`` is what the evidence allows.
+    column
+        Sides of the column that stands for the classes, whether or not the state balances it. None where no
+        column is strong, or where it may not be balanced alone: of two classes beside another one that is
+        about as strong, and where it holds shares of classes.
+    together
+        The state that balances several columns, each of which carries a shortcut; None where there are none.
+
+    """
+
+    state: CueState
+    column: Sides | None
+    together: CueState | None
+
+
 def fit_searched(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, scaler: Scaler, class_factor: Floats
-) -> tuple[CueState, Sides | None]:
-    """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows.
+) -> Search:
+    """Search for shortcuts: twins, slices and evidence.
 
-    The sides of the column that stands for the classes are returned beside the state, whether or not this
-    balances it; None where no column is strong, or where it may not be balanced alone: of two classes beside
-    another one that is about as strong, and where it holds shares of classes. Legitimate columns have no
-    part in twins and slices. The models that measure the evidence see them, as the models do that are trained
-    with the weights.
+    Legitimate columns have no part in twins and slices. The models that measure the evidence see them, as the
+    models do that are trained with the weights.
     """
     shown = mask_columns(Z, s.legitimate)
     twins = fit_twins(shown, y, ids, C, s.seed, l2=s.l2)
@@ -62,13 +80,7 @@ def fit_searched(
         **(carrier.measurements() if carrier else {}),
     )
     gate, sided = gate_and_sides(evidence, carrier, pointed)
-    carriers: tuple[Sides, ...] = (sided,) if sided else ()
-    others = further_columns(carrier, evidence, slices, Z, y, ids, before.mean(axis=0), s) if carrier else ()
-    if carrier and others:
-        together = joint_gate((carrier, *others), evidence, gate > RAISED_GATE[0])
-        if together > 0:
-            gate, carriers = together, balanced((carrier, *others), Z, y, C)
-    robust = joint_factor(carriers, Z, y) if carriers else robust
+    robust = robust if sided is None else sided.apply(Z, y)
     state = CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -85,11 +97,34 @@ def fit_searched(
         effective=np.ones(C),
         legitimate=s.legitimate,
         seed=s.seed,
-        carrier=carriers[0] if carriers else None,
-        further=carriers[1:],
+        carrier=sided,
     )
     rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
-    return state, None if carrier is None or carrier.partial or rivalled else carrier.sides
+    column = None if carrier is None or carrier.partial or rivalled else carrier.sides
+    together = _together(state, carrier, evidence, Z, y, ids, before.mean(axis=0), s)
+    return Search(state, column, together)
+
+
+def _together(
+    state: CueState,
+    first: CarryingColumn | None,
+    evidence: Evidence,
+    Z: Floats,
+    y: Integers,
+    ids: Integers,
+    p: Floats,
+    s: CueSettings,
+) -> CueState | None:
+    """Return the state that balances several columns together; None where there are none to balance."""
+    if first is None:
+        return None
+    others = further_columns(first, evidence, state.slices, Z, y, ids, p, s)
+    columns = (first, *others)
+    gate = joint_gate(columns, evidence, state.blend > RAISED_GATE[0]) if others else 0.0
+    if gate <= 0:
+        return None
+    carrier, *further = balanced(columns, Z, y, p.shape[1])
+    return replace(state, blend=gate, carrier=carrier, further=tuple(further))
 
 
 def gate_and_sides(

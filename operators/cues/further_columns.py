@@ -30,9 +30,9 @@ PASSES = 0.5
 """Gate from which a column is taken for a shortcut."""
 SURE_RATIO = 0.15
 """Ratio of a column of two classes from which the rows that contradict it are not mostly wrong labels."""
-SEEN_AT_FIRST = 0.27
-"""Least strength of a further column before the first is balanced: a model hardly leans on a weaker one, and
-honest columns become stronger when a shortcut is balanced."""
+SEEN_AT_FIRST, SEEN_AT_FIRST_OF_MANY = 0.27, 0.2
+"""Least strength of a further column before the first is balanced, for two classes and for more: a model
+hardly leans on a weaker one, and honest columns become stronger when a shortcut is balanced."""
 
 
 def further_columns(
@@ -67,6 +67,7 @@ def further_columns(
     """
     if first.partial or passing_gate(first, evidence) < PASSES:
         return ()
+    least = SEEN_AT_FIRST if p.shape[1] <= 2 else SEEN_AT_FIRST_OF_MANY
     seen = {one.sides.columns: one.strength for one in candidates(slices, Z, y, p, s)}
     found = [first]
     while len(found) < MOST:
@@ -83,7 +84,7 @@ def further_columns(
         fresh = [
             one
             for one in candidates(again, Z, y, moved, s, apart)
-            if seen.get(one.sides.columns, 0.0) >= SEEN_AT_FIRST
+            if seen.get(one.sides.columns, 0.0) >= least
         ]
         judged = (judge(one, Z, y, ids, s) for one in fresh[:JUDGED])
         following = next((one for one in judged if one and passing_gate(one, evidence) >= PASSES), None)

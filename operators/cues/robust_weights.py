@@ -27,7 +27,7 @@ from operators.class_shares import class_factors, counted_classes
 from operators.cues.decision import RAISED_GATE, Decision, worst_rise
 from operators.cues.draws import draw_sample
 from operators.cues.fit_named import fit_named
-from operators.cues.fit_searched import SURE_CARRIER, fit_searched
+from operators.cues.fit_searched import SURE_CARRIER, Search, fit_searched
 from operators.cues.full_weights import follow_in_full
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
@@ -97,23 +97,32 @@ def fit(
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
-    search, column = fit_searched(Z, y, ids, s, C, scaler, class_factor)
-    fits: Fits = {}
+    found = fit_searched(Z, y, ids, s, C, scaler, class_factor)
+    search, fits = found.state, Fits()
     if not s.spurious:
-        search, decision = _choose_factor(search, sample, s, fits)
-        search, decision = follow_in_full(search, column, decision, sample, s, fits)
+        search, decision = _choose_state(found, sample, s, fits)
+        search, decision = follow_in_full(search, found.column, decision, sample, s, fits)
         return _apply_decision(search, decision, Z, y, ids, s, counts)
     without = None
-    if search.blend > 0 or s.must_gain:
-        search, without = _choose_factor(search, sample, s, fits)
+    if search.blend > 0 or found.together or s.must_gain:
+        search, without = _choose_state(found, sample, s, fits)
     search = replace(search, blend=without.blend if without else 0.0)
     if not s.must_gain:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
-    found = fit_named(Z, y, ids, s, C, search, column)
-    decision = decide_on(found, sample, s, fits=fits)
+    named = fit_named(Z, y, ids, s, C, search, found.column)
+    decision = decide_on(named, sample, s, fits=fits)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
-    return _with_class_strength(found, decision, without or decision, counts)
+    return _with_class_strength(named, decision, without or decision, counts)
+
+
+def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+    """Return the state that is followed, and the decision on it: several columns together come first."""
+    if found.together:
+        decision = decide_on(found.together, sample, s, fits=fits)
+        if decision.blend > 0:
+            return found.together, decision
+    return _choose_factor(found.state, sample, s, fits)
 
 
 def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
@@ -121,10 +130,10 @@ def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits)
 
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
     better than the baseline as well, or held-out rows clearly favour it (``_clearly_better``): an honest
-    column can look so. Several columns are balanced together or not at all. One that opens a gate by itself
-    comes first, and twins and slices are tried if it is no better than the baseline.
+    column can look so. One that opens a gate by itself comes first, and twins and slices are tried if it is
+    no better than the baseline.
     """
-    if search.further or search.carrier is None or search.evidence is None or search.pointed > 2:
+    if search.carrier is None or search.evidence is None or search.pointed > 2:
         return search, decide_on(search, sample, s, fits=fits)
     without = replace(search, carrier=None, blend=search.evidence.searched_gate())
     if search.evidence.own_carrier_gate() > 0:
