@@ -117,11 +117,13 @@ def fit(
 
 
 def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
-    """Return the state that is followed, and the decision on it: several columns together come first."""
+    """Return the state that is followed, and the decision on it.
+
+    Several columns are balanced together or not at all: one of them alone leaves the others, of which models
+    then make more.
+    """
     if found.together:
-        decision = decide_on(found.together, sample, s, fits=fits)
-        if decision.blend > 0:
-            return found.together, decision
+        return found.together, decide_on(found.together, sample, s, fits=fits)
     return _choose_factor(found.state, sample, s, fits)
 
 

