@@ -221,6 +221,9 @@ class Context:
     states: Mapping[str, Path] = field(default_factory=dict)
     """State folders of the operators named in ``uses``, by name."""
     seed: int = 0
+    all_shards: ShardReader | None = None
+    """In a ``fit`` from which the recipe may hold rows out: a reader of all rows. It tells what a column is,
+    such as numbers or texts, since held-out rows are encoded too; nothing else is learnt from it."""
 
 
 @dataclass(frozen=True)

@@ -207,4 +207,5 @@ def _context(plan: Plan, planned: PlannedOperator, state: Path, *, fitting: bool
     states = {name: plan.store.state(plan.fingerprint_of(name)) for name in planned.operator.uses}
     for folder in (state, *states.values()):  # they lie in a shared output
         check_state(folder)
-    return Context(plan.reader(planned, fitting=fitting), state, states, plan.recipe.seed)
+    everything = plan.reader(planned) if fitting else None
+    return Context(plan.reader(planned, fitting=fitting), state, states, plan.recipe.seed, everything)

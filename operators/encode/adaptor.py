@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 7
+    version = 8
     Params = EncodeParams
 
     @property

@@ -1,12 +1,13 @@
-"""Fitting ``encode`` over shards: a pass for summaries, and a second one for columns that need exact counts.
+"""Fitting ``encode`` over shards: a pass for summaries, and further ones for columns that need more.
 
 The driver merges what the shards return, in their order: sketches of bounded size, and counts of categories.
+Whether texts are numbers or dates is decided by all rows, and all else by the rows to learn from.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -148,21 +149,45 @@ def _counts_of(fitted: TableEncoding, found: FirstPass, context: Context) -> Tab
 
 
 def first_pass(params: EncodeParams, context: Context, executor: Executor) -> FirstPass:
-    """Summarise all shards and decide the kind of every column."""
+    """Summarise all shards and decide the kind of every column.
+
+    Texts that are all numbers or dates among the rows to learn from, but not among all rows, are of the kind
+    that all rows give them: else each other text would be a fault of its held-out row.
+    """
     names = params.features or ()
     found = FirstPass()
     task = partial(_summaries, context.shards, names, params.label, text_rules(params))
     for summaries, labels in executor.map(task, range(len(context.shards.shards))):
-        for name, summary in summaries.items():
-            seen = found.summaries.get(name)
-            found.summaries[name] = summary if seen is None else seen.merge(summary)
+        _add(found.summaries, summaries)
         if len(found.labels) <= MAX_TARGET_CLASSES:
             found.labels.update(labels)
     if len(found.labels) <= MAX_TARGET_CLASSES:
         found.classes = sorted(found.labels) if params.classes is None else list(params.classes)
-    for name, summary in found.summaries.items():
+    deciding = found.summaries | _with_other_texts(params, found.summaries, context, executor)
+    for name, summary in deciding.items():
         found.uses[name] = decide_kind(summary, kind_options(params, name))
     return found
+
+
+def _with_other_texts(
+    params: EncodeParams, learnt: Mapping[str, ColumnSummary], context: Context, executor: Executor
+) -> dict[str, ColumnSummary]:
+    """Return the summaries over all rows of columns of which held-out texts alone are no numbers or dates."""
+    names = tuple(name for name, summary in learnt.items() if summary.parsed)
+    found: dict[str, ColumnSummary] = {}
+    reader = context.all_shards
+    if reader is None or not names:
+        return found
+    task = partial(_summaries, reader, names, None, text_rules(params))
+    for summaries, _ in executor.map(task, range(len(reader.shards))):
+        _add(found, summaries)
+    return {name: whole for name, whole in found.items() if learnt[name].parsed.keys() - whole.parsed}
+
+
+def _add(found: dict[str, ColumnSummary], summaries: Mapping[str, ColumnSummary]) -> None:
+    """Merge the summaries of one more shard into those found so far."""
+    for name, summary in summaries.items():
+        found[name] = found[name].merge(summary) if name in found else summary
 
 
 def _summaries(

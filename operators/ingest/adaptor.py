@@ -38,6 +38,7 @@ from operators.bounded_json import read_json
 from operators.columns import vectors_with_gaps
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.ingest.kernel import (
+    TEXTS,
     Codes,
     Reason,
     assemble_features,
@@ -53,6 +54,8 @@ from operators.yaml_text import inline_yaml
 
 STATE = "classes.json"
 MAX_CLASSES = 10_000
+OTHER_TEXTS = (TEXTS[Reason.NUMBER], TEXTS[Reason.DATE])
+"""Faults of texts in a column that `encode` reads as numbers or dates."""
 
 
 class Ingest(Operator[IngestParams]):
@@ -272,6 +275,11 @@ def _row_error(fault: Fault, label: str, shards: ShardReader, table: pa.Table) -
     )
     if fault.column == label and table[label][fault.row].as_py() is None:
         message += f" To leave such rows out, set source.filter: {inline_yaml([[label, '!=', None]])}."
+    if fault.error in OTHER_TEXTS:
+        message += (
+            f" To use all its values as categories, set operators.encode.columns: "
+            f"{inline_yaml({fault.column: 'categorical'})}."
+        )
     row = row_id - first_rows[shard]
     return RowError(message, shard=shard, row=row, column=fault.column, value=fault.value)
 
