@@ -28,7 +28,7 @@ SURE_CARRIER = 0.5
 
 
 class Search(NamedTuple):
-    """What the search has found.
+    """The findings of the search.
 
     Attributes
     ----------
