@@ -21,6 +21,7 @@ from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.slices import SourceColumn
 from operators.encode.words import LevelWords, NumberWords, Words, condition_of
 from operators.encoded_features import Output
+from operators.yaml_text import inline_yaml
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
 COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")
@@ -307,5 +308,11 @@ def _unknown(name: str, known: Sequence[str]) -> str:
         )
     entry = ENTRY.fullmatch(name)
     meant = entry["column"] if entry else min((name.partition(word)[0] for word in WORDS), key=len)
-    hint = nearest(meant, known) or f" The features are: {', '.join(known[:30])}."
+    hint = nearest(meant, known)
+    if not hint:
+        words = inline_yaml([name])
+        hint = (
+            f" The features are: {', '.join(known[:30])}. A word of a text is named with its column: "
+            f"{{column: NAME, words: {words}}}."
+        )
     return f"the features have no column {name!r}.{hint}"

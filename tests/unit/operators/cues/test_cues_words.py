@@ -164,3 +164,13 @@ def test_a_suspected_level_is_named_by_its_column_unless_that_means_class_shares
 def test_words_of_other_scripts_are_shown_as_they_are_and_hidden_characters_are_not() -> None:
     assert yaml_reference({"column": "text", "words": ["大家好"]}) == '{column: text, words: ["大家好"]}'
     assert yaml_reference("a\u202eb") == '"a\\u202eb"'
+
+
+def test_a_word_in_place_of_a_column_is_told_how_to_name_it():
+    from operators.cues.references import _unknown
+
+    assert _unknown("mirror", ["summary", "amount"]) == (
+        "the features have no column 'mirror'. The features are: summary, amount. A word of a text is named "
+        "with its column: {column: NAME, words: [mirror]}."
+    )
+    assert _unknown("sumary", ["summary", "amount"]).endswith("Did you mean 'summary'?")
