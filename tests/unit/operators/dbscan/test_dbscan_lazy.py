@@ -41,7 +41,7 @@ TINY: list[dict[Any, dict[str, Any]]] = [
         kernel: {"APART": 10},
     },
     {
-        tiles: {"TILE_ROWS": 50, "TILE_COLS": 64, "NUMPY_COMPARES": False},
+        tiles: {"TILE_ROWS": 50, "GPU_COLS": 64, "NUMPY_COMPARES": False},
         density: {"MAX_SAMPLE_SHARE": 0.0, "ENTRIES": 0, "ENTRIES_PER_ROW": 0},
         components: {"PROGRESS": 0.0},
     },
@@ -166,6 +166,7 @@ def test_labels_do_not_depend_on_the_device(device: Any, monkeypatch: pytest.Mon
     X = gradient_like(np.random.default_rng(5), 3000, 16, 0.3)
     expected = dbscan_grid(X, [0.8, 1.2, 2.0], [3, 20])
     monkeypatch.setattr(tiles, "NUMPY_COMPARES", False)  # what a GPU does, on whatever device this is
+    monkeypatch.setattr(tiles, "GPU_COLS", 512)
     np.testing.assert_array_equal(dbscan_grid(X, [0.8, 1.2, 2.0], [3, 20], device=device), expected)
     np.testing.assert_array_equal(DBSCAN(1.2, 3, device=device).fit(X).labels_, expected[1, 0])
 

@@ -172,5 +172,6 @@ def test_query_groups_hold_every_selected_row_once() -> None:
 
 def test_labels_do_not_depend_on_who_compares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "NUMPY_COMPARES", False)  # what a GPU does, on whatever device this is
+    monkeypatch.setattr(tiles, "GPU_COLS", 50)
     X, eps = REGIMES["many clusters"]
     check(X, "euclidean", eps, [1, 4, 12], 64)
