@@ -11,7 +11,7 @@ part in the evidence. Measured in tests/paper/REAL.md, thirteenth and fourteenth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,24 @@ class CarryingColumn:
         }
 
 
+class SearchedRows(NamedTuple):
+    """Rows of the sample in which shortcuts are searched for.
+
+    Attributes
+    ----------
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    p
+        Held-out probabilities of class-balanced models, shape (n, C).
+
+    """
+
+    Z: Floats
+    y: Integers
+    ids: Integers
+    p: Floats
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A column, and how much models lean on what its values stand for.
@@ -124,17 +142,6 @@ class Candidate:
         return self.strength * float(np.sqrt(self.standing.mean()))
 
 
-def carrying_column(
-    slices: Slices, Z: Floats, y: Integers, ids: Integers, p: Floats, s: CueSettings
-) -> CarryingColumn | None:
-    """Return the strongest column with the judgement of the others; None where none is strong.
-
-    Parameters are those of ``candidates`` and ``judge``.
-    """
-    found = candidates(slices, Z, y, p, s)
-    return judge(found[0], Z, y, ids, s) if found else None
-
-
 def candidates(
     slices: Slices,
     Z: Floats,
@@ -143,7 +150,8 @@ def candidates(
     s: CueSettings,
     apart: frozenset[int] = frozenset(),
 ) -> list[Candidate]:
-    """Return the columns on which models lean, the one that explains most first; none below ``MEASURED``.
+    """Return the columns on which models lean, the one that explains most first; none if that is below
+    ``MEASURED``.
 
     Parameters
     ----------
@@ -159,9 +167,8 @@ def candidates(
         Features whose columns are left out.
 
     """
-    columns = {_column_of(int(slices.feature[k]), Z, s) for k in strongest(slices, CANDIDATES)}
-    shown = sorted(features for features in columns - {()} if not apart.intersection(features))
-    found = [_candidate(features, Z, y, p) for features in shown]
+    shown = [features for features in column_features(slices, Z, s) if not apart.intersection(features)]
+    found = [read_column(features, Z, y, p) for features in shown]
     found.sort(key=Candidate.explained, reverse=True)
     return found if found and found[0].strength >= MEASURED else []
 
@@ -185,6 +192,12 @@ def judge(best: Candidate, Z: Floats, y: Integers, ids: Integers, s: CueSettings
     return CarryingColumn(best.sides, best.strength, judged, support, float(rows.mean()), partial)
 
 
+def column_features(slices: Slices, Z: Floats, s: CueSettings) -> list[tuple[int, ...]]:
+    """Return the features of each column that has one of the strongest slices, in the order of features."""
+    columns = {_column_of(int(slices.feature[k]), Z, s) for k in strongest(slices, CANDIDATES)}
+    return sorted(columns - {()})
+
+
 def _column_of(feature: int, Z: Floats, s: CueSettings) -> tuple[int, ...]:
     """Return the features of a feature's column: those of zeros and ones that exclude each other, or itself.
 
@@ -206,12 +219,13 @@ def _has_two_values(x: Floats) -> bool:
     return bool(((x == x.max()) | (x == x.min())).all())
 
 
-def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> Candidate:
-    """Return what the values of a column stand for, and how much models lean on that."""
+def read_column(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> Candidate:
+    """Return what the values of a column stand for, and how much models lean on that.
+
+    Parameters are those of ``candidates``, with the features of the column.
+    """
     C, number = p.shape[1], len(features) == 1
-    cuts = _cuts(Z[:, features[0]]) if number else np.empty(0, np.float32)
-    level = level_of(Z, features, cuts)
-    n_levels = len(cuts) + 1 if number else len(features) + 1
+    level, n_levels, cuts = levels_of(features, Z)
     balanced = classes_of_levels(level, n_levels, y, C, errors=0.0 if number else CHANCE)
     judged = classes_of_levels(level, n_levels, y, C, least=0.0, errors=0.0) if number else balanced
     side = judged[level]
@@ -220,9 +234,16 @@ def _candidate(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> 
     if standing.mean() >= MIN_STANDING and len(np.unique(y[standing])) == len(np.unique(y)):
         error = 1.0 - p[np.arange(len(y)), y]
         explained = _explained_errors((side != y)[standing], y[standing], error[standing])
-        strength = float(np.sqrt(_explained(level[standing], p[standing]) * explained))
+        strength = float(np.sqrt(explained_by(level[standing], p[standing]) * explained))
     sides = Sides(features, cuts, balanced, independent_factors(balanced[level], y, C))
     return Candidate(sides, side, standing, strength)
+
+
+def levels_of(features: tuple[int, ...], Z: Floats) -> tuple[Integers, int, Floats]:
+    """Return the level of each row, shape (n,), the number of levels, and the cuts of a number."""
+    number = len(features) == 1
+    cuts = _cuts(Z[:, features[0]]) if number else np.empty(0, np.float32)
+    return level_of(Z, features, cuts), len(cuts) + 1 if number else len(features) + 1, cuts
 
 
 def _cuts(x: Floats) -> Floats:
@@ -234,7 +255,7 @@ def _cuts(x: Floats) -> Floats:
     return np.unique(np.quantile(x, np.linspace(0, 1, intervals + 1)[1:-1]).astype(np.float32))
 
 
-def _explained(level: Integers, p: Floats) -> float:
+def explained_by(level: Integers, p: Floats) -> float:
     """Return the share of the variance of probabilities (n, C) that lies between the levels."""
     rows = np.maximum(np.bincount(level), 1)
     means = np.column_stack([np.bincount(level, p[:, c]) / rows for c in range(p.shape[1])])

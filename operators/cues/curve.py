@@ -31,14 +31,15 @@ def measured_curve(
     classes
         Name of each class in the whole table.
     shortcuts
-        Name of each column of ``state.carriers``; needed where these are several.
+        Name of each column of ``state.compared``; needed where these are several.
 
     """
     if not state.points:
         return None
     grouping, groups = curve_groups(state, sample, len(classes))
-    several = state.further and state.named is None
-    broken = [f"`{one}`" for one in shortcuts] if several else ["the shortcut"]
+    broken = ["the shortcut"]
+    if len(state.compared) > 1:
+        broken = [f"`{one}`" for one in shortcuts]
 
     def name(group: int) -> str:
         if grouping == "classes":
@@ -47,7 +48,7 @@ def measured_curve(
         if k == len(classes):
             return f"rows that break {broken[part]}"
         if part == 0:
-            return f"class {classes[k]}, follows the shortcut{'s' if several else ''}"
+            return f"class {classes[k]}, follows {_listed(broken)}"
         return f"class {classes[k]}, breaks {broken[part - 1]}"
 
     return curve_record(
@@ -60,9 +61,15 @@ def measured_curve(
     )
 
 
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
     """Return what the compared groups are, "shortcut" or "classes", and the group of each row, shape (n,)."""
     y = sample.y
     if state.blend <= 0:
         return "classes", y
-    return "shortcut", shortcut_groups(y, broken_shortcut(state, sample.X, y, sample.ids), n_classes)
+    which = broken_shortcut(state, sample.X, y, sample.ids)
+    return "shortcut", shortcut_groups(y, which, n_classes, max(len(state.compared), 1))

@@ -82,7 +82,9 @@ class DecisionSample:
     broken
         Whether a row breaks the suspected or named shortcut, shape (n,).
     which
-        Of several shortcuts the number of the first one that it breaks, from 1, else 0, shape (n,).
+        Of several columns the number of the first one that it breaks, from 1, else 0, shape (n,).
+    columns
+        Number of these columns.
 
     """
 
@@ -92,6 +94,7 @@ class DecisionSample:
     factor: Floats
     broken: npt.NDArray[np.bool_]
     which: Integers | None = None
+    columns: int = 1
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def decide(
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
         which = sample.broken if sample.which is None else sample.which
-        points = trials.points(shortcut_groups(y, which, len(path.counts)))
+        points = trials.points(shortcut_groups(y, which, len(path.counts), sample.columns))
         trusted = trusted_gate(gate, points)
         if carried:
             blend = best_part(points, trusted)
@@ -303,30 +306,31 @@ def beats_baseline(
 
 
 def shortcut_groups(
-    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int
+    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int, columns: int = 1
 ) -> npt.NDArray[np.intp]:
-    """Return the number of each row's group, shape (n,): its class, divided by which shortcut it breaks.
+    """Return the number of each row's group, shape (n,): its class, divided by which column it breaks.
 
-    Of one shortcut that is 2 y where it follows the shortcut, else 2 y + 1. Classes with too few rows to be
-    measured are not divided. Where those rows of a class that break a shortcut are too few, they form one
-    group, ``2 * n_classes``, with those of the classes that have the fewest: what the weights are for has to
-    be among the groups that are compared.
+    Of K columns that is (K + 1) y where it follows all of them, else (K + 1) y + k for column k. Classes with
+    too few rows to be measured are not divided. Where those rows of a class that break a column are too few,
+    they form one group, (K + 1) C + k - 1, with those of the classes that have the fewest: what the weights
+    are for has to be among the groups that are compared.
 
     Parameters
     ----------
     y
         Labels, shape (n,).
     broken
-        Whether a row breaks the shortcut, shape (n,), or the number of the one of several that it breaks,
-        from 1, else 0.
+        Whether a row breaks the shortcut, shape (n,), or the number of the column that it breaks, from 1,
+        else 0.
     n_classes
         C.
+    columns
+        K.
 
     """
     part = np.where(counted_classes(np.bincount(y))[y], broken, 0).astype(np.intp)
-    most = max(int(part.max(initial=0)), 1)
-    groups = np.asarray((most + 1) * y + part, np.intp)
-    for number in range(1, most + 1):
+    groups = np.asarray((columns + 1) * y + part, np.intp)
+    for number in range(1, columns + 1):
         divided = part == number
         rows = np.bincount(y[divided], minlength=n_classes)
         pooled = list[int]()
@@ -334,7 +338,7 @@ def shortcut_groups(
             if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
                 pooled.append(c)
         if rows[pooled].sum() >= MIN_ROWS:
-            groups[divided & np.isin(y, pooled)] = (most + 1) * n_classes + number - 1
+            groups[divided & np.isin(y, pooled)] = (columns + 1) * n_classes + number - 1
     return groups
 
 

@@ -290,6 +290,11 @@ def balanced_loss(before: Floats, after: Floats, y: Integers) -> float:
     return float((_recalls(before, y) - _recalls(after, y))[occurs].mean())
 
 
+def balanced_error(p: Floats, y: Integers) -> float:
+    """Return the mean over the classes that occur of the error of predictions ``p``, shape (n, C)."""
+    return float(1.0 - _recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].mean())
+
+
 def worst_recall(p: Floats, y: Integers) -> float:
     """Return the accuracy of the worst class that occurs under probabilities ``p``, shape (n, C)."""
     return float(_recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].min())

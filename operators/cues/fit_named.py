@@ -16,11 +16,12 @@ from operators.arrays import Float64, Floats, Integers
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.environments import Twins, fit_twins, held_out
 from operators.cues.evidence import balanced_loss, worst_recall
-from operators.cues.joint_balance import balance_jointly, joint_factor
+from operators.cues.joint_balance import balance_jointly
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Named, Sides, best_cut, chosen, fit_sides
 from operators.cues.row_weights import searched_factors
+from operators.cues.several_columns import have_wrong_labels, several_factor
 from operators.cues.slices import Slices, find_slices
 from operators.cues.state import CueSettings, CueState
 
@@ -62,11 +63,13 @@ def fit_named(
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     followed = search.carriers if search.blend > 0 and not s.must_gain else ()
-    known = followed or ((column,) if column and search.pointed > 2 else ())
-    named = _named_sides(slices, Z, y, s, C, search.scaler, known)
-    robust = joint_factor(named, Z, y)
-    is_confirmed = any(_names(one, sides) for one in s.spurious for sides in followed)
-    searched = s.searched_share * search.blend if named and not is_confirmed else 0.0
+    if any(_cuts(one, sides) for one in s.spurious for sides in followed):
+        followed = ()  # the slice is balanced as it is given, and leaves the rest of the column to the search
+    known = () if followed or column is None or search.pointed <= 2 else (column,)
+    named = _named_sides(slices, Z, y, s, C, search.scaler, followed, known)
+    spares = have_wrong_labels(named, Z, y, ids, s)
+    robust = several_factor(named, spares, Z, y)
+    searched = s.searched_share * search.blend if named and not followed else 0.0
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
@@ -87,6 +90,8 @@ def fit_named(
         searched_part=searched,
         carrier=search.carrier if searched > 0 else None,
         further=search.further if searched > 0 else (),
+        spares_several=spares,
+        leant_on=(),
     )
 
 
@@ -135,18 +140,17 @@ def _named_sides(
     s: CueSettings,
     C: int,
     scaler: Scaler,
+    followed: Sequence[Sides],
     known: Sequence[Sides],
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut, balanced together.
 
-    A name of a column whose sides the search knows takes these. If it follows several columns and one of them
-    is named, the others stay.
+    A name of a column whose sides the search knows takes these. The columns that it follows stay, whether or
+    not they are named.
     """
-    found = [sides for sides in known if any(_names(given, sides) for given in s.spurious)]
-    if found:
-        found = list(known)
+    found = [*followed, *(one for one in known if any(_names(given, one) for given in s.spurious))]
     for given in s.spurious:
-        if any(_names(given, sides) for sides in known):
+        if any(_names(given, sides) for sides in found):
             continue
         name = chosen(given, slices)
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
@@ -160,3 +164,8 @@ def _named_sides(
 def _names(name: Named, sides: Sides) -> bool:
     """Return whether a name is that of the column of some sides; a cut of the user's counts as given."""
     return name.cut is None and set(sides.columns) <= set(name.columns)
+
+
+def _cuts(name: Named, sides: Sides) -> bool:
+    """Return whether a name is a slice of the column of some sides."""
+    return name.cut is not None and set(sides.columns) <= set(name.columns)

@@ -8,17 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.carrying_column import CarryingColumn, carrying_column
+from operators.cues.carrying_column import CarryingColumn, SearchedRows, candidates, judge
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
-from operators.cues.decision import RAISED_GATE
+from operators.cues.decision import LEAST_PART, RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
-from operators.cues.further_columns import SURE_RATIO, balanced, further_columns, joint_gate
+from operators.cues.followed_columns import columns_to_compare, follow_one_class, join_columns
 from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Sides
 from operators.cues.row_weights import combine, mask_columns
+from operators.cues.several_columns import SURE_RATIO
 from operators.cues.share_columns import share_support
 from operators.cues.slices import find_slices, slice_factor, strongest
 from operators.cues.state import CueSettings, CueState
@@ -39,7 +40,8 @@ class Search(NamedTuple):
         column is strong, or where it may not be balanced alone: of two classes beside another one that is
         about as strong, and where it holds shares of classes.
     together
-        The state that balances several columns, each of which carries a shortcut; None where there are none.
+        The state that balances several columns, each of which carries a shortcut, or one that carries a
+        shortcut of one class; None where there are none.
 
     """
 
@@ -72,7 +74,9 @@ def fit_searched(
     tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    carrier = carrying_column(slices, Z, y, ids, before.mean(axis=0), s)
+    rows = SearchedRows(Z, y, ids, before.mean(axis=0))
+    likely = candidates(slices, Z, y, rows.p, s)
+    carrier = judge(likely[0], Z, y, ids, s) if likely else None
     evidence = replace(
         measure(y, agreement, before, plain, after, halved, tried, sides),
         share_support=share_support(slices, Z, y, ids, s),
@@ -98,33 +102,14 @@ def fit_searched(
         legitimate=s.legitimate,
         seed=s.seed,
         carrier=sided,
+        leant_on=columns_to_compare(likely, rows, s) if carrier else (),
     )
     rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
     column = None if carrier is None or carrier.partial or rivalled else carrier.sides
-    together = _together(state, carrier, evidence, Z, y, ids, before.mean(axis=0), s)
+    together = None if carrier is None else join_columns(state, carrier, likely, evidence, rows, s)
+    if together is None and pointed > 2 and gate < LEAST_PART:
+        together = follow_one_class(state, evidence, rows, s)
     return Search(state, column, together)
-
-
-def _together(
-    state: CueState,
-    first: CarryingColumn | None,
-    evidence: Evidence,
-    Z: Floats,
-    y: Integers,
-    ids: Integers,
-    p: Floats,
-    s: CueSettings,
-) -> CueState | None:
-    """Return the state that balances several columns together; None where there are none to balance."""
-    if first is None:
-        return None
-    others = further_columns(first, evidence, state.slices, Z, y, ids, p, s)
-    columns = (first, *others)
-    gate = joint_gate(columns, evidence, state.blend > RAISED_GATE[0]) if others else 0.0
-    if gate <= 0:
-        return None
-    carrier, *further = balanced(columns, Z, y, p.shape[1])
-    return replace(state, blend=gate, carrier=carrier, further=tuple(further))
 
 
 def gate_and_sides(

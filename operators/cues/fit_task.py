@@ -235,6 +235,8 @@ def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns
 
 def _undivided(state: CueState, X: Any, task: FitTask) -> list[str]:
     """Return the shortcuts of the recipe that do not divide the sample, so that nothing can be balanced."""
+    if state.reason:
+        return []  # nothing was looked at
     divided = {sides.columns for sides in state.named or ()}
     found = []
     for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):

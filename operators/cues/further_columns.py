@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from operators.arrays import Floats, Integers
-from operators.cues.carrying_column import CarryingColumn, candidates, judge
+import numpy as np
+
+from operators.arrays import Float64, Floats, Integers
+from operators.cues.carrying_column import Candidate, CarryingColumn, SearchedRows, candidates, judge
 from operators.cues.cross_fitting import cross_fit_halves
 from operators.cues.draws import halves
 from operators.cues.evidence import Evidence
-from operators.cues.joint_balance import balance_jointly, joint_factor
-from operators.cues.leading_column import features_of
+from operators.cues.joint_balance import balance_jointly
+from operators.cues.limits import fit_limits
 from operators.cues.linear import class_balance
 from operators.cues.named import Sides
-from operators.cues.slices import Slices, find_slices
+from operators.cues.several_columns import SURE_RATIO, have_wrong_labels, own_features, several_factor
+from operators.cues.slices import find_slices
 from operators.cues.state import CueSettings
 
 MOST = 4
@@ -28,8 +31,6 @@ JUDGED = 3
 """Strongest columns that are judged in search of each further one."""
 PASSES = 0.5
 """Gate from which a column is taken for a shortcut."""
-SURE_RATIO = 0.15
-"""Ratio of a column of two classes from which the rows that contradict it are not mostly wrong labels."""
 SEEN_AT_FIRST, SEEN_AT_FIRST_OF_MANY = 0.27, 0.2
 """Least strength of a further column before the first is balanced, for two classes and for more: a model
 hardly leans on a weaker one, and honest columns become stronger when a shortcut is balanced."""
@@ -37,15 +38,12 @@ hardly leans on a weaker one, and honest columns become stronger when a shortcut
 
 def further_columns(
     first: CarryingColumn,
+    likely: Sequence[Candidate],
     evidence: Evidence,
-    slices: Slices,
-    Z: Floats,
-    y: Integers,
-    ids: Integers,
-    p: Floats,
+    rows: SearchedRows,
     s: CueSettings,
 ) -> tuple[CarryingColumn, ...]:
-    """Return the columns that carry a shortcut beside the first, the strongest one first.
+    """Return the columns that carry a shortcut beside the first, in the order in which they are found.
 
     None are returned where the first one is not taken for a shortcut itself.
 
@@ -53,45 +51,45 @@ def further_columns(
     ----------
     first
         The strongest column.
+    likely
+        All columns on which models lean.
     evidence
         Measurements of the search, which say what all columns have in common.
-    slices
-        Slices of the rows.
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
-    p
-        Held-out probabilities of class-balanced models, shape (n, C).
+    rows
+        Rows of the sample.
     s
         Settings, with the source columns of the features.
 
     """
-    if first.partial or passing_gate(first, evidence) < PASSES:
+    if passing_gate(first, evidence) < PASSES:
         return ()
+    Z, y, ids, p = rows
     least = SEEN_AT_FIRST if p.shape[1] <= 2 else SEEN_AT_FIRST_OF_MANY
-    seen = {one.sides.columns: one.strength for one in candidates(slices, Z, y, p, s)}
+    known = {one.sides.columns for one in likely if one.strength >= least}
     found = [first]
     while len(found) < MOST:
-        apart = frozenset(
-            same
-            for known in found
-            for feature in known.sides.columns
-            for same in features_of(feature, Z, s.columns)
-        )
-        factor = joint_factor(balanced(found, Z, y, p.shape[1]), Z, y)
-        weight = class_balance(y, p.shape[1]) * factor
+        weight = _balanced_weight(found, rows, s)
         moved = cross_fit_halves(Z, y, halves(ids, s.seed, 0), weight, p.shape[1], l2=s.l2)
-        again = find_slices(Z, y, moved, s.legitimate)
-        fresh = [
-            one
-            for one in candidates(again, Z, y, moved, s, apart)
-            if seen.get(one.sides.columns, 0.0) >= least
-        ]
-        judged = (judge(one, Z, y, ids, s) for one in fresh[:JUDGED])
+        left_out = own_features([one.sides for one in found], Z, s)
+        again = candidates(find_slices(Z, y, moved, s.legitimate), Z, y, moved, s, left_out)
+        others = [one for one in again if one.sides.columns in known]
+        judged = (judge(one, Z, y, ids, s) for one in others[:JUDGED])
         following = next((one for one in judged if one and passing_gate(one, evidence) >= PASSES), None)
-        if following is None or following.partial:
+        if following is None:
             break
         found.append(following)
     return tuple(found[1:])
+
+
+def _balanced_weight(found: Sequence[CarryingColumn], rows: SearchedRows, s: CueSettings) -> Float64:
+    """Return row weights, shape (n,), under which classes are balanced and the label is independent of the
+    columns, as far as the limits allow."""
+    Z, y, ids, p = rows
+    C = p.shape[1]
+    sides = balanced(found, Z, y, C)
+    factor = several_factor(sides, have_wrong_labels(sides, Z, y, ids, s), Z, y)
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    return np.asarray(class_balance(y, C) * limits.apply(factor, y))
 
 
 def passing_gate(column: CarryingColumn, evidence: Evidence) -> float:

@@ -94,6 +94,7 @@ def write_suspects(
         "gate": state.blend if state.named is None else words_gate,
         "carrier": _carrier(state, columns),
         **({"several": True} if state.further and state.blend > 0 else {}),
+        **({"kept": kept} if (kept := _kept(state, columns, answers)) else {}),
         **summary(state),
         "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
     }
@@ -111,13 +112,22 @@ def _carrier(state: CueState, columns: FeatureColumns) -> list[str] | None:
     return list(dict.fromkeys(name for sides in state.carriers for name in _sources(sides, columns)))
 
 
+def _kept(state: CueState, columns: FeatureColumns, answers: Answers) -> list[str]:
+    """Return the columns that are balanced beside the named ones, as the search has found them."""
+    if not answers.spurious or state.blend <= 0:
+        return []
+    unnamed = [sides for sides in state.named or () if answers.spurious.isdisjoint(sides.columns)]
+    return list(dict.fromkeys(name for sides in unnamed for name in _sources(sides, columns)))
+
+
 def shortcut_names(state: CueState, columns: FeatureColumns) -> list[str]:
-    """Return a name of each column of ``state.carriers``."""
-    return [", ".join(dict.fromkeys(_sources(sides, columns))) for sides in state.carriers]
+    """Return a name of each column of ``state.compared``."""
+    return [", ".join(dict.fromkeys(_sources(sides, columns))) for sides in state.compared]
 
 
 def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
-    return [columns.outputs[one].source if columns.outputs else columns.name(one) for one in sides.columns]
+    known = range(len(columns.outputs))
+    return [columns.outputs[one].source if one in known else columns.name(one) for one in sides.columns]
 
 
 def read_suspects(folder: Path) -> dict[str, Any]:

@@ -100,8 +100,9 @@ class FeatureColumns:
         """Return the positions of a column that ``encode`` has made features of, or of one of these."""
         if not places:
             raise OperatorError(
-                f"operators.cues: {column!r} is not used as a feature, so nothing can be balanced against "
-                f"it. The report says why; `operators: {{encode: {{columns: ...}}}}` tells its kind."
+                f"operators.cues: {column!r} is not used as a feature: it has one value in all rows or none, "
+                "is an identifier, or `encode` drops it. Remove its name, or tell its kind by "
+                f"`operators: {{encode: {{columns: {{{column}: categorical}}}}}}`."
             )
         if entry is not None:
             label = entry if isinstance(entry, str) else f"{column}[{entry}]"

@@ -110,6 +110,8 @@ def fit(
     if not s.must_gain:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
     named = fit_named(Z, y, ids, s, C, search, found.column)
+    if not named.named and without:  # no name divides the rows
+        return _apply_decision(search, without, Z, y, ids, s, counts)
     decision = decide_on(named, sample, s, fits=fits)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)

@@ -5,7 +5,6 @@ Every function takes one batch of rows at a time, and the result for a row does 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +12,7 @@ import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.environments import environment_factor, held_out
-from operators.cues.joint_balance import joint_factor
-from operators.cues.named import Sides
+from operators.cues.several_columns import first_broken, several_factor
 from operators.cues.slices import slice_factor
 from operators.cues.state import CueState
 
@@ -49,18 +47,16 @@ def full_factor(state: CueState, X: Floats, y: Integers, ids: Integers) -> Float
 def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.bool_]:
     """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
 
-    A row breaks a named shortcut, or a column whose values stand for the classes, if its sides are rarer in
-    its class than others. It breaks another suspected one if the error on it of the twins that have learnt
-    the shortcut, and not this row, exceeds the geometric mean of 1 and the mean error of its class.
-    Parameters are those of ``weights``.
+    A row breaks a named shortcut, or a column whose values stand for the classes, if its side is rarer in its
+    class than others; of several, if it breaks one. It breaks another suspected one if the error on it of
+    the twins that have learnt the shortcut, and not this row, exceeds the geometric mean of 1 and the mean
+    error of its class. Parameters are those of ``weights``.
     """
     if state.blend <= 0:
         return np.zeros(len(y), np.bool_)
     Z = state.scaler.apply(X)
-    if state.named is not None:
-        return _joint_breaks(state.named, Z, y)
-    if state.carriers:
-        return _joint_breaks(state.carriers, Z, y)
+    if state.named is not None or state.carriers:
+        return np.asarray(first_broken(state.balanced, Z, y) > 0)
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)
@@ -68,26 +64,25 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
 
 
-def broken_shortcut(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
-    """Return which shortcut each row breaks, shape (n,): the number of the first of several, from 1, else 0.
+def broken_column(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
+    """Return the number of the first balanced column that each row breaks, from 1, else 0, shape (n,).
 
-    Only columns that the search has found are told apart. Parameters are those of ``weights``.
+    Where no column is told apart, 1 says that the row breaks the shortcut. Parameters are those of
+    ``weights``.
     """
-    if not state.further or state.blend <= 0 or state.named is not None:
+    which = broken_shortcut(state, X, y, ids)
+    return np.asarray(np.where(which > max(len(state.balanced), 1), 0, which))
+
+
+def broken_shortcut(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
+    """Return the number of the first of ``state.compared`` that each row breaks, from 1, else 0, shape (n,).
+
+    Where no column is told apart, 1 says that the row breaks the shortcut. Parameters are those of
+    ``weights``.
+    """
+    if not state.compared or state.blend <= 0:
         return np.asarray(breaks(state, X, y, ids), np.intp)
-    Z, which = state.scaler.apply(X), np.zeros(len(y), np.intp)
-    for number, one in reversed(list(enumerate(state.carriers, 1))):
-        which[_joint_breaks((one,), Z, y)] = number
-    return which
-
-
-def _joint_breaks(sides: Sequence[Sides], Z: Floats, y: Integers) -> npt.NDArray[np.bool_]:
-    """Return whether the factors of sides that stand for a class raise the weight of each row, shape (n,)."""
-    factor = np.ones(len(y))
-    for one in sides:
-        stands = one.of_rows(Z) < len(one.factor)
-        factor *= np.where(stands, one.apply(Z, y), 1.0)
-    return np.asarray(factor > 1.0)
+    return first_broken(state.compared, state.scaler.apply(X), y)
 
 
 def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float64:
@@ -95,7 +90,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
     if state.named is not None:
-        robust = joint_factor(state.named, Z, y)
+        robust = several_factor(state.named, state.spares_several, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found
@@ -111,7 +106,7 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
     Z = mask_columns(Z, state.legitimate)
     by_slices = slice_factor(state.slices, Z, y)
     if state.carriers:
-        return joint_factor(state.carriers, Z, y), by_slices
+        return several_factor(state.carriers, state.spares_several, Z, y), by_slices
     p = held_out(state.twins.after, Z, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.pointed)
     return combine(by_slices, by_twins, state.slice_part), by_slices

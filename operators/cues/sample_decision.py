@@ -56,7 +56,8 @@ def decide_on(
     factor = full_factor(state, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
     which = broken_shortcut(state, X, y, ids)
-    rows = DecisionSample(state.scaler.apply(X), y, ids, factor, breaks(state, X, y, ids), which)
+    broken, columns = breaks(state, X, y, ids), max(len(state.compared), 1)
+    rows = DecisionSample(state.scaler.apply(X), y, ids, factor, broken, which, columns)
     named = state.named is not None
     return decide(
         rows,

@@ -49,8 +49,10 @@ def verdict(found: Mapping[str, Any]) -> str:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
     if found.get("found_words"):
         return f"{words_sentence(found)}{_named_price(found)}.{measured}"
-    if found["gate"] is None and found.get("undivided"):
+    if found.get("undivided") and found["gate"] is None:
         return _undivided_sentence(found) + measured
+    if found.get("undivided"):
+        return f"{_undivided(found)} {verdict({**found, 'undivided': []})}"
     if found["gate"] is None and not found.get("blend", 1.0):
         return (
             "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
@@ -61,7 +63,7 @@ def verdict(found: Mapping[str, Any]) -> str:
         return (
             "The shortcuts that the recipe names are balanced against the label"
             + _named_price(found)
-            + f".{measured}"
+            + f".{_kept_sentence(found)}{measured}"
         )
     if found.get("carrier"):
         return _carrier_sentence(found) + measured
@@ -70,22 +72,31 @@ def verdict(found: Mapping[str, Any]) -> str:
     return f"{_weak_sentence(found)}{_question(found)}{measured}"
 
 
+def _kept_sentence(found: Mapping[str, Any]) -> str:
+    """Name the columns that are balanced though the recipe names others; empty where there are none."""
+    *first, last = [f"`{name}`" for name in found.get("kept", ())] or [""]
+    if not last:
+        return ""
+    listed, are, it = (f"{', '.join(first)} and {last}", "are", "them") if first else (last, "is", "it")
+    return f" So {are} {listed}, as the search finds: if that is honest signal, name {it} under `legitimate`."
+
+
 def _undivided_sentence(found: Mapping[str, Any]) -> str:
     """Say which named shortcuts divide no rows, and what the weights are then."""
+    said = _undivided(found)
+    if len(found["undivided"]) < len(found["spurious"]):
+        others = f"{said} The others are balanced against the label{_named_price(found)}."
+        return others + _kept_sentence(found)
+    return f"{said} The weights {_balance_of_classes(found)}."
+
+
+def _undivided(found: Mapping[str, Any]) -> str:
+    """Say which named shortcuts divide no rows."""
     undivided = [f"`{name}`" for name in found["undivided"]]
-    said = (
+    return (
         f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows there, "
         "so that nothing is balanced against the label for it."
     )
-    if len(undivided) < len(found["spurious"]):
-        return f"{said} The others are balanced against the label{_named_price(found)}."
-    searched = found.get("blend", 0.0) * found.get("searched_part", 0.0)
-    if searched:
-        return (
-            f"{said} The weights follow what the search finds by {searched:.0%}, and class balance for the "
-            "rest."
-        )
-    return f"{said} The weights {_balance_of_classes(found)}."
 
 
 def _balance_of_classes(found: Mapping[str, Any]) -> str:

@@ -1,9 +1,12 @@
-"""Groups by a suspected or named shortcut: in each class the rows that follow it, and those that break it."""
+"""Groups by suspected or named shortcuts: in each class the rows that follow them, and those that break each.
+
+A row that breaks several columns belongs to the first of them, as where ``cues`` compares the groups.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
@@ -31,20 +34,21 @@ from operators.groups.params import CueGroupsParams
 from operators.groups.small_groups import least_rows
 from operators.groups.state import number_groups, read_group_record, write_group_record
 
-Breaks = Callable[[pa.Table], npt.NDArray[np.bool_]]
-FOLLOWS, BREAKS = 0, 1
+Broken = Callable[[pa.Table], npt.NDArray[np.intp]]
+FOLLOWS = 0
 BLOCK_VALUES = 4_000_000
 STATE_FILES = ("cues.json", "cues.npz")
 
 
 class ByCue(GroupsBase[CueGroupsParams]):
-    """One or two groups per class: rows that follow the shortcut of the operator ``cues``, and rows that
-    break it.
+    """In each class a group of the rows that follow the shortcuts of the operator ``cues``, and one for each
+    column, of those that break it.
 
-    A class is one group if ``cues`` found no shortcut, or if a group would be too small.
+    A class is one group if ``cues`` found no shortcut. Groups of rows that break a column and are too small
+    are one group, and join the largest of the others where they are too small together.
     """
 
-    version = 2
+    version = 3
     cost = Cost(4.85, 3.70, 91)
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
@@ -55,11 +59,11 @@ class ByCue(GroupsBase[CueGroupsParams]):
         return FEATURES, LABEL
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Count the rows of each class that break the shortcut, and keep a copy of the state of ``cues``.
+        """Count the rows of each class that break each column, and keep a copy of the state of ``cues``.
 
         Returns
         -------
-        ``groups``, and ``minority_share``, the share of rows in the groups that break the shortcut.
+        ``groups``, and ``minority_share``, the share of rows in the groups that break a column.
         """
         for name in STATE_FILES:
             copyfile(context.states["cues"] / name, context.state / name)
@@ -69,8 +73,9 @@ class ByCue(GroupsBase[CueGroupsParams]):
             counts.update(found)
         records = number_groups([self._record(index, counts) for index in sorted({y for y, _ in counts})])
         write_group_record(context.state, self.params, classes=records)
-        split = [record["class"] for record in records if record["n_groups"] == 2]
-        minority, total = sum(counts[c, BREAKS] for c in split), sum(counts.values())
+        split = {record["class"] for record in records if record["n_groups"] > 1}
+        minority = sum(rows for (c, number), rows in counts.items() if c in split and number != FOLLOWS)
+        total = sum(counts.values())
         return {
             "groups": float(sum(record["n_groups"] for record in records)),
             "minority_share": minority / total if total else 0.0,
@@ -79,51 +84,77 @@ class ByCue(GroupsBase[CueGroupsParams]):
     def open(self, context: Context) -> Apply:
         """Return a function that groups the rows of a table, also rows that ``fit`` has not seen."""
         records = read_group_record(context.state)["classes"]
-        split = {record["class"] for record in records if record["n_groups"] == 2}
-        breaks = breaks_shortcut(context.state)
+        group_of = {record["class"]: np.array(record["group_of"], np.int32) for record in records}
+        broken = broken_column(context.state)
 
         def label(index: int, rows: pa.Table) -> Labels:
-            if index not in split:
+            if index not in group_of or not group_of[index].any():
                 return np.zeros(rows.num_rows, np.int32)
-            return breaks(rows).astype(np.int32)
+            place: Labels = group_of[index][broken(rows)]
+            return place
 
         return apply_by_class(
             {record["class"]: record["offset"] for record in records}, label, None, context.state
         )
 
     def _record(self, index: int, counts: Counter[tuple[int, int]]) -> dict[str, Any]:
-        sizes = [counts[index, side] for side in (FOLLOWS, BREAKS)]
+        sizes = [counts[index, number] for number in range(max(number for _, number in counts) + 1)]
         # An empty part is not a group, even if 0 rows are required.
         least = max(1.0, least_rows(sum(sizes), self.params.min_rows, self.params.min_share))
-        return {"class": index, "n_groups": 2 if min(sizes) >= least else 1}
+        group_of = groups_of_parts(sizes, least)
+        return {"class": index, "n_groups": max(group_of) + 1, "group_of": group_of}
 
 
-def breaks_shortcut(folder: Path) -> Breaks:
-    """Return a function from rows to whether each breaks the shortcut (n,), by the state of ``cues``.
+def groups_of_parts(sizes: Sequence[int], least: float) -> list[int]:
+    """Return the group of each part of a class, numbered from 0 without gaps.
 
-    ``operators.cues.row_weights.breaks`` defines it. Without a shortcut, no row breaks it.
+    Parameters
+    ----------
+    sizes
+        Rows that follow the shortcuts, then those that break each column.
+    least
+        Rows of a group at least. All parts are one group where fewer follow the shortcuts, or break any.
+
     """
-    from operators.cues.row_weights import breaks
+    if len(sizes) < 2 or min(sizes[0], sum(sizes[1:])) < least:
+        return [0] * len(sizes)
+    small = [number for number, rows in enumerate(sizes) if number and rows < least]
+    large = [number for number, rows in enumerate(sizes) if number and rows >= least]
+    own = {number: place for place, number in enumerate([0, *large])}
+    if sum(sizes[number] for number in small) >= least:
+        rest = len(own)
+    else:
+        rest = own[max(large, key=lambda number: sizes[number])] if large else len(own)
+    return [own.get(number, rest) for number in range(len(sizes))]
+
+
+def broken_column(folder: Path) -> Broken:
+    """Return a function from rows to the number of the first column that each breaks, from 1, else 0, (n,).
+
+    The state of ``cues`` decides: ``operators.cues.row_weights.broken_column`` defines it. Without a shortcut
+    it is 0.
+    """
+    from operators.cues.row_weights import broken_column
     from operators.cues.serialise import load_state
 
     state = load_state(folder)
     rows = max(BLOCK_VALUES // max(len(state.scaler.mean), 1), 1)
 
-    def find_breaks(table: pa.Table) -> npt.NDArray[np.bool_]:
+    def find_broken(table: pa.Table) -> npt.NDArray[np.intp]:
         y = table.column(LABEL).to_numpy().astype(np.int64)
         known = ROW_ID in table.column_names
         ids = table.column(ROW_ID).to_numpy() if known else np.arange(table.num_rows)
-        found = np.zeros(table.num_rows, np.bool_)
+        found = np.zeros(table.num_rows, np.intp)
         for start in range(0, table.num_rows, rows):
             block = slice(start, start + rows)
             X = vectors_to_numpy(table.column(FEATURES).slice(start, rows))
-            found[block] = breaks(state, X, y[block], ids[block])
+            found[block] = broken_column(state, X, y[block], ids[block])
         return found
 
-    return find_breaks
+    return find_broken
 
 
 def _count(reader: ShardReader, state: Path, shard: int) -> dict[tuple[int, int], int]:
     table = reader.read(shard, [FEATURES, LABEL])
-    y, side = table.column(LABEL).to_numpy(), breaks_shortcut(state)(table).astype(int)
+    y, side = table.column(LABEL).to_numpy(), broken_column(state)(table)
     return Counter(zip(y.tolist(), side.tolist(), strict=True))

@@ -14,7 +14,7 @@ from operators.neighbours import NeighbourGraph, faiss_index
 from tests.benchmarks.dbscan.rows import gradient_rows, radius
 from tests.benchmarks.harness import measure
 
-CASES = ((20_000, 64), (100_000, 64), (50_000, 512))
+CASES = ((20_000, 64), (50_000, 64), (5_000, 512))
 REACHES = ("10 nearest", "within a radius")
 SHARE = 0.001
 """Part of all pairs within the radius."""

@@ -46,7 +46,9 @@ def doubled(seed: int, source: str) -> Problem:
             frame = frame.assign(**{f"planted {number}": shown})
         kinds = "/".join(("0/1", "number", "name")[form] for form in forms)
         kind = f"two planted, {told[0]:.0%} and {told[1]:.0%}, {flips:.0%} wrong labels, {kinds}"
-        return from_frame(frame, label_of, 2 * cues[0] + cues[1], kind, seed)
+        # Not by the cues' values: rows of wrong labels would then be a group of their own.
+        first, second = ((cue != y).astype(int) for cue in cues)
+        return from_frame(frame, label_of, 2 * first + second, kind, seed)
     raise ValueError(f"{source} has no label of this kind on {MIN_ROWS} rows")
 
 

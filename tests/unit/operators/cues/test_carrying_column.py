@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, fit, robust_weights, weights
-from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, carrying_column
+from operators.cues.carrying_column import LEAST_PART, VETO, CarryingColumn, candidates, judge
 from operators.cues.decision import Decision, best_part
 from operators.cues.evidence import EQUAL_RIVAL, Evidence
 from operators.cues.fit_named import fit_named
@@ -48,7 +48,8 @@ def found_in(X, y, columns, seed=0):
         coef = fit_softmax(Z[half != h], y[half != h], np.ones((half != h).sum()), C, l2=1e-3)
         p[half == h] = predict(coef, Z[half == h])
     settings = CueSettings(seed=seed, columns=columns)
-    return carrying_column(find_slices(Z, y, p), Z, y, ids, p, settings), Z
+    likely = candidates(find_slices(Z, y, p), Z, y, p, settings)
+    return (judge(likely[0], Z, y, ids, settings) if likely else None), Z
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -160,7 +161,9 @@ def test_the_carrier_of_a_state_that_names_a_shortcut_is_the_one_that_is_balance
     search = fit_searched(Z, y, ids, settings, C, scaler, np.ones(C)).state
     assert search.carrier is not None
     assert fit_named(Z, y, ids, settings, C, replace(search, blend=0.0)).carrier is None
-    assert fit_named(Z, y, ids, settings, C, search).carrier is search.carrier
+    named = fit_named(Z, y, ids, settings, C, search)
+    assert named.carrier is None
+    assert [one.columns for one in named.named] == [search.carrier.columns, (C,)]
 
 
 def test_a_named_number_has_intervals_that_stand_for_each_class_unless_the_user_cuts_it():
@@ -315,7 +318,7 @@ def test_no_column_carries_where_features_are_noise():
     rng = np.random.default_rng(7)
     y, Z = rng.integers(0, C, N), rng.normal(size=(N, 3)).astype(np.float32)
     p = np.full((N, C), 1 / C) + 1e-3 * rng.normal(size=(N, C))
-    assert carrying_column(find_slices(Z, y, p), Z, y, np.arange(N), p, CueSettings()) is None
+    assert candidates(find_slices(Z, y, p), Z, y, p, CueSettings()) == []
     assert CarryingColumn.__dataclass_params__.frozen
 
 

@@ -224,7 +224,7 @@ def three_classes() -> tuple[Any, Any, Any]:
 
 def shut_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the evidence of every search suffice for nothing."""
-    for gate in ("searched_gate", "carrier_gate", "own_carrier_gate"):
+    for gate in ("searched_gate", "carrier_gate", "own_carrier_gate", "carrier_of_two_gate"):
         monkeypatch.setattr(Evidence, gate, lambda _: 0.0)
 
 

@@ -110,12 +110,12 @@ def test_rows_are_grouped_by_the_first_column_that_they_break():
     np.testing.assert_array_equal(which == 1, X[:, FIRST] != y)
     np.testing.assert_array_equal(which == 2, (X[:, FIRST] == y) & (X[:, SECOND] != y))
     assert np.all(which[broken] > 0)
-    groups = shortcut_groups(y, which, 2)
+    groups = shortcut_groups(y, which, 2, 2)
     assert sorted(set(groups.tolist())) == [0, 1, 2, 3, 4, 5]
     record = measured_curve(state, SampledRows(X, y, IDS), ["no", "yes"], ["site", "camera"])
     assert record is not None
     worst = {point["worst_group"] for point in record["points"]}
-    follow = {f"class {c}, follows the shortcuts" for c in ("no", "yes")}
+    follow = {f"class {c}, follows `site` and `camera`" for c in ("no", "yes")}
     broken = {f"class {c}, breaks `{one}`" for c in ("no", "yes") for one in ("site", "camera")}
     assert worst <= follow | broken
     assert worst & broken
@@ -126,7 +126,7 @@ def test_few_rows_that_break_a_column_are_pooled_by_column():
     which = np.zeros(400, int)
     which[[0, *range(200, 260)]] = 1
     which[100:130] = which[300:330] = 2
-    groups = shortcut_groups(y, which, 2)
+    groups = shortcut_groups(y, which, 2, 2)
     assert set(groups[which == 1]) == {6}, "one row joins the sixty of the other class"
     assert set(groups[which == 2]) == {7}
     assert set(groups[which == 0]) == {0, 3}

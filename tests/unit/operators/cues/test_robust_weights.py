@@ -186,7 +186,12 @@ def test_a_named_number_goes_two_in_c_of_the_way_for_c_classes():
     assert np.allclose(totals, np.bincount(y))  # a class keeps its weight
 
 
-def test_a_search_that_finds_a_shortcut_has_a_part_beside_the_name(cue_problem):
+def test_twins_that_find_a_shortcut_have_a_part_beside_the_name(cue_problem, monkeypatch):
+    def without_columns(*arguments):
+        found = fit_searched(*arguments)
+        return found._replace(state=replace(found.state, carrier=None), column=None, together=None)
+
+    monkeypatch.setattr("operators.cues.robust_weights.fit_searched", without_columns)
     X, label, y, cue, ids = cue_problem
     found = fit(X, label, ids)
     named = fit(X, label, ids, CueSettings(spurious=(Named((0,)),)))
@@ -240,10 +245,33 @@ def arrays_of(state):
     return json.dumps(_encode(state, found)), {name: value.tobytes() for name, value in found.items()}
 
 
-def test_naming_a_constant_gives_class_balance(cue_problem):
+def test_a_column_that_the_search_follows_stays_in_full_beside_another_name(cue_problem):
+    X, label, y, cue, ids = cue_problem
+    found = fit(X, label, ids)
+    named = fit(X, label, ids, CueSettings(spurious=(Named((0,)),)))
+    assert [one.columns for one in named.named] == [(6,), (0,)]
+    assert (named.searched_part, named.blend) == (0.0, found.blend)
+    broken = (y != cue) & (label == y)
+    for state in (found, named):
+        w = weights(state, X, label, ids)
+        assert w[broken].mean() > 2 * w[~broken].mean()
+
+
+def test_naming_a_constant_leaves_what_the_search_finds(cue_problem):
     X, label, _, _, ids = cue_problem
-    w = weights(fit(X, label, ids, CueSettings(spurious=(Named((7,)),))), X, label, ids)
-    assert np.allclose(w, class_balance(label, 2))
+    w, found = (
+        weights(fit(X, label, ids, CueSettings(spurious=names)), X, label, ids)
+        for names in ((Named((7,)),), ())
+    )
+    assert np.array_equal(w, found)
+
+
+def test_naming_a_constant_gives_class_balance_where_nothing_is_found():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 1000)
+    X = np.column_stack([rng.normal(size=(1000, 3)) + 0.4 * y[:, None], np.ones(1000)]).astype(np.float32)
+    w = weights(fit(X, y, np.arange(1000), CueSettings(spurious=(Named((3,)),))), X, y, np.arange(1000))
+    assert np.allclose(w, class_balance(y, 2))
 
 
 def test_a_legitimate_feature_has_no_part_in_the_weights(cue_problem):
