@@ -93,10 +93,12 @@ class FeatureMaker:
         have fitted on earlier rows. A version without its store has it fitted on its own rows.
         """
         self.state.mkdir(parents=True, exist_ok=True)
+        everything = self.reader if self.reader.held_out_splits else None
+        context = replace(self._context, shards=replace(self.reader, fitting=True), all_shards=everything)
         for operator in self.operators:
             stored = self.reader.stored_state(operator.name) if operator.name not in MADE_HERE else None
             if stored is None:
-                operator.fit(Context(replace(self.reader, fitting=True), self.state), executor)
+                operator.fit(context, executor)
             else:
                 copy_state(stored, self.state)
 
