@@ -222,8 +222,8 @@ class Context:
     """State folders of the operators named in ``uses``, by name."""
     seed: int = 0
     all_shards: ShardReader | None = None
-    """In a ``fit`` from which the recipe may hold rows out: a reader of all rows. It tells what a column is,
-    such as numbers or texts, since held-out rows are encoded too; nothing else is learnt from it."""
+    """In a ``fit`` from which rows are held out: a reader of all rows. It tells whether the texts of a column
+    are all numbers or dates, since held-out rows are encoded too; nothing else is learnt from it."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -207,5 +208,6 @@ def _context(plan: Plan, planned: PlannedOperator, state: Path, *, fitting: bool
     states = {name: plan.store.state(plan.fingerprint_of(name)) for name in planned.operator.uses}
     for folder in (state, *states.values()):  # they lie in a shared output
         check_state(folder)
-    everything = plan.reader(planned) if fitting else None
-    return Context(plan.reader(planned, fitting=fitting), state, states, plan.recipe.seed, everything)
+    reader = plan.reader(planned, fitting=fitting)
+    everything = replace(reader, fitting=False) if fitting and reader.parts else None
+    return Context(reader, state, states, plan.recipe.seed, everything)

@@ -13,6 +13,7 @@ from engine.plan.preview import preview
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from operators.base import Context, OperatorError, RowError
+from operators.encode import fitting
 from operators.encode.adaptor import Encode
 from operators.encode.fitting import first_pass
 from operators.encode.params import EncodeParams
@@ -87,3 +88,20 @@ def test_the_error_of_a_text_among_numbers_names_the_other_kind(tmp_path):
     table = reader.read(1, ["v", "label"]).append_column("x_fault", made["x_fault"])
     with pytest.raises(RowError, match=r"encode\.columns: \{v: categorical\}"):
         ingest.open(context)(table)
+
+
+@pytest.mark.parametrize(
+    ("source", "validation", "passes"), [({}, 0.5, 2), ({}, 0.0, 1), ({"holdout": 0.3}, 0.0, 2)]
+)
+def test_texts_are_read_again_only_where_rows_are_held_out(tmp_path, monkeypatch, source, validation, passes):
+    made, summarise = [], fitting.summarise
+    monkeypatch.setattr(fitting, "summarise", lambda *given: made.append(given) or summarise(*given))
+    y = np.arange(N) % 2
+    table = pa.table({"v": NUMBERS["v"], "a": y + np.arange(N) / N, "label": np.where(y, "yes", "no")})
+    (tmp_path / "data").mkdir()
+    pq.write_table(table, tmp_path / "data" / "0.parquet")
+    operators = {"groups": {"method": "none"}, "split": {"validation": validation}}
+    sections = {"source": source, "truth": {"group": None}, "operators": operators}
+    run(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", **sections)))
+    assert len(made) == passes
+    assert made[0][0].num_rows == N if passes == 1 else made[0][0].num_rows < N == made[1][0].num_rows
