@@ -184,7 +184,8 @@ class ShardReader(Protocol):
     """Reads the columns of shards for an operator. Picklable: actors open the files themselves.
 
     If the recipe holds rows out from every ``fit``, the reader that ``fit`` receives leaves them out, and
-    ``read_source`` then adds ``row_id``, because positions no longer identify rows.
+    ``read_source`` then adds ``row_id``, because positions no longer identify rows. The one
+    exception is :attr:`Context.all_shards`.
     """
 
     @property
@@ -223,7 +224,8 @@ class Context:
     seed: int = 0
     all_shards: ShardReader | None = None
     """In a ``fit`` from which rows are held out: a reader of all rows. It tells whether the texts of a column
-    are all numbers or dates, since held-out rows are encoded too; nothing else is learnt from it."""
+    are all numbers or dates, and of what kind it is if they are not, since held-out rows are encoded too;
+    nothing else is learnt from it."""
 
 
 @dataclass(frozen=True)

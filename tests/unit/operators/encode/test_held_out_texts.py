@@ -50,6 +50,21 @@ def test_a_held_out_date_decides_between_formats(tmp_path):
     assert use(tmp_path, MONTHS_FIRST, "25/3/2020").parameters == {"parse": "%d/%m/%Y"}
 
 
+def test_nothing_else_of_a_held_out_row_reaches_the_state(tmp_path):
+    """But for the kind the state is that of the rows to learn from alone."""
+
+    def state(name, *held_out, kind=None):
+        (tmp_path / name).mkdir()
+        everything = MemoryReader([pa.concat_tables([NUMBERS, pa.table({"v": ["0", *held_out]})])])
+        context = Context(MemoryReader([NUMBERS]), tmp_path / name, all_shards=everything)
+        params = EncodeParams.model_validate({"features": ("v",), "columns": {"v": {"kind": kind}}})
+        Encode(params).fit(context, LocalExecutor())
+        return {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+
+    assert state("numbers", "1000", "-3", "", "8") == state("none")
+    assert state("texts", "74-1", "many", "many") == state("named", kind="categorical") != state("again")
+
+
 def test_a_kind_that_held_out_rows_do_not_allow_is_refused_as_by_validate(tmp_path):
     with pytest.raises(OperatorError, match=r"cannot be numeric.* 200 of its 201 values could be read so"):
         use(tmp_path, NUMBERS, "74-1", kind="numeric")
