@@ -8,8 +8,7 @@ layer by layer, or ``torch.func`` for any module) and computes the gradients in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -233,19 +232,18 @@ def _count_sketch(vectors: Tensor, number: int, which: int, projection: Projecti
     places, signs = projection.buckets(number, which, vectors.shape[1])
     sketch = vectors.new_zeros(len(vectors), projection.dim)
     signed = vectors * torch.from_numpy(signs).to(vectors)
-    with fixed_order():
-        return sketch.index_add_(1, torch.from_numpy(places).to(vectors.device), signed)
+    add_in_order(sketch, torch.from_numpy(places).to(vectors.device), signed)
+    return sketch
 
 
-@contextmanager
-def fixed_order() -> Iterator[None]:
-    """Add up in a fixed order on a GPU, too, where an entry is a sum of several."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
+def add_in_order(total: Tensor, places: Tensor, values: Tensor) -> None:
+    """Add values (m, k) to the columns ``places`` (k,) of total (m, dim), in the same order every time."""
+    if values.is_cuda:
+        # ``index_add_`` has no fixed order there. This sorts the places first; it is what torch itself calls
+        # under its switch for deterministic algorithms, which would hold for the other threads as well.
+        torch.ops.aten.index_put_(total, [None, places], values, True)
+    else:
+        total.index_add_(1, places, values)
 
 
 def _size(gradient: Gradient) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from operators.gradients import Projection, per_sample_gradients
-from operators.gradients.kernel import choose_route, select_parameters
+from operators.gradients.kernel import add_in_order, choose_route, select_parameters
 from operators.gradients.layers import Layers
 from operators.gradients.projection import Method
 from operators.models import ModelSpec, build
@@ -240,6 +240,29 @@ def test_tensor_sketch_is_a_count_sketch_of_the_flat_gradient(kind: str, dim: in
     for chunk_size in (None, 4):
         got = per_sample_gradients(model, X, y, projection=projection, chunk_size=chunk_size)
         np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_a_sketch_leaves_the_switches_of_the_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads compute meanwhile; the switch was left on by 15 of 20 sketches in eight threads."""
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda *given, **named: pytest.fail("changed"))
+    X, y = data(9, 16, 3)
+    per_sample_gradients(model_of("logistic", 16, 3), X, y, projection=Projection(8, 0, "tensor_sketch"))
+
+
+class OnGpu(Tensor):
+    """A tensor that says it lies on a GPU, so that the CPU runs what a GPU would."""
+
+    is_cuda = True
+
+
+def test_sums_of_a_gpu_are_those_of_index_add() -> None:
+    values = torch.randn(7, 500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    places = torch.arange(500) ** 2 % 13
+    here, there = torch.zeros(7, 20, dtype=torch.float64), torch.zeros(7, 20, dtype=torch.float64)
+    add_in_order(here, places, values)
+    add_in_order(there, places, values.as_subclass(OnGpu))
+    np.testing.assert_array_equal(here, torch.zeros_like(here).index_add_(1, places, values))
+    np.testing.assert_allclose(there, here, atol=1e-12)
 
 
 def test_pieces_of_the_matrix_do_not_repeat() -> None:
