@@ -44,6 +44,8 @@ SAMPLE_ROWS, SAMPLE_BYTES = 512, 2**28
 """Largest number of rows on which a projection is measured, and largest size of their gradients."""
 TRIAL_ROWS = 256
 """Rows from which the factors of gradients are determined."""
+CHUNK = 512
+"""Rows per forward pass on the CPU, unless the recipe has a number. A GPU has more; see the kernel."""
 PROJECTION = "projection.json"
 """File of the state with the projection and its error of cosines."""
 BIAS = "bias.json"
@@ -163,7 +165,7 @@ class _Opened:
                 vectors_to_numpy(table.column(FEATURES)),
                 table.column(LABEL).to_numpy(),
                 parameters=self._pattern,
-                chunk_size=params.chunk_size,
+                chunk_size=self._rows_at_once(params),
                 route=params.route,
                 projection=Projection(wanted.dim, self._seed, wanted.method) if wanted else None,
             )
@@ -185,12 +187,16 @@ class _Opened:
                 vectors_to_numpy(table.column(FEATURES)),
                 table.column(LABEL).to_numpy(),
                 parameters=self._pattern,
-                chunk_size=params.chunk_size,
+                chunk_size=self._rows_at_once(params),
             )
         except ValueError as error:
             raise OperatorError(
                 f"operators.gradients: {error} In a recipe flat gradients are `gradients: {{form: flat}}`."
             ) from error
+
+    def _rows_at_once(self, params: GradientsParams) -> int | None:
+        on_gpu = next(self._model.parameters()).is_cuda
+        return params.chunk_size or (None if on_gpu else CHUNK)
 
 
 def _opened(params: GradientsParams, context: Context) -> _Opened:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -16,7 +17,9 @@ from operators.gradients.kernel import (
     Features,
     Rows,
     by_layers,
+    copy_to_host,
     in_chunks,
+    rows_at_once,
     select_parameters,
 )
 from operators.gradients.layers import Factors, Gradient, evaluating
@@ -35,7 +38,8 @@ def packed_gradients(
     ----------
     model, X, y, parameters : as in ``per_sample_gradients``. Every chosen parameter must be that of an
         ``nn.Linear`` which sees one vector a row.
-    chunk_size : rows per forward pass, default 4096.
+    chunk_size : rows per forward pass, halved while a GPU runs out of memory. Default: 4,096; on a GPU
+        512 MiB of factors, at most 16,384 rows.
 
     Raises
     ------
@@ -58,10 +62,13 @@ def packed_gradients(
             gradients = dict(zip(selected, compute(*rows.chunk(some)), strict=True))
             start = 0
             for values in (piece for part in parts for piece in _pieces(part, gradients)):
-                packed[some, start : start + values.shape[1]] = values.cpu().numpy()
-                start += values.shape[1]
+                stop = start + values.shape[1]
+                copy_to_host(values, torch.from_numpy(packed[some, start:stop]))
+                start = stop
 
-        in_chunks(fill, len(rows), chunk_size or MAX_CHUNK)
+        on_cpu = trial.device.type == "cpu"
+        usual = MAX_CHUNK if on_cpu else rows_at_once(None, packed.shape[1], trial.device)
+        in_chunks(fill, len(rows), chunk_size or usual)
     return packed, parts
 
 

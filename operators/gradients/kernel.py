@@ -303,7 +303,7 @@ def per_sample_gradients(
     chosen = list(selected.values())
     rows = Rows(X, y, chosen[0])
     size = sum(parameter.numel() for parameter in chosen)
-    chunk = _rows_at_once(chunk_size, size, chosen[0].device)
+    chunk = rows_at_once(chunk_size, size, chosen[0].device)
     result = np.empty((len(rows), size if projection is None else projection.dim), dtype=np.float32)
     if len(rows):
         with evaluating(model):
@@ -316,7 +316,11 @@ def per_sample_gradients(
     return result
 
 
-def _rows_at_once(chunk_size: int | None, size: int, device: torch.device) -> int:
+def rows_at_once(chunk_size: int | None, size: int, device: torch.device) -> int:
+    """Return the rows per forward pass; None: as many as suit a device, where a row gives ``size`` numbers.
+
+    Raises ValueError for less than 1.
+    """
     if chunk_size is None:
         on_gpu = device.type == "cuda"
         most, n_bytes = (GPU_MAX_CHUNK, GPU_CHUNK_BYTES) if on_gpu else (MAX_CHUNK, CHUNK_BYTES)

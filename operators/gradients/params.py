@@ -62,8 +62,9 @@ class GradientsParams(OperatorParams):
     """``balanced``: the gradient in a linear layer's bias counts for as much as that in its weights, times
     the root mean square length of what enters the layer. It carries the size of a row's error, which is
     what sets rare rows apart, and drowns beside many features. ``plain``: as the papers have it."""
-    chunk_size: int = Field(default=512, ge=1)
-    """Rows per forward pass; halved by itself while a GPU runs out of memory."""
+    chunk_size: Annotated[int, Field(ge=1)] | None = None
+    """Rows per forward pass; halved by itself while a GPU runs out of memory. Default: 512, and on a GPU as
+    many as have 512 MiB of gradients, at most 16,384."""
     form: Literal["flat", "factored"] = "flat"
     """``flat``: one number per parameter. ``factored``: activation and error of every layer, whose product
     a flat gradient is: k + C numbers instead of C (k + 1) for a head of C classes over k features. Distances

@@ -13,6 +13,7 @@ from engine.recipe.trainers import parse_params
 from engine.training.fit import device_rows
 from engine.training.fit.kernel import TrainingOutcome, fit
 from operators.communicator import Distributed
+from operators.gradients.factoring import packed_gradients
 from operators.gradients.kernel import per_sample_gradients
 from operators.gradients.projection import Projection
 from operators.models import ModelSpec
@@ -119,5 +120,18 @@ def test_gradients_are_those_of_the_cpu(method: Any, device: str) -> None:
     expected = per_sample_gradients(model, X, y, projection=projection)
     model.to(device)
     found, again = (per_sample_gradients(model, X, y, projection=projection) for _ in range(2))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(again, found)
+
+
+def test_factors_are_those_of_the_cpu(device: str) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.ReLU(), torch.nn.Linear(30, 3))
+    X = np.random.default_rng(0).normal(size=(700, 20)).astype(np.float32)
+    y = np.arange(700) % 3
+    expected, layers = packed_gradients(model, X, y)
+    model.to(device)
+    (found, parts), (again, _) = (packed_gradients(model, X, y) for _ in range(2))
+    assert parts == layers
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(again, found)

@@ -9,6 +9,7 @@ from operators.dbscan import DBSCAN
 from operators.factored import unpack
 from operators.gradients import per_sample_gradients
 from operators.gradients.factoring import packed_gradients
+from operators.gradients.kernel import rows_at_once
 
 
 def mlp(seed=0, width=7, n_classes=3):
@@ -31,6 +32,28 @@ def test_laid_out_flat_they_are_the_per_sample_gradients(parameters, chunk_size)
     found = unpack(*packed_gradients(model, X, y, parameters=parameters, chunk_size=chunk_size))
     assert found.shape == flat.shape
     np.testing.assert_allclose(found.flat(), flat, atol=1e-5 * np.linalg.norm(flat, axis=1).max())
+
+
+def test_a_gpu_has_larger_chunks():
+    """512 MiB of numbers, as `per_sample_gradients` has them."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [rows_at_once(None, size, gpu) for size in (10, 2**20, 2**30)] == [16_384, 128, 1]
+    assert [rows_at_once(None, size, cpu) for size in (10, 2**20, 2**30)] == [4096, 8, 1]
+    assert rows_at_once(3, 2**30, gpu) == 3
+
+
+def test_factors_leave_a_gpu_as_gradients_do(monkeypatch):
+    copied = []
+
+    def copy(values, out):
+        copied.append(tuple(values.shape))
+        out.copy_(values)
+
+    expected, _ = packed_gradients(mlp(), *data())
+    monkeypatch.setattr("operators.gradients.factoring.copy_to_host", copy)
+    found, _ = packed_gradients(mlp(), *data())
+    np.testing.assert_array_equal(found, expected)
+    assert copied == [(50, 5), (50, 7), (50, 7), (50, 6), (50, 6), (50, 3)]
 
 
 def test_packing_keeps_every_layer():

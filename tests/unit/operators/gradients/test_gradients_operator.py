@@ -8,7 +8,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.factored import unpack
 from operators.factored.packed_rows import read_parts
 from operators.gradients import Projection, per_sample_gradients
-from operators.gradients.adaptor import Gradients
+from operators.gradients.adaptor import Gradients, _Opened
 from operators.gradients.params import GradientsParams
 from operators.models import ModelSpec, build, load, save
 
@@ -86,6 +87,30 @@ def test_adds_the_kernels_gradients(context: Context, projection: object) -> Non
         projection=Projection(5, 7, method) if projection else None,
     )
     np.testing.assert_array_equal(vectors_to_numpy(out.column("gradient")), expected)
+
+
+@pytest.mark.parametrize("form", ["flat", "factored"])
+@pytest.mark.parametrize(("given", "on_gpu", "rows"), [(None, 0, 512), (None, 1, None), (7, 0, 7), (7, 1, 7)])
+def test_a_gpu_has_chunks_of_its_own_unless_the_recipe_says(
+    form: Literal["flat", "factored"],
+    given: int | None,
+    on_gpu: int,
+    rows: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int | None] = []
+
+    def gradients(*rows: object, chunk_size: int | None, **options: object) -> object:
+        asked.append(chunk_size)
+        return np.zeros((11, 2), np.float32), []
+
+    monkeypatch.setattr("operators.gradients.kernel.per_sample_gradients", gradients)
+    monkeypatch.setattr("operators.gradients.factoring.packed_gradients", gradients)
+    model = SimpleNamespace(parameters=lambda: iter([SimpleNamespace(is_cuda=bool(on_gpu))]))
+    _Opened(cast(torch.nn.Module, model), None, 2, 0)(
+        shard(11)[2], GradientsParams(chunk_size=given, form=form)
+    )
+    assert asked == [rows]
 
 
 def test_projection_in_a_recipe() -> None:
