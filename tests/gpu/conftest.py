@@ -14,7 +14,7 @@ DEVICE = os.environ.get("ROWSIEVE_TEST_DEVICE", "cuda")
 @pytest.fixture(scope="session")
 def device() -> str:
     """The device under test."""
-    if DEVICE == "cuda" and not torch.cuda.is_available():
+    if DEVICE.startswith("cuda") and not torch.cuda.is_available():
         pytest.skip("torch sees no NVIDIA GPU; set ROWSIEVE_TEST_DEVICE=cpu to try the test on the CPU")
     return DEVICE
 

@@ -34,7 +34,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def nccl(device: str) -> Iterator[Distributed]:
-    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
     torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
     yield Distributed()
     torch.distributed.destroy_process_group()

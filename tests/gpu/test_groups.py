@@ -94,7 +94,7 @@ def test_factored_gradients_have_the_groups_of_the_cpu(dtype: Any, device: str) 
 @pytest.fixture
 def faiss_gpu(device: str) -> None:
     faiss = pytest.importorskip("faiss", reason="FAISS is not installed")
-    if device == "cuda" and not (hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus()):
+    if device.startswith("cuda") and not (hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus()):
         pytest.skip("FAISS sees no GPU: install the extra `gpu` in place of `cpu`")
 
 

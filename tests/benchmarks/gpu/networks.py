@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from operators.embed.efficientnet import image_encoder
@@ -46,7 +47,7 @@ def check(device: str, rows: int | None) -> bool:
 def _network(name: str, make: Any, params: EmbedParams, values: list[Any], device: str) -> bool:
     """On few of the values on the CPU, which takes long."""
     few = values[: max(1, len(values) // 20)]
-    cpu, there = make(params, device_for(0)), make(params, device_for(float(device == "cuda")))
+    cpu, there = make(params, device_for(0)), make(params, _place(device))
     embed_rows(there, values[:64], batch_size=params.batch_size)
     runs = {
         "cpu": lambda: embed_rows(cpu, few, batch_size=params.batch_size)[0],
@@ -63,6 +64,12 @@ def _network(name: str, make: Any, params: EmbedParams, values: list[Any], devic
         f"  {part:.0%} of it preparation"
     )
     return cosine > LEAST_COSINE[params.precision]
+
+
+def _place(device: str) -> torch.device:
+    """Return the device of a name such as ``cuda:0``; a GPU computes as exactly as in a run."""
+    device_for(float(device.startswith("cuda")))
+    return torch.device(device)
 
 
 def _png(rng: np.random.Generator) -> bytes:

@@ -4,11 +4,13 @@ import subprocess
 import sys
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.cluster import DBSCAN
 
+from operators.embed.params import EmbedParams
 from tests.benchmarks import harness
 from tests.benchmarks.dbscan import tables
 from tests.benchmarks.dbscan.__main__ import main
@@ -18,6 +20,7 @@ from tests.benchmarks.dbscan.cases import Case, Regime, expected_memory, expecte
 from tests.benchmarks.dbscan.peers import PEERS, Setting
 from tests.benchmarks.dbscan.tables import README
 from tests.benchmarks.dbscan.worker import ROOT, Limits, Worker
+from tests.benchmarks.gpu import networks
 from tests.benchmarks.harness import Spent, Timing, measure
 from tests.benchmarks.scale import Cost, projection, verdict
 
@@ -224,6 +227,29 @@ def test_the_checks_for_a_gpu_run_on_the_cpu():
         env={**os.environ, "ROWSIEVE_TEST_DEVICE": "cpu"},
     )
     assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cpu"])
+def test_networks_are_timed_on_the_device_that_was_asked_for(device: str, monkeypatch: pytest.MonkeyPatch):
+    """`--device cuda:0` timed the CPU, as if it were a GPU."""
+    places: list[str] = []
+    prepared: list[float] = []
+
+    def make(params: object, place: object) -> SimpleNamespace:
+        places.append(str(place))
+        return SimpleNamespace(prepare=lambda value: value)
+
+    def asked(gpus: float) -> str:
+        prepared.append(gpus)
+        return "cpu"
+
+    ones = np.ones((1, 4)) / 2
+    monkeypatch.setattr(networks, "device_for", asked)
+    monkeypatch.setattr(networks, "embed_rows", lambda network, values, batch_size: (ones, None))
+    params = EmbedParams(model="minilm", column="text", precision="float32", batch_size=1)
+    assert networks._network("texts", make, params, ["a"], device)
+    assert places == ["cpu", device]
+    assert prepared == [0, float(device != "cpu")]
 
 
 def test_a_projection_names_what_few_workers_do_first() -> None:
