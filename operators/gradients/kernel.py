@@ -271,7 +271,9 @@ def per_sample_gradients(
 
     The rows are what GRASP clusters (Zeng, Greenewald, Lee, Solomon & Yurochkin 2022, "Outlier-robust
     group inference via gradient space clustering", section 3). The model computes where its parameters
-    lie, in eval mode for the call, and is left as it was.
+    lie, in eval mode for the call, and is left as it was. On a GPU it computes as exactly as torch is set to:
+    by torch's default convolutions are TF32, of three digits. ``operators.models.device_for(1)`` sets full
+    float32 for the whole process, as every run does.
 
     Parameters
     ----------

@@ -37,7 +37,8 @@ def prepare_device(cpus: float, gpus: float) -> torch.device:
 def device_for(gpus: float) -> torch.device:
     """Return the GPU if it is asked for and there, else the CPU. Call it in the worker, not in the driver.
 
-    The GPU then computes products of float32 numbers, and convolutions, in full, and in one order.
+    The GPU then computes products of float32 numbers, and convolutions, in full, and in one order, and does
+    so for whatever else this process computes there.
     """
     if gpus <= 0 or not torch.cuda.is_available():
         return torch.device("cpu")
