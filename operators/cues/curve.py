@@ -9,7 +9,7 @@ from operators.arrays import Integers
 from operators.cues.curve_report import curve_record
 from operators.cues.decision import shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.row_weights import broken_shortcut
+from operators.cues.row_weights import broken_column
 from operators.cues.state import CueState
 from operators.cues.strength import compared_groups
 
@@ -71,5 +71,5 @@ def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[
     y = sample.y
     if state.blend <= 0:
         return "classes", y
-    which = broken_shortcut(state, sample.X, y, sample.ids)
+    which = broken_column(state, sample.X, y, sample.ids)
     return "shortcut", shortcut_groups(y, which, n_classes, max(len(state.compared), 1))

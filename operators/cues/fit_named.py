@@ -91,7 +91,6 @@ def fit_named(
         carrier=search.carrier if searched > 0 else None,
         further=search.further if searched > 0 else (),
         spares_several=spares,
-        leant_on=(),
     )
 
 

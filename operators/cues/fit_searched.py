@@ -13,7 +13,7 @@ from operators.cues.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.decision import LEAST_PART, RAISED_GATE
 from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
-from operators.cues.followed_columns import columns_to_compare, follow_one_class, join_columns
+from operators.cues.followed_columns import follow_one_class, join_columns
 from operators.cues.leading_column import leading_column
 from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
@@ -102,7 +102,6 @@ def fit_searched(
         legitimate=s.legitimate,
         seed=s.seed,
         carrier=sided,
-        leant_on=columns_to_compare(likely, rows, s) if carrier else (),
     )
     rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
     column = None if carrier is None or carrier.partial or rivalled else carrier.sides

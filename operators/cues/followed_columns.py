@@ -5,32 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from operators.cues.carrying_column import Candidate, CarryingColumn, SearchedRows, judge
+from operators.cues.carrying_column import Candidate, CarryingColumn, SearchedRows
 from operators.cues.decision import RAISED_GATE
 from operators.cues.evidence import Evidence
 from operators.cues.further_columns import balanced, further_columns, joint_gate
-from operators.cues.named import Sides
 from operators.cues.one_class import one_class_column
-from operators.cues.ramps import CARRIER_RAMPS
 from operators.cues.several_columns import have_wrong_labels
 from operators.cues.state import CueSettings, CueState
-
-LEANT_ON = 0.4
-"""Strength of a column from which the rows that break it may be compared, where others are balanced."""
-MOST_JUDGED = 4
-"""Columns that are judged for that at most: the strongest ones."""
-
-
-def columns_to_compare(likely: Sequence[Candidate], rows: SearchedRows, s: CueSettings) -> tuple[Sides, ...]:
-    """Return the columns on which models lean and which may carry a shortcut, the strongest first.
-
-    The other columns do not tell which rows break them, given the label. A column of which they do is mostly
-    honest, and models make up for it by them. Parameters are those of ``further_columns``.
-    """
-    shut, _ = CARRIER_RAMPS["carrier_dependence"]
-    strong = [one for one in likely if one.strength >= LEANT_ON][:MOST_JUDGED]
-    judged = [(one, judge(one, rows.Z, rows.y, rows.ids, s)) for one in strong]
-    return tuple(one.sides for one, found in judged if found and found.judged.dependence < shut)
 
 
 def join_columns(

@@ -65,16 +65,6 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
 
 
 def broken_column(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
-    """Return the number of the first balanced column that each row breaks, from 1, else 0, shape (n,).
-
-    Where no column is told apart, 1 says that the row breaks the shortcut. Parameters are those of
-    ``weights``.
-    """
-    which = broken_shortcut(state, X, y, ids)
-    return np.asarray(np.where(which > max(len(state.balanced), 1), 0, which))
-
-
-def broken_shortcut(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
     """Return the number of the first of ``state.compared`` that each row breaks, from 1, else 0, shape (n,).
 
     Where no column is told apart, 1 says that the row breaks the shortcut. Parameters are those of

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from operators.arrays import Floats, Integers
 from operators.cues.decision import Decision, DecisionSample, decide
-from operators.cues.row_weights import breaks, broken_shortcut, full_factor
+from operators.cues.row_weights import breaks, broken_column, full_factor
 from operators.cues.share_columns import class_shares_lead
 from operators.cues.state import CueSettings, CueState
 from operators.cues.strength import STRENGTHS, Fits, WeightPath
@@ -55,7 +55,7 @@ def decide_on(
     X, y, ids, counts = sample
     factor = full_factor(state, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
-    which = broken_shortcut(state, X, y, ids)
+    which = broken_column(state, X, y, ids)
     broken, columns = breaks(state, X, y, ids), max(len(state.compared), 1)
     rows = DecisionSample(state.scaler.apply(X), y, ids, factor, broken, which, columns)
     named = state.named is not None

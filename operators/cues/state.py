@@ -23,8 +23,6 @@ from operators.cues.slices import Slices, SourceColumn
 from operators.cues.strength import TradeOffPoint
 
 Setting = Literal["safe", "bold"]
-MOST_OTHERS = 3
-"""Columns that are compared beside the balanced ones."""
 MOST_COMPARED = 4
 """Balanced columns beyond which the rows that break one of them are one group in each class."""
 
@@ -141,9 +139,6 @@ class CueState:
     spares_several
         Whether rows that break more than one column keep at most the weight of their class, as most of them
         have wrong labels.
-    leant_on
-        Columns on which models lean, the strongest first: what the weights do to the rows that break them
-        counts in the decision, though they are not balanced themselves.
     expected_gain
         Expected rise of the worst group's accuracy for which the robust weights are followed; 0 where the
         gate says how far.
@@ -174,7 +169,6 @@ class CueState:
     expected_gain: float = 0.0
     further: tuple[Sides, ...] = ()
     spares_several: bool = False
-    leant_on: tuple[Sides, ...] = ()
 
     @property
     def carriers(self) -> tuple[Sides, ...]:
@@ -188,13 +182,8 @@ class CueState:
 
     @property
     def compared(self) -> tuple[Sides, ...]:
-        """The columns of which the rows that break them are compared apart: the balanced ones, and the
-        strongest others on which models lean; none where many are named."""
-        if not self.balanced or len(self.balanced) > MOST_COMPARED:
-            return ()
-        own = {feature for one in self.balanced for feature in one.columns}
-        others = [one for one in self.leant_on if own.isdisjoint(one.columns)]
-        return (*self.balanced, *others[:MOST_OTHERS])
+        """The balanced columns, if the rows that break each are compared apart; none where there are many."""
+        return self.balanced if len(self.balanced) <= MOST_COMPARED else ()
 
     @property
     def published_strength(self) -> float | None:

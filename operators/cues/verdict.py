@@ -74,11 +74,13 @@ def verdict(found: Mapping[str, Any]) -> str:
 
 def _kept_sentence(found: Mapping[str, Any]) -> str:
     """Name the columns that are balanced though the recipe names others; empty where there are none."""
-    *first, last = [f"`{name}`" for name in found.get("kept", ())] or [""]
-    if not last:
-        return ""
-    listed, are, it = (f"{', '.join(first)} and {last}", "are", "them") if first else (last, "is", "it")
-    return f" So {are} {listed}, as the search finds: if that is honest signal, name {it} under `legitimate`."
+    return f" So is what the search finds: {_kept_columns(found)}." if found.get("kept") else ""
+
+
+def _kept_columns(found: Mapping[str, Any]) -> str:
+    *first, last = [f"`{name}`" for name in found["kept"]]
+    listed, it = (f"{', '.join(first)} and {last}", "them") if first else (last, "it")
+    return f"{listed} (if that is honest signal, name {it} under `legitimate`)"
 
 
 def _undivided_sentence(found: Mapping[str, Any]) -> str:
@@ -87,6 +89,9 @@ def _undivided_sentence(found: Mapping[str, Any]) -> str:
     if len(found["undivided"]) < len(found["spurious"]):
         others = f"{said} The others are balanced against the label{_named_price(found)}."
         return others + _kept_sentence(found)
+    if found.get("kept"):
+        price = _named_price(found)
+        return f"{said} What the search finds is balanced against the label{price}: {_kept_columns(found)}."
     return f"{said} The weights {_balance_of_classes(found)}."
 
 
@@ -263,7 +268,7 @@ def _named_price(found: Mapping[str, Any]) -> str:
     if "named_cost" not in found:
         return ""
     advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
-    part, cost = f"{found['blend']:.0%}", found["named_cost"]
+    part, cost = f"{found['blend']:.0%}", max(found["named_cost"], 0.0)
     price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
     if found.get("searched_part"):
         share = f"{found['searched_part']:.0%}"

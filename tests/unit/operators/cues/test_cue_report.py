@@ -180,8 +180,14 @@ def test_shortcuts_without_two_sides_hide_neither_the_others_nor_what_the_search
     assert "names `a` as spurious, but no usable cut" in both
     assert "The others are balanced against the label by 85%, which costs 0.010 of balanced" in both
     assert "With the published weights (strength 1.5)" in both
-    searched = verdict({**named, "spurious": ["a"], "undivided": ["a"], "searched_part": 0.2})
-    assert "The weights follow what the search finds by 17%, and class balance for the rest." in searched
+    kept = verdict({**named, "spurious": ["a", "b"], "undivided": ["a"], "kept": ["c"]})
+    assert "0.010 of balanced accuracy on held-out rows. So is what the search finds: `c` (if" in kept
+    alone = verdict({**named, "named_cost": -1e-4, "spurious": ["a"], "undivided": ["a"], "kept": ["c", "d"]})
+    assert "What the search finds is balanced against the label by 85%, which costs 0.000 of" in alone
+    assert ": `c` and `d` (if that is honest signal, name them under" in alone
+    searched = verdict({**FOUND, "spurious": ["a"], "undivided": ["a"], "trade_off": curve})
+    assert searched.endswith(verdict({**FOUND, "trade_off": curve}))
+    assert "names `a` as spurious, but no usable cut" in searched
     alone = verdict({**named, "blend": 0.0, "spurious": ["a"], "undivided": ["a"]})
     assert "The weights balance the classes." in alone
 
@@ -335,3 +341,18 @@ def test_slices_of_one_column_have_one_button() -> None:
     slices = [{**SUSPECT, "slice": f"depot = {one}", "reference": "depot"} for one in ("Lyon", "Oslo")]
     (item,) = choice_items({**FOUND, "suspects": slices})
     assert (item.label, item.value) == ("depot = Lyon, depot = Oslo", "depot")
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ([], ""),
+        (["b"], "So is what the search finds: `b` (if that is honest signal, name it under `legitimate`)."),
+        (["b", "c"], "So is what the search finds: `b` and `c` (if that is honest signal, name them under"),
+    ],
+)
+def test_columns_that_are_balanced_beside_the_named_ones_are_told(kept: list[str], said: str) -> None:
+    named = {**FOUND, "gate": None, "blend": 0.85, "named_cost": 0.01, "spurious": ["a"], "trade_off": None}
+    text = verdict({**named, "kept": kept})
+    assert said in text
+    assert ("what the search finds" in text) == bool(kept)

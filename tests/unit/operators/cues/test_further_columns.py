@@ -15,7 +15,7 @@ from operators.cues.curve import measured_curve
 from operators.cues.decision import shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.row_weights import breaks, broken_shortcut
+from operators.cues.row_weights import breaks, broken_column
 from operators.cues.verdict import verdict
 from tests.unit.operators.cues.test_cue_report import FOUND
 
@@ -106,7 +106,7 @@ def test_nothing_further_is_looked_for_beside_a_column_that_is_no_shortcut(monke
 def test_rows_are_grouped_by_the_first_column_that_they_break():
     X, y = table(8000, (0.95, 0.9))
     state = fit(X, y, IDS)
-    which, broken = broken_shortcut(state, X, y, IDS), breaks(state, X, y, IDS)
+    which, broken = broken_column(state, X, y, IDS), breaks(state, X, y, IDS)
     np.testing.assert_array_equal(which == 1, X[:, FIRST] != y)
     np.testing.assert_array_equal(which == 2, (X[:, FIRST] == y) & (X[:, SECOND] != y))
     assert np.all(which[broken] > 0)

@@ -14,7 +14,7 @@ from operators.base import FEATURES, GROUP, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import Cues
 from operators.cues.params import CuesParams
-from operators.groups.by_cue import ByCue
+from operators.groups.by_cue import ByCue, groups_of_parts
 from operators.groups.params import CueGroupsParams
 from tests.on_arrays import place_rows
 from tests.unit.in_memory import run_operator, split_table
@@ -90,3 +90,36 @@ def test_new_rows_are_placed_from_the_state_alone(tmp_path: Path) -> None:
     found, _, state = groups_of(tmp_path, [table], CuesParams(spurious=("f",)))
     placed = place_rows(state, table.slice(100, 50))
     assert placed[GROUP].to_pylist() == found[GROUP].slice(100, 50).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "group_of"),
+    [
+        ([900], [0]),
+        ([900, 100], [0, 1]),
+        ([900, 99], [0, 0]),
+        ([99, 900], [0, 0]),
+        ([900, 100, 200], [0, 1, 2]),
+        ([900, 60, 60], [0, 1, 1]),
+        ([900, 40, 200], [0, 1, 1]),
+        ([900, 300, 60, 50], [0, 1, 2, 2]),
+        ([900, 200, 30, 300], [0, 1, 2, 2]),
+        ([900, 30, 0, 20], [0, 0, 0, 0]),
+    ],
+)
+def test_parts_of_a_class_become_groups(sizes: list[int], group_of: list[int]) -> None:
+    assert groups_of_parts(sizes, 100) == group_of
+
+
+def test_rows_that_break_either_of_two_columns_are_groups_of_their_own(tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(3), 8000
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 4)) + np.outer(2 * y - 1, [0.5, 0.5, 0.5, 0])
+    cues = [np.where(rng.random(n) < told, y, 1 - y) for told in (0.93, 0.88)]
+    values = np.column_stack([X, *cues]).astype(np.float32)
+    table = pa.table({FEATURES: numpy_to_vectors(values), LABEL: pa.array(y, pa.int32())})
+    found, metrics, _ = groups_of(tmp_path, [table])
+    broken = np.where(cues[0] != y, 1, 2 * (cues[1] != y))
+    assert metrics["groups"] == 6
+    assert found[GROUP].to_pylist() == (3 * y + broken).tolist()
+    assert metrics["minority_share"] == pytest.approx((broken > 0).mean())

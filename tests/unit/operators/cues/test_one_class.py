@@ -1,0 +1,85 @@
+"""A shortcut that tells one of several classes from all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.cues import CueSettings, fit, weights
+from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.row_weights import breaks
+from operators.cues.slices import SourceColumn
+
+N, C, TARGET = 9000, 3, 1
+IDS = np.arange(N)
+NAMES = 4
+
+
+def table(form: str, *, n: int = N, seed: int = 4, told: float = 0.93, honest: bool = False) -> Any:
+    """Features with the column behind six others, labels, whether the column says TARGET, source columns.
+
+    The others tell the label, or with ``honest`` what the column says.
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, C, n)
+    belongs = (y == TARGET).astype(int)
+    cue = np.where(rng.random(n) < told, belongs, 1 - belongs)
+    X = rng.normal(size=(n, 6))
+    shown = np.where(cue == 1, TARGET, np.where(y == TARGET, 0, y)) if honest else y
+    X[np.arange(n), shown] += 1.2
+    name = np.where(cue == 1, 0, rng.integers(1, NAMES + 1, n))
+    column = {
+        "0/1": cue[:, None].astype(float),
+        "number": (2 * cue + 0.15 * rng.normal(size=n))[:, None],
+        "name": np.eye(NAMES + 1)[name],
+    }[form]
+    columns = (SourceColumn(tuple(range(6, 6 + NAMES + 1))),) if form == "name" else ()
+    return np.column_stack([X, column]).astype(np.float32), y, cue, columns
+
+
+def worst_group(weight: Any, X: Any, y: Any, form: str) -> float:
+    rows, label, cue, _ = table(form, n=40_000, seed=9, told=0.5)
+    scaler = Scaler.from_rows(X)
+    coef = fit_softmax(scaler.apply(X), y, weight, C, l2=1e-4)
+    right = predict(coef, scaler.apply(rows)).argmax(axis=1) == label
+    group = 2 * label + cue
+    return float((np.bincount(group, right) / np.bincount(group)).min())
+
+
+@pytest.mark.parametrize("form", ["0/1", "number", "name"])
+def test_it_is_found_and_balanced(form: str):
+    X, y, cue, columns = table(form)
+    state = fit(X, y, IDS, CueSettings(columns=columns))
+    assert state.carrier is not None
+    assert 6 in state.carrier.columns
+    assert state.blend >= 0.75
+    assert np.mean(breaks(state, X, y, IDS) == (cue != (y == TARGET))) > 0.995
+    factor = state.carrier.apply(state.scaler.apply(X), y)
+    share = [np.average(cue[y == c], weights=factor[y == c]) for c in range(C)]
+    np.testing.assert_allclose(share, np.mean([np.mean(cue[y == c]) for c in range(C)]), atol=0.01)
+    w = weights(state, X, y, IDS)
+    assert worst_group(w, X, y, form) > worst_group(class_balance(y, C), X, y, form) + 0.25
+
+
+def test_a_column_of_which_the_others_tell_the_side_is_not_followed():
+    X, y, _, columns = table("0/1", honest=True)
+    state = fit(X, y, IDS, CueSettings(columns=columns))
+    assert state.carrier is None or 6 not in state.carrier.columns
+
+
+def test_a_column_that_stands_for_each_class_is_read_by_class():
+    rng = np.random.default_rng(0)
+    X, y, _, _ = table("0/1", told=0.5)
+    named = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
+    rows = np.column_stack([X[:, :6], np.eye(C)[named]]).astype(np.float32)
+    state = fit(rows, y, IDS, CueSettings(columns=(SourceColumn((6, 7, 8)),)))
+    assert state.carrier is not None
+    assert state.carrier.level_side.tolist() == [C, 0, 1, 2]
+
+
+def test_a_legitimate_column_is_not_followed():
+    X, y, _, _ = table("0/1")
+    state = fit(X, y, IDS, CueSettings(legitimate=frozenset({6})))
+    assert state.carrier is None or 6 not in state.carrier.columns
