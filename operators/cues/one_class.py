@@ -15,6 +15,7 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.cues.carrying_column import (
+    MEASURED,
     CarryingColumn,
     SearchedRows,
     column_features,
@@ -85,7 +86,8 @@ def _judge_pair(
     Z, y, ids, C = rows.Z, rows.y, rows.ids, rows.p.shape[1]
     belongs = (y == target).astype(np.intp)
     p = cross_fit_halves(Z, belongs, halves(ids, s.seed, 0), class_balance(belongs, 2), 2, l2=s.l2)
-    found = judge(read_column(features, Z, belongs, p), Z, belongs, ids, s)
+    candidate = read_column(features, Z, belongs, p)
+    found = judge(candidate, Z, belongs, ids, s) if candidate.strength >= MEASURED else None
     if found is None or found.partial:
         return None
     own = replace(evidence, classes=2, error=balanced_error(p, belongs), **found.measurements())

@@ -83,3 +83,10 @@ def test_a_legitimate_column_is_not_followed():
     X, y, _, _ = table("0/1")
     state = fit(X, y, IDS, CueSettings(legitimate=frozenset({6})))
     assert state.carrier is None or 6 not in state.carrier.columns
+
+
+def test_features_that_tell_nothing_are_no_shortcut_of_a_class():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 5, 1000)
+    X = np.eye(3)[rng.integers(0, 3, 1000)].astype(np.float32)
+    assert fit(X, y, np.arange(1000), CueSettings(columns=(SourceColumn((0, 1, 2)),))).carrier is None
