@@ -267,7 +267,7 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             "operators.cues.max_named_cost allows, so that nothing is balanced for them. They may be honest "
             "signal; max_named_cost: 1 balances them whatever it costs."
         )
-    elif params.spurious:
+    elif len(undivided) < len(params.spurious):
         n_balanced = len(params.spurious) - len(undivided)
         _log.info(
             "cues: %d named shortcuts are balanced against the label by %.0f %%, which costs %.3f of "

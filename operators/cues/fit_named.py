@@ -63,7 +63,7 @@ def fit_named(
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     followed = search.carriers if search.blend > 0 and not s.must_gain else ()
-    if any(_cuts(one, sides) for one in s.spurious for sides in followed):
+    if any(_cuts(one, sides, Z, search.scaler) for one in s.spurious for sides in followed):
         followed = ()  # the slice is balanced as it is given, and leaves the rest of the column to the search
     known = () if followed or column is None or search.pointed <= 2 else (column,)
     named = _named_sides(slices, Z, y, s, C, search.scaler, followed, known)
@@ -90,7 +90,7 @@ def fit_named(
         searched_part=searched,
         carrier=search.carrier if searched > 0 else None,
         further=search.further if searched > 0 else (),
-        spares_several=spares,
+        spares_named=spares,
     )
 
 
@@ -149,12 +149,12 @@ def _named_sides(
     """
     found = [*followed, *(one for one in known if any(_names(given, one) for given in s.spurious))]
     for given in s.spurious:
-        if any(_names(given, sides) for sides in found):
+        if any(_names(given, sides) for sides in (*followed, *known)):
             continue
         name = chosen(given, slices)
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
         if name.cut is not None:
-            cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])
+            cut = _given_cut(name, Z, scaler)
         if cut is not None:
             found.append(fit_sides(name, Z, y, C, cut))
     return balance_jointly(found, Z, y, C)
@@ -165,6 +165,15 @@ def _names(name: Named, sides: Sides) -> bool:
     return name.cut is None and set(sides.columns) <= set(name.columns)
 
 
-def _cuts(name: Named, sides: Sides) -> bool:
-    """Return whether a name is a slice of the column of some sides."""
-    return name.cut is not None and set(sides.columns) <= set(name.columns)
+def _cuts(name: Named, sides: Sides, Z: Floats, scaler: Scaler) -> bool:
+    """Return whether a name is a slice of the column of some sides that divides the rows."""
+    return set(sides.columns) <= set(name.columns) and _given_cut(name, Z, scaler) is not None
+
+
+def _given_cut(name: Named, Z: Floats, scaler: Scaler) -> float | None:
+    """Return the user's cut on the standardised value; None without one, or where it divides no rows."""
+    if name.cut is None:
+        return None
+    column = name.columns[0]
+    cut = float((name.cut - scaler.mean[column]) / scaler.scale[column])
+    return cut if Z[:, column].min() <= cut < Z[:, column].max() else None

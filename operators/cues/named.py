@@ -14,9 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.arrays import Float64, Floats, Integers
+from operators.arrays import Float64, Floats, Integers, Mask
 from operators.cues.class_sides import classes_of_levels, independent_factors
 from operators.cues.slices import MAX_FACTOR, Slices
+
+ROUNDING = 1e-9
+"""Excess of a factor over 1 that is rounding."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class Sides:
         of the intervals of one column, shape (len(cuts) + 1,). Side C stands for no class.
     factor
         Weight factor per class and side, shape (C, S).
+    rare
+        Whether a side is rare in a class, shape (C, S), where the factor does not say so: of several
+        shortcuts that are balanced together it depends on the others.
 
     """
 
@@ -62,6 +68,11 @@ class Sides:
     cuts: Floats
     level_side: Integers
     factor: Floats
+    rare: Mask | None = None
+
+    def is_rare(self) -> Mask:
+        """Return whether each side is rarer in a class than its balance has it, shape (C, S)."""
+        return np.asarray(self.factor > 1.0 + ROUNDING) if self.rare is None else self.rare
 
     def apply(self, Z: Floats, y: Integers) -> Float64:
         """Return the factor within the class of each row, shape (n,)."""

@@ -80,7 +80,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
     if state.named is not None:
-        robust = several_factor(state.named, state.spares_several, Z, y)
+        robust = several_factor(state.named, state.spares_named, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found

@@ -32,8 +32,8 @@ def own_features(columns: Sequence[Sides], Z: Floats, s: CueSettings) -> frozens
 
 def breaks_column(one: Sides, Z: Floats, y: Integers) -> npt.NDArray[np.bool_]:
     """Return whether each row is on a side that is rare in its class, and stands for a class, shape (n,)."""
-    stands = one.of_rows(Z) < len(one.factor)
-    return np.asarray(stands & (one.apply(Z, y) > 1.0))
+    side = one.of_rows(Z)
+    return np.asarray((side < len(one.factor)) & one.is_rare()[y, side])
 
 
 def first_broken(columns: Sequence[Sides], Z: Floats, y: Integers) -> Integers:

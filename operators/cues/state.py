@@ -136,9 +136,9 @@ class CueState:
         twins and slices.
     further
         Columns that carry a shortcut beside it; all are balanced together.
-    spares_several
-        Whether rows that break more than one column keep at most the weight of their class, as most of them
-        have wrong labels.
+    spares_several, spares_named
+        Whether rows that break more than one of the columns that the search balances, or of the named ones,
+        keep at most the weight of their class, as most of them have wrong labels.
     expected_gain
         Expected rise of the worst group's accuracy for which the robust weights are followed; 0 where the
         gate says how far.
@@ -169,6 +169,7 @@ class CueState:
     expected_gain: float = 0.0
     further: tuple[Sides, ...] = ()
     spares_several: bool = False
+    spares_named: bool = False
 
     @property
     def carriers(self) -> tuple[Sides, ...]:

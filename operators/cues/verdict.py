@@ -86,11 +86,13 @@ def _kept_columns(found: Mapping[str, Any]) -> str:
 def _undivided_sentence(found: Mapping[str, Any]) -> str:
     """Say which named shortcuts divide no rows, and what the weights are then."""
     said = _undivided(found)
+    if not found.get("blend", 1.0) and len(found["undivided"]) < len(found["spurious"]):
+        return f"{said} {verdict({**found, 'undivided': [], 'trade_off': None})}"
     if len(found["undivided"]) < len(found["spurious"]):
         others = f"{said} The others are balanced against the label{_named_price(found)}."
         return others + _kept_sentence(found)
     if found.get("kept"):
-        price = _named_price(found)
+        price = _price(found)
         return f"{said} What the search finds is balanced against the label{price}: {_kept_columns(found)}."
     return f"{said} The weights {_balance_of_classes(found)}."
 
@@ -268,12 +270,16 @@ def _named_price(found: Mapping[str, Any]) -> str:
     if "named_cost" not in found:
         return ""
     advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
-    part, cost = f"{found['blend']:.0%}", max(found["named_cost"], 0.0)
-    price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
+    price, cost = _price(found), found["named_cost"]
     if found.get("searched_part"):
         share = f"{found['searched_part']:.0%}"
         price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
     return price + (advice if cost > DEAR else "")
+
+
+def _price(found: Mapping[str, Any]) -> str:
+    part, cost = f"{found['blend']:.0%}", max(found["named_cost"], 0.0)
+    return f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
 
 
 def word_notes(found: Mapping[str, Any]) -> list[str]:

@@ -71,7 +71,9 @@ class ByCue(GroupsBase[CueGroupsParams]):
         shards = range(len(context.shards.shards))
         for found in executor.map(partial(_count, context.shards, context.state), shards):
             counts.update(found)
-        records = number_groups([self._record(index, counts) for index in sorted({y for y, _ in counts})])
+        parts = count_parts(context.state)
+        labels = sorted({y for y, _ in counts})
+        records = number_groups([self._record(y, [counts[y, k] for k in range(parts)]) for y in labels])
         write_group_record(context.state, self.params, classes=records)
         split = {record["class"] for record in records if record["n_groups"] > 1}
         minority = sum(rows for (c, number), rows in counts.items() if c in split and number != FOLLOWS)
@@ -97,8 +99,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
             {record["class"]: record["offset"] for record in records}, label, None, context.state
         )
 
-    def _record(self, index: int, counts: Counter[tuple[int, int]]) -> dict[str, Any]:
-        sizes = [counts[index, number] for number in range(max(number for _, number in counts) + 1)]
+    def _record(self, index: int, sizes: Sequence[int]) -> dict[str, Any]:
         # An empty part is not a group, even if 0 rows are required.
         least = max(1.0, least_rows(sum(sizes), self.params.min_rows, self.params.min_share))
         group_of = groups_of_parts(sizes, least)
@@ -126,6 +127,13 @@ def groups_of_parts(sizes: Sequence[int], least: float) -> list[int]:
     else:
         rest = own[max(large, key=lambda number: sizes[number])] if large else len(own)
     return [own.get(number, rest) for number in range(len(sizes))]
+
+
+def count_parts(folder: Path) -> int:
+    """Return how many parts a class may have by the state of ``cues``: one, and one for each column."""
+    from operators.cues.serialise import load_state
+
+    return 1 + max(len(load_state(folder).compared), 1)
 
 
 def broken_column(folder: Path) -> Broken:

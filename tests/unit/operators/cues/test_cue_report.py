@@ -185,6 +185,10 @@ def test_shortcuts_without_two_sides_hide_neither_the_others_nor_what_the_search
     alone = verdict({**named, "named_cost": -1e-4, "spurious": ["a"], "undivided": ["a"], "kept": ["c", "d"]})
     assert "What the search finds is balanced against the label by 85%, which costs 0.000 of" in alone
     assert ": `c` and `d` (if that is honest signal, name them under" in alone
+    dear = verdict({**named, "named_cost": 0.3, "spurious": ["a"], "undivided": ["a"], "kept": ["c"]})
+    assert "by 85%, which costs 0.300 of balanced accuracy on held-out rows: `c` (if" in dear
+    none = verdict({**named, "blend": 0.0, "spurious": ["a", "b"], "undivided": ["a"]})
+    assert "Even a seventh of the balance" in none
     searched = verdict({**FOUND, "spurious": ["a"], "undivided": ["a"], "trade_off": curve})
     assert searched.endswith(verdict({**FOUND, "trade_off": curve}))
     assert "names `a` as spurious, but no usable cut" in searched

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.cues import CueSettings, fit, weights
+from operators.cues import CueSettings, Named, fit, weights
 from operators.cues.class_sides import independent_factors
 from operators.cues.joint_balance import balance_jointly, joint_factor
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.named import Sides
+from operators.cues.row_weights import broken_column
 from operators.cues.several_columns import (
     breaks_several,
     first_broken,
@@ -105,3 +106,35 @@ def test_wrong_labels_do_not_take_over(monkeypatch: pytest.MonkeyPatch):
     assert mean > plain_mean - 0.01
     _, mean_of_all = accuracies(weights(replace(state, spares_several=False), X, y, IDS), X, y)
     assert mean_of_all < mean - 0.05, "joint balance alone learns wrong labels"
+
+
+@pytest.mark.parametrize("differs", [0.0, 0.002, 0.03])
+def test_a_copy_of_a_column_does_not_hide_who_breaks_it(differs: float):
+    X, y, _ = table(0.0)
+    rng = np.random.default_rng(8)
+    copy = np.where(rng.random(N) < differs, 1 - X[:, 5], X[:, 5])
+    X = np.column_stack([X[:, :6], copy, X[:, 6]]).astype(np.float32)
+    state = fit(X, y, IDS, CueSettings(spurious=(Named((5,)), Named((6,)), Named((7,)))))
+    assert state.named is not None
+    which = broken_column(state, X, y, IDS)
+    order = [one.columns[0] for one in state.named]
+    expected = np.zeros(N, int)
+    for number in (3, 2, 1):
+        expected[X[:, order[number - 1]] != y] = number
+    np.testing.assert_array_equal(which, expected)
+
+
+def test_a_cut_that_divides_no_rows_changes_nothing():
+    X, y, _ = table(0.05, (0.95, 0.9), seed=4)
+    found = fit(X, y, IDS)
+    assert found.carriers
+    cut = fit(X, y, IDS, CueSettings(spurious=(Named((5,), cut=100.0),)))
+    assert [one.columns for one in cut.named or ()] == [one.columns for one in found.carriers]
+    np.testing.assert_allclose(weights(cut, X, y, IDS), weights(found, X, y, IDS))
+
+
+def test_names_do_not_decide_which_rows_the_search_spares():
+    X, y, _ = table(0.05, (0.95, 0.9), seed=4)
+    state = fit(X, y, IDS, CueSettings(spurious=(Named((5,), cut=0.5),)))
+    assert state.searched_part > 0
+    assert (state.spares_several, state.spares_named) == (True, False)
