@@ -78,6 +78,21 @@ def pair(seed: int, source: str, number: int) -> Problem:
     return pair_of(picked(source), seed, source, number)
 
 
+def numbered(source: str, number: int) -> tuple[str, pd.DataFrame, Array]:
+    """Return a label of a table with its features and classes.
+
+    Raises
+    ------
+    ValueError
+        The table has fewer labels of three to ten classes.
+
+    """
+    found = next(islice(picked(source), number, None), None)
+    if found is None:
+        raise ValueError(f"{source} has no label of three to ten classes with number {number + 1}")
+    return found[:3]
+
+
 def planted(seed: int, source: str, number: int = 0, draw: int = 0) -> Problem:
     """Return a label of a table with a further column, of names or of noisy numbers.
 
@@ -87,10 +102,7 @@ def planted(seed: int, source: str, number: int = 0, draw: int = 0) -> Problem:
         The table has no such label of three to ten classes.
 
     """
-    found = next(islice(picked(source), number, None), None)
-    if found is None:
-        raise ValueError(f"{source} has no label of three to ten classes with number {number + 1}")
-    label, frame, y, _ = found
+    label, frame, y = numbered(source, number)
     rng, C = random_of(f"{source}:{label}", f"mcplanted{draw or ''}"), int(y.max()) + 1
     flips, told = (0.0, 0.05)[rng.integers(2)], (0.9, 0.93, 0.96)[rng.integers(3)]
     form = ("name", "number")[rng.integers(2)]

@@ -8,7 +8,6 @@ column is wrong. Design and held-back tables are those of ``many``, for the nine
 from __future__ import annotations
 
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tests.paper.real.design import Maker
 from tests.paper.real.entities import from_frame
 from tests.paper.real.generated import Problem
 from tests.paper.real.many import BOUND, TABLES, hashed, random_of
-from tests.paper.real.many_classes import LABELS, picked
+from tests.paper.real.many_classes import LABELS, numbered
 
 TOLD = (0.9, 0.93, 0.96)
 FLIPS = (0.0, 0.0, 0.05)
@@ -33,10 +32,7 @@ def one_class(seed: int, source: str, number: int = 0) -> Problem:
         The table has no such label of three to ten classes.
 
     """
-    found = next(islice(picked(source), number, None), None)
-    if found is None:
-        raise ValueError(f"{source} has no label of three to ten classes with number {number + 1}")
-    label, frame, y, _ = found
+    label, frame, y = numbered(source, number)
     rng, C = random_of(f"{source}:{label}", "one class"), int(y.max()) + 1
     told, flips, form = rng.choice(TOLD), rng.choice(FLIPS), FORMS[rng.integers(3)]
     target = int(rng.integers(C))
