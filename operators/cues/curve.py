@@ -37,9 +37,11 @@ def measured_curve(
     if not state.points:
         return None
     grouping, groups = curve_groups(state, sample, len(classes))
-    broken = ["the shortcut"]
+    broken = columns = ["the shortcut"]
     if len(state.compared) > 1:
         broken = [f"`{one}`" for one in shortcuts]
+        columns = list(broken)
+        broken += ["several of them"] if state.several_apart else []
 
     def name(group: int) -> str:
         if grouping == "classes":
@@ -48,7 +50,7 @@ def measured_curve(
         if k == len(classes):
             return f"rows that break {broken[part]}"
         if part == 0:
-            return f"class {classes[k]}, follows {_listed(broken)}"
+            return f"class {classes[k]}, follows {_listed(columns)}"
         return f"class {classes[k]}, breaks {broken[part - 1]}"
 
     return curve_record(
@@ -72,4 +74,4 @@ def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[
     if state.blend <= 0:
         return "classes", y
     which = broken_column(state, sample.X, y, sample.ids)
-    return "shortcut", shortcut_groups(y, which, n_classes, max(len(state.compared), 1))
+    return "shortcut", shortcut_groups(y, which, n_classes, state.broken_parts)

@@ -6,7 +6,7 @@ two classes it is enough that the rows which break the shortcut are better in th
 than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows, or
 one of the worst group that full strength alone brings, raises the strength. Less than half of the factor of
 twins and slices is not published, as evidence for so little is weak. Without robust weights the classes are
-balanced, unless the worst class is better with less of it.
+balanced, unless the worst class is better with less of it (``balance_of_classes``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
-from operators.cues.gain import exchanged, rise
+from operators.cues.balance_of_classes import class_strength
+from operators.cues.gain import exchanged
 from operators.cues.ramps import ramp
 from operators.cues.strength import (
     CLASS_BALANCE,
@@ -36,10 +37,6 @@ from operators.cues.strength import (
 )
 from operators.metrics.group_scores import MIN_ROWS
 
-CLASS_STRENGTHS = (0.0, 0.5)
-"""Strengths of class balance that are tried beside 1."""
-SURE = 1.645
-"""Standard errors by which another strength has to be better: a one-sided error rate of 5 %."""
 SURE_OF_RISE = 2.0
 """Standard errors by which a rise that raises the gate is lowered."""
 SURE_OF_MANY = 3.0
@@ -65,8 +62,6 @@ ENTITY_RISE = 0.15
 """Least rise of the worst group on held-out rows where the shortcut lies in a column of many values."""
 MIN_CELL_ROWS = 20
 """Rows of a class that break the shortcut, below which the class is left out of their rise."""
-MIN_CLASS_GAIN = 0.0075
-"""Least rise of the worst class for which classes are balanced less: nearly equal classes hardly differ."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +80,8 @@ class DecisionSample:
         Of several columns the number of the first one that it breaks, from 1, else 0, shape (n,).
     columns
         Number of these columns.
+    leant_on
+        Sides of the slices on which models clearly lean, shape (k, n).
 
     """
 
@@ -95,6 +92,11 @@ class DecisionSample:
     broken: npt.NDArray[np.bool_]
     which: Integers | None = None
     columns: int = 1
+    leant_on: npt.NDArray[np.bool_] | None = None
+
+    def class_strength(self, trials: Trials) -> float:
+        """Return how far classes should be balanced by trials on these rows, from 0 to 1."""
+        return class_strength(trials, self.y, self.leant_on)
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,12 @@ def decide(
         else:
             blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
-            return Decision(class_strength(trials, y), blend, points, trials)
+            return Decision(sample.class_strength(trials), blend, points, trials)
         enough = named or blend >= LEAST_PART
         worth = not entity or is_worth_its_cost(points, CLASS_BALANCE + blend)
         if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
-    return _without_robust_part(trials, y, strengths)
+    return _without_robust_part(trials, sample, strengths)
 
 
 def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
@@ -189,7 +191,7 @@ def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> boo
     return worst_rise(points, strength) >= max(ENTITY_RISE, cost)
 
 
-def _without_robust_part(trials: Trials, y: Integers, strengths: Sequence[float]) -> Decision:
+def _without_robust_part(trials: Trials, sample: DecisionSample, strengths: Sequence[float]) -> Decision:
     """Return the decision where no robust factor is followed; the gate's strength is not on the curve."""
     kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]
     kept_trials = Trials(
@@ -198,7 +200,7 @@ def _without_robust_part(trials: Trials, y: Integers, strengths: Sequence[float]
         trials.mass,
         tuple(trials.effective_share[k] for k in kept),
     )
-    return Decision(class_strength(kept_trials, y), 0.0, kept_trials.points(y), trials)
+    return Decision(sample.class_strength(kept_trials), 0.0, kept_trials.points(sample.y), trials)
 
 
 def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
@@ -340,21 +342,3 @@ def shortcut_groups(
         if rows[pooled].sum() >= MIN_ROWS:
             groups[divided & np.isin(y, pooled)] = (columns + 1) * n_classes + number - 1
     return groups
-
-
-def class_strength(trials: Trials, y: Integers) -> float:
-    """Return how far classes should be balanced, from 0 to 1: in full, unless the worst class is better with
-    less.
-
-    Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
-    without group labels. Less balance is chosen where it raises the latter by more than chance: by more than
-    1.645 standard errors of the paired change, and by .0075 at least.
-    """
-    counted = counted_classes(np.bincount(y))[y]
-    full = trials.at(CLASS_BALANCE)[counted]
-    best, found = MIN_CLASS_GAIN, CLASS_BALANCE
-    for strength in CLASS_STRENGTHS:
-        gain, error = rise(y[counted], full, trials.at(strength)[counted])
-        if gain > max(SURE * error, best):
-            best, found = gain, strength
-    return found

@@ -41,13 +41,17 @@ class Search(NamedTuple):
         about as strong, and where it holds shares of classes.
     together
         The state that balances several columns, each of which carries a shortcut, or one that carries a
-        shortcut of one class; None where there are none.
+        shortcut of one class where nothing else is found; None where there are none.
+    rival
+        The state that balances a column which carries a shortcut of one class, beside ``state``, whose gate
+        is open; None where there is none.
 
     """
 
     state: CueState
     column: Sides | None
     together: CueState | None
+    rival: CueState | None = None
 
 
 def fit_searched(
@@ -106,9 +110,12 @@ def fit_searched(
     rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
     column = None if carrier is None or carrier.partial or rivalled else carrier.sides
     together = None if carrier is None else join_columns(state, carrier, likely, evidence, rows, s)
-    if together is None and pointed > 2 and gate < LEAST_PART:
-        together = follow_one_class(state, evidence, rows, s)
-    return Search(state, column, together)
+    if together is not None or pointed <= 2:
+        return Search(state, column, together)
+    one_class = follow_one_class(state, evidence, rows, s)
+    if gate < LEAST_PART:
+        return Search(state, column, one_class)
+    return Search(state, column, None, one_class)
 
 
 def gate_and_sides(

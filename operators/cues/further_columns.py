@@ -1,8 +1,10 @@
-"""Columns that carry a shortcut beside the strongest one, found under weights that balance that one.
+"""Columns that each carry a shortcut, found one after the other under weights that balance the known ones.
 
 A model that no longer leans on one shortcut leans on the next. The columns are looked for again where the
 label is independent of those that are known, judged by the others in the same way (``carrying_column``), and
-all are balanced together (``joint_balance``). Measured in tests/paper/REAL.md, eighteenth study.
+all are balanced together (``joint_balance``). Of three and more that are about equally strong none explains
+much by itself: these are judged by how much models lean on each where the others are balanced. Measured in
+tests/paper/REAL.md, eighteenth and twentieth study.
 """
 
 from __future__ import annotations
@@ -31,21 +33,24 @@ JUDGED = 3
 """Strongest columns that are judged in search of each further one."""
 PASSES = 0.5
 """Gate from which a column is taken for a shortcut."""
-SEEN_AT_FIRST, SEEN_AT_FIRST_OF_MANY = 0.27, 0.2
-"""Least strength of a further column before the first is balanced, for two classes and for more: a model
+LEAST_TOGETHER = 3
+"""Columns from which none has to be strong by itself."""
+SEEN_AT_FIRST, SEEN_AT_FIRST_OF_MANY = 0.54, 0.4
+"""Least strength of the k-th column before any is balanced, times k, for two classes and for more: a model
 hardly leans on a weaker one, and honest columns become stronger when a shortcut is balanced."""
 
 
-def further_columns(
+def columns_together(
     first: CarryingColumn,
     likely: Sequence[Candidate],
     evidence: Evidence,
     rows: SearchedRows,
     s: CueSettings,
 ) -> tuple[CarryingColumn, ...]:
-    """Return the columns that carry a shortcut beside the first, in the order in which they are found.
+    """Return the columns that each carry a shortcut, in the order in which they are found.
 
-    None are returned where the first one is not taken for a shortcut itself.
+    It is the first one alone where no other is found. If it is no shortcut by its own strength, three are
+    needed at least, each of which has to be strong where the others are balanced.
 
     Parameters
     ----------
@@ -61,24 +66,43 @@ def further_columns(
         Settings, with the source columns of the features.
 
     """
-    if passing_gate(first, evidence) < PASSES:
-        return ()
-    Z, y, ids, p = rows
-    least = SEEN_AT_FIRST if p.shape[1] <= 2 else SEEN_AT_FIRST_OF_MANY
-    known = {one.sides.columns for one in likely if one.strength >= least}
-    found = [first]
+    alone = passing_gate(first, evidence) >= PASSES
+    if not alone and _gate_but_for_strength(first, evidence) < PASSES:
+        return (first,)
+    found, gate = [first], passing_gate if alone else _gate_but_for_strength
+    least = SEEN_AT_FIRST if rows.p.shape[1] <= 2 else SEEN_AT_FIRST_OF_MANY
     while len(found) < MOST:
-        weight = _balanced_weight(found, rows, s)
-        moved = cross_fit_halves(Z, y, halves(ids, s.seed, 0), weight, p.shape[1], l2=s.l2)
-        left_out = own_features([one.sides for one in found], Z, s)
-        again = candidates(find_slices(Z, y, moved, s.legitimate), Z, y, moved, s, left_out)
-        others = [one for one in again if one.sides.columns in known]
-        judged = (judge(one, Z, y, ids, s) for one in others[:JUDGED])
-        following = next((one for one in judged if one and passing_gate(one, evidence) >= PASSES), None)
+        known = {one.sides.columns for one in likely if one.strength >= least / (len(found) + 1)}
+        others = [one for one in _leant_on(found, rows, s) if one.sides.columns in known]
+        judged = (judge(one, rows.Z, rows.y, rows.ids, s) for one in others[:JUDGED])
+        following = next((one for one in judged if one and gate(one, evidence) >= PASSES), None)
         if following is None:
             break
         found.append(following)
-    return tuple(found[1:])
+    if alone:
+        return tuple(found)
+    if len(found) < LEAST_TOGETHER:
+        return (first,)
+    strong = tuple(_with_others_balanced(one, found, rows, s) for one in found)
+    return strong if min(passing_gate(one, evidence) for one in strong) >= PASSES else (first,)
+
+
+def _leant_on(found: Sequence[CarryingColumn], rows: SearchedRows, s: CueSettings) -> list[Candidate]:
+    """Return the other columns on which models lean where these are balanced, the strongest first."""
+    Z, y, ids, p = rows
+    weight = _balanced_weight(found, rows, s)
+    moved = cross_fit_halves(Z, y, halves(ids, s.seed, 0), weight, p.shape[1], l2=s.l2)
+    left_out = own_features([one.sides for one in found], Z, s)
+    return candidates(find_slices(Z, y, moved, s.legitimate), Z, y, moved, s, left_out)
+
+
+def _with_others_balanced(
+    one: CarryingColumn, found: Sequence[CarryingColumn], rows: SearchedRows, s: CueSettings
+) -> CarryingColumn:
+    """Return a column with its strength where all others that are found are balanced."""
+    others = [other for other in found if other is not one]
+    again = {other.sides.columns: other.strength for other in _leant_on(others, rows, s)}
+    return replace(one, strength=again.get(one.sides.columns, 0.0))
 
 
 def _balanced_weight(found: Sequence[CarryingColumn], rows: SearchedRows, s: CueSettings) -> Float64:
@@ -96,6 +120,10 @@ def passing_gate(column: CarryingColumn, evidence: Evidence) -> float:
     """Return how far a column is taken for a shortcut, in [0, 1], by what is measured of it."""
     own = replace(evidence, **column.measurements())
     return own.carrier_of_two_gate() if evidence.classes <= 2 else own.carrier_gate()
+
+
+def _gate_but_for_strength(column: CarryingColumn, evidence: Evidence) -> float:
+    return passing_gate(replace(column, strength=1.0), evidence)
 
 
 def joint_gate(columns: Sequence[CarryingColumn], evidence: Evidence, opened: bool) -> float:

@@ -81,14 +81,19 @@ def righted(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> f
     return float(np.mean(parts) - 2.0 * np.sqrt(np.mean(variances)))
 
 
-def rise(cell: Integers, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the rise of the worst cell's accuracy and its standard error, of cells with at least 20 rows.
+def rise(
+    cell: Integers,
+    old: npt.NDArray[np.bool_],
+    new: npt.NDArray[np.bool_],
+    least: int = MIN_CELL_ROWS,
+) -> tuple[float, float]:
+    """Return the rise of the worst cell's accuracy and its standard error, of cells with ``least`` rows.
 
     With less than two such cells the rise is -1. The error is that of the paired change in the cell that was
     worst, and of the level of the cell that is, where that is another one.
     """
     count = np.bincount(cell)
-    large = count >= MIN_CELL_ROWS
+    large = count >= least
     if large.sum() < 2:
         return NO_GAIN, 0.0
     size = np.maximum(count, 1)

@@ -93,6 +93,7 @@ def write_suspects(
         "legitimate": params.model_dump(mode="json")["legitimate"],
         "gate": state.blend if state.named is None else words_gate,
         "carrier": _carrier(state, columns),
+        **_one_class(state, classes),
         **({"several": True} if state.further and state.blend > 0 else {}),
         **({"kept": kept} if (kept := _kept(state, columns, answers)) else {}),
         **summary(state),
@@ -110,6 +111,13 @@ def _carrier(state: CueState, columns: FeatureColumns) -> list[str] | None:
     if state.carrier is None or state.blend <= 0:
         return None
     return list(dict.fromkeys(name for sides in state.carriers for name in _sources(sides, columns)))
+
+
+def _one_class(state: CueState, classes: Sequence[str]) -> dict[str, str]:
+    """Return the name of the class that the balanced column tells from all others, if it is such a column."""
+    if state.carrier is None or state.blend <= 0 or state.carrier.one_class is None:
+        return {}
+    return {"one_class": classes[state.carrier.one_class]}
 
 
 def _kept(state: CueState, columns: FeatureColumns, answers: Answers) -> list[str]:

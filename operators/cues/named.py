@@ -61,6 +61,8 @@ class Sides:
     rare
         Whether a side is rare in a class, shape (C, S), where the factor does not say so: of several
         shortcuts that are balanced together it depends on the others.
+    one_class
+        The class that the column tells from all others, where its values stand for that class or the rest.
 
     """
 
@@ -69,6 +71,7 @@ class Sides:
     level_side: Integers
     factor: Floats
     rare: Mask | None = None
+    one_class: int | None = None
 
     def is_rare(self) -> Mask:
         """Return whether each side is rarer in a class than its balance has it, shape (C, S)."""

@@ -101,4 +101,5 @@ def _of_all_classes(sides: Sides, target: int, Z: Floats, y: Integers, C: int) -
     rest = 0 if target else 1
     level_side = np.array([rest, target, C])[sides.level_side]
     place = replace(sides, level_side=level_side).of_rows(Z)
-    return replace(sides, level_side=level_side, factor=independent_factors(place, y, C))
+    factor = independent_factors(place, y, C)
+    return replace(sides, level_side=level_side, factor=factor, one_class=target)

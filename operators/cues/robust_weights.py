@@ -24,23 +24,27 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.decision import RAISED_GATE, Decision, worst_rise
+from operators.cues.balance_of_classes import class_strength
+from operators.cues.decision import RAISED_GATE, Decision, shortcut_groups, worst_rise
 from operators.cues.draws import draw_sample
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import SURE_CARRIER, Search, fit_searched
 from operators.cues.full_weights import follow_in_full
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
-from operators.cues.row_weights import breaks, raw_factor
+from operators.cues.row_weights import breaks, broken_column, raw_factor
 from operators.cues.sample_decision import Sample, decide_on
 from operators.cues.state import CueSettings, CueState, class_balance_only
-from operators.cues.strength import CLASS_BALANCE, Fits
+from operators.cues.strength import CLASS_BALANCE, Fits, point_at
 from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
 SURE_RISE = 0.15
 """Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
+CLEAR_RISE = 0.05
+"""Least rise of the worst group by which a column that tells one class is balanced in place of what opens the
+gate."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -115,7 +119,7 @@ def fit(
     decision = decide_on(named, sample, s, fits=fits)
     if s.must_gain and without and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
-    return _with_class_strength(named, decision, without or decision, counts)
+    return _with_class_strength(named, decision, without or decision, sample)
 
 
 def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
@@ -126,7 +130,38 @@ def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> 
     """
     if found.together:
         return found.together, decide_on(found.together, sample, s, fits=fits)
-    return _choose_factor(found.state, sample, s, fits)
+    search, decision = _choose_factor(found.state, sample, s, fits)
+    if found.rival is None:
+        return search, decision
+    other = decide_on(found.rival, sample, s, fits=fits)
+    if other.blend > 0 and _is_better(other, decision, found.rival, search, sample):
+        return found.rival, other
+    return search, decision
+
+
+def _is_better(
+    other: Decision, decision: Decision, rival: CueState, search: CueState, sample: Sample
+) -> bool:
+    """Return whether the rival's decision is better on its own shortcut, and not worse on the other one."""
+    changes = [
+        worst_of_decision(other, state, sample) - worst_of_decision(decision, state, sample)
+        for state in (rival, search)
+    ]
+    return changes[0] >= CLEAR_RISE and changes[1] >= 0.0
+
+
+def worst_of_decision(decision: Decision, state: CueState, sample: Sample) -> float:
+    """Return the accuracy of the worst group by a state's shortcut under a decision, on held-out rows.
+
+    It is 0 where rows are too few to measure.
+    """
+    X, y, ids, counts = sample
+    strength = CLASS_BALANCE + decision.blend if decision.blend > 0 else decision.class_strength
+    if decision.trials is None:
+        return 0.0
+    groups = shortcut_groups(y, broken_column(state, X, y, ids), len(counts))
+    reached = point_at(decision.trials.points(groups), strength)
+    return 0.0 if reached is None else reached.worst
 
 
 def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
@@ -167,12 +202,15 @@ def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> boo
     )
 
 
-def _with_class_strength(
-    found: CueState, decision: Decision, without: Decision, counts: Integers
-) -> CueState:
-    """Return the state of named shortcuts whose classes are balanced as far as without a name."""
+def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:
+    """Return the state of named shortcuts whose classes are balanced as far as without a name.
+
+    Only the worst class counts there: on a column that is balanced models lean no more.
+    """
     strength = without.class_strength
-    by_class = class_factors(counts, strength=strength)
+    if strength < CLASS_BALANCE and without.trials is not None:
+        strength = class_strength(without.trials, sample.y)
+    by_class = class_factors(sample.counts, strength=strength)
     return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.environments import environment_factor, held_out
-from operators.cues.several_columns import first_broken, several_factor
+from operators.cues.several_columns import breaks_several, first_broken, several_factor
 from operators.cues.slices import slice_factor
 from operators.cues.state import CueState
 
@@ -67,12 +67,16 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
 def broken_column(state: CueState, X: Floats, y: Integers, ids: Integers) -> Integers:
     """Return the number of the first of ``state.compared`` that each row breaks, from 1, else 0, shape (n,).
 
-    Where no column is told apart, 1 says that the row breaks the shortcut. Parameters are those of
-    ``weights``.
+    Rows that break several have the number ``state.broken_parts`` if they are compared apart. Where no column
+    is told apart, 1 says that the row breaks the shortcut. Parameters are those of ``weights``.
     """
     if not state.compared or state.blend <= 0:
         return np.asarray(breaks(state, X, y, ids), np.intp)
-    return first_broken(state.compared, state.scaler.apply(X), y)
+    Z = state.scaler.apply(X)
+    which = first_broken(state.compared, Z, y)
+    if state.several_apart:
+        which[breaks_several(state.compared, Z, y)] = state.broken_parts
+    return which
 
 
 def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float64:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from operators.arrays import Floats, Integers
+from operators.cues.balance_of_classes import leant_on
 from operators.cues.decision import Decision, DecisionSample, decide
 from operators.cues.row_weights import breaks, broken_column, full_factor
 from operators.cues.share_columns import class_shares_lead
@@ -56,8 +57,11 @@ def decide_on(
     factor = full_factor(state, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
     which = broken_column(state, X, y, ids)
-    broken, columns = breaks(state, X, y, ids), max(len(state.compared), 1)
-    rows = DecisionSample(state.scaler.apply(X), y, ids, factor, broken, which, columns)
+    broken, columns = breaks(state, X, y, ids), state.broken_parts
+    Z = state.scaler.apply(X)
+    rows = DecisionSample(
+        Z, y, ids, factor, broken, which, columns, leant_on(state.slices, state.evidence, Z)
+    )
     named = state.named is not None
     return decide(
         rows,

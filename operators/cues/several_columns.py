@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.independence import independence
+from operators.cues.independence import Independence, independence
 from operators.cues.joint_balance import joint_factor
 from operators.cues.leading_column import features_of
 from operators.cues.named import Sides
@@ -63,10 +63,10 @@ def several_factor(columns: Sequence[Sides], spares: bool, Z: Floats, y: Integer
     return np.asarray(factor)
 
 
-def have_wrong_labels(
+def judge_several(
     columns: Sequence[Sides], Z: Floats, y: Integers, ids: Integers, s: CueSettings
-) -> bool:
-    """Return whether the rows that break more than one column are mostly wrong labels, as the others judge.
+) -> Independence:
+    """Return how models that see none of the columns judge the rows that break more than one.
 
     Parameters
     ----------
@@ -78,8 +78,20 @@ def have_wrong_labels(
         Settings, with the source columns of the features.
 
     """
-    if len(columns) < 2:
-        return False
     own, several = sorted(own_features(columns, Z, s)), breaks_several(columns, Z, y)
-    judged = independence(several, Z, y, ids, own, seed=s.seed, l2=s.l2, with_dependence=False)
+    return independence(several, Z, y, ids, own, seed=s.seed, l2=s.l2, with_dependence=False)
+
+
+def are_wrong_labels(judged: Independence) -> bool:
+    """Return whether the judged rows mostly have wrong labels."""
     return judged.rows > 0 and judged.ratio < SURE_RATIO
+
+
+def have_wrong_labels(
+    columns: Sequence[Sides], Z: Floats, y: Integers, ids: Integers, s: CueSettings
+) -> bool:
+    """Return whether the rows that break more than one column mostly have wrong labels, as the others judge.
+
+    Parameters are those of ``judge_several``; a single column has no such rows.
+    """
+    return len(columns) > 1 and are_wrong_labels(judge_several(columns, Z, y, ids, s))

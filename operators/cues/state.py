@@ -187,6 +187,17 @@ class CueState:
         return self.balanced if len(self.balanced) <= MOST_COMPARED else ()
 
     @property
+    def several_apart(self) -> bool:
+        """Whether rows that break more than one column are compared apart: models that lean on three and more
+        are right where one of these is broken. Not of named columns, of which one may repeat another."""
+        return self.named is None and len(self.compared) > 2 and not self.spares_several
+
+    @property
+    def broken_parts(self) -> int:
+        """Kinds of rows that break the shortcut and are compared: by column, and those that break several."""
+        return max(len(self.compared), 1) + self.several_apart
+
+    @property
     def published_strength(self) -> float | None:
         """Strength of these weights on the curve; None where they do not lie on it."""
         if self.slice_blend > 0 or (self.blend > 0 and self.class_strength < 1):

@@ -38,6 +38,9 @@ LARGE_GAIN = 0.1
 """Gain of a suspect from which the verdict names it although the evidence is weak."""
 SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
 """Up to a full stop that is in no name."""
+WHY_LESS = (
+    "as full class balance makes the worst class, or the worst side of a suspect, worse on held-out rows"
+)
 LEANING = 0.25
 """Strength of a suspect from which the verdict names it although its balance is not worth its cost."""
 
@@ -108,9 +111,10 @@ def _undivided(found: Mapping[str, Any]) -> str:
 
 def _balance_of_classes(found: Mapping[str, Any]) -> str:
     """Return what weights without a robust part do, as a predicate."""
-    return {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
+    how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
     )
+    return how if found["class_strength"] == 1 else f"{how}, {WHY_LESS}"
 
 
 def _weak_sentence(found: Mapping[str, Any]) -> str:
@@ -245,8 +249,11 @@ def _carrier_sentence(found: Mapping[str, Any]) -> str:
         honest = "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`."
     if found.get("expected_gain"):
         reason = f". {expected_sentence(found)}"
+    told = "stand for the classes"
+    if "one_class" in found:
+        told = f"tell class {found['one_class']} from the others"
     return (
-        f"The values of {listed} stand for the classes{reason}: the label is made independent of the "
+        f"The values of {listed} {told}{reason}: the label is made independent of the "
         f"{column} {share}. {honest}"
     )
 

@@ -1,6 +1,7 @@
 """Groups by suspected or named shortcuts: in each class the rows that follow them, and those that break each.
 
-A row that breaks several columns belongs to the first of them, as where ``cues`` compares the groups.
+A row that breaks several columns belongs to the first of them or, of three and more columns, to a group of
+such rows, as where ``cues`` compares the groups.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ STATE_FILES = ("cues.json", "cues.npz")
 
 class ByCue(GroupsBase[CueGroupsParams]):
     """In each class a group of the rows that follow the shortcuts of the operator ``cues``, and one for each
-    column, of those that break it.
+    column, of those that break it; of three and more columns one of the rows that break several.
 
     A class is one group if ``cues`` found no shortcut. Groups of rows that break a column and are too small
     are one group, and join the largest of the others where they are too small together.
     """
 
-    version = 3
+    version = 4
     cost = Cost(4.85, 3.70, 91)
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
@@ -130,14 +131,14 @@ def groups_of_parts(sizes: Sequence[int], least: float) -> list[int]:
 
 
 def count_parts(folder: Path) -> int:
-    """Return how many parts a class may have by the state of ``cues``: one, and one for each column."""
+    """Return how many parts a class may have: rows that follow the shortcuts, and kinds of others."""
     from operators.cues.serialise import load_state
 
-    return 1 + max(len(load_state(folder).compared), 1)
+    return 1 + load_state(folder).broken_parts
 
 
 def broken_column(folder: Path) -> Broken:
-    """Return a function from rows to the number of the first column that each breaks, from 1, else 0, (n,).
+    """Return a function from rows to the part of its class that each is in, (n,): 0 where it breaks nothing.
 
     The state of ``cues`` decides: ``operators.cues.row_weights.broken_column`` defines it. Without a shortcut
     it is 0.

@@ -25,7 +25,7 @@ from sklearn.model_selection import GroupKFold
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, full_weights, robust_weights, weights
-from operators.cues.decision import class_strength
+from operators.cues.balance_of_classes import class_strength
 from operators.cues.expected_gain import LEAST, LEAST_OF_MANY, NAMES, STORED, STORED_OF_MANY, measurements
 from operators.cues.full_weights import gain_to_expect, tried_in_full
 from operators.cues.row_weights import full_factor

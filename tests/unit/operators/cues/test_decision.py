@@ -9,13 +9,13 @@ import pytest
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
+from operators.cues.balance_of_classes import class_strength
 from operators.cues.curve import measured_curve
 from operators.cues.curve_report import baseline_of, baseline_sentence
 from operators.cues.decision import (
     DecisionSample,
     beats_baseline,
     broken_rise,
-    class_strength,
     decide,
     raised_gate,
     shortcut_groups,

@@ -11,16 +11,23 @@ import pytest
 
 from operators.cues import CueSettings, Named, fit, full_factor, load_state, save_state, weights
 from operators.cues import further_columns as module
+from operators.cues.carrying_column import LEAST_PART, CarryingColumn
 from operators.cues.curve import measured_curve
 from operators.cues.decision import shortcut_groups
+from operators.cues.evidence import Evidence
+from operators.cues.further_columns import joint_gate, passing_gate
 from operators.cues.gather import SampledRows
+from operators.cues.independence import Independence
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.named import Sides
 from operators.cues.row_weights import breaks, broken_column
+from operators.cues.several_columns import SURE_RATIO
 from operators.cues.verdict import verdict
 from tests.unit.operators.cues.test_cue_report import FOUND
 
 FIRST, SECOND = 5, 6
 IDS = np.arange(8000)
+SEVERAL = "several of them"
 
 
 def shortcuts(y: Any, told: tuple[float, ...], rng: np.random.Generator) -> list[Any]:
@@ -67,6 +74,109 @@ def test_one_column_stays_alone(told: tuple[float, ...]):
     state = fit(X, y, IDS)
     assert [sides.columns for sides in state.carriers] == [(FIRST,)]
     assert state.further == ()
+
+
+@pytest.mark.parametrize("told", [(0.95, 0.93, 0.9), (0.85, 0.85, 0.85), (0.93, 0.93, 0.88, 0.88)])
+def test_three_and_more_columns_of_which_none_is_strong_by_itself_are_balanced(told: tuple[float, ...]):
+    X, y = table(8000, told)
+    state = fit(X, y, IDS)
+    assert {sides.columns for sides in state.carriers} == {(5 + k,) for k in range(len(told))}
+    assert state.blend > 0.7
+    assert state.several_apart
+    w = weights(state, X, y, IDS)
+    several = (X[:, 5:] != y[:, None]).sum(axis=1) > 1
+    np.testing.assert_array_equal(broken_column(state, X, y, IDS) == len(told) + 1, several)
+    assert w[several].mean() > 2 * w.mean()
+    rows, label = table(40_000, (0.5,) * len(told), seed=11)
+    scaler = Scaler.from_rows(X)
+    accuracy = []
+    for weight in (w, np.ones(len(y))):
+        coef = fit_softmax(scaler.apply(X), y, weight, 2, l2=1e-4)
+        accuracy.append(float((predict(coef, scaler.apply(rows)).argmax(axis=1) == label).mean()))
+    assert accuracy[0] > accuracy[1] + 0.04
+
+
+def test_three_columns_beside_features_that_tell_nothing_are_not_balanced():
+    """Each is judged by models that see the two others: these tell the label, the rest does not."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 8000)
+    X = np.column_stack([rng.normal(size=(8000, 5)), *shortcuts(y, (0.95, 0.93, 0.9), rng)])
+    state = fit(X.astype(np.float32), y, IDS)
+    assert state.carriers == ()
+    assert state.blend == 0.0
+
+
+def test_two_columns_need_a_first_one_that_is_strong_by_itself(monkeypatch: pytest.MonkeyPatch):
+    X, y = table(8000, (0.95, 0.93, 0.9))
+    monkeypatch.setattr(module, "MOST", 2)
+    assert fit(X, y, IDS).further == ()
+
+
+def test_the_curve_names_rows_that_break_several():
+    X, y = table(8000, (0.95, 0.93, 0.9))
+    state = fit(X, y, IDS)
+    record = measured_curve(state, SampledRows(X, y, IDS), ["no", "yes"], ["a", "b", "c"])
+    assert record is not None
+    worst = {point["worst_group"] for point in record["points"]}
+    assert "class yes, breaks several of them" in worst
+    follows = {f"class {c}, follows `a`, `b` and `c`" for c in ("no", "yes")}
+    broken = {f"class {c}, breaks {one}" for c in ("no", "yes") for one in ("`a`", "`b`", "`c`", SEVERAL)}
+    assert worst <= follows | broken | {f"rows that break {one}" for one in ("`a`", "`b`", "`c`", SEVERAL)}
+
+
+def test_a_strong_column_that_is_no_shortcut_hides_none_behind_it():
+    """Of two columns that are judged in search of the second one the stronger is honest."""
+    rng = np.random.default_rng(2)
+    X, y = table(8000, (0.95, 0.9))
+    honest = 2.0 * y - 1 + 0.8 * rng.normal(size=len(y))
+    copy = honest + 0.3 * rng.normal(size=len(y))
+    X = np.column_stack([X, honest, copy]).astype(np.float32)
+    assert {sides.columns for sides in fit(X, y, IDS).carriers} <= {(FIRST,), (SECOND,)}
+
+
+def column(strength: float, ratio: float, *, classes: int = 2, dependence: float = 0.5) -> CarryingColumn:
+    judged = Independence(
+        rows=500,
+        minority=0.07,
+        label_accuracy=0.5,
+        ratio=ratio,
+        ratio_error=0.05,
+        evenness=1.0,
+        dependence=dependence,
+    )
+    level_side, factor = np.arange(classes), np.ones((classes, classes + 1))
+    sides = Sides((0,), np.zeros(classes - 1, np.float32), level_side, factor)
+    return CarryingColumn(sides, strength, judged)
+
+
+def evidence(classes: int = 2) -> Evidence:
+    return Evidence(0.9, 0.5, 0.9, 0.6, 0.1, 0.02, 0.1, 0.1, classes=classes)
+
+
+def test_the_weakest_column_decides_how_far_the_joint_balance_is_followed():
+    strong, half = column(0.9, 0.9), column(0.46, 0.9)
+    gate = passing_gate(half, evidence())
+    assert 0.5 < gate < 0.7
+    assert passing_gate(strong, evidence()) == 1.0
+    for columns in ([strong, half], [half, strong]):
+        assert joint_gate(columns, evidence(), opened=True) == gate
+
+
+def test_columns_of_two_classes_whose_rows_may_be_wrong_labels_need_the_search():
+    sure, unsure = column(0.9, SURE_RATIO + 0.01), column(0.9, SURE_RATIO - 0.01)
+    assert joint_gate([sure, sure], evidence(), opened=False) == 1.0
+    assert joint_gate([sure, unsure], evidence(), opened=False) == 0.0
+    assert joint_gate([sure, unsure], evidence(), opened=True) == 1.0
+
+
+def test_of_many_classes_a_column_with_wrong_labels_has_part_of_the_balance():
+    sure, unsure = column(0.9, 0.9, classes=3), column(0.9, 0.1, classes=3)
+    assert joint_gate([sure, sure], evidence(3), opened=False) == 1.0
+    assert joint_gate([sure, unsure], evidence(3), opened=False) == LEAST_PART
+
+
+def test_a_column_of_which_others_tell_the_side_does_not_pass():
+    assert passing_gate(column(0.9, 0.9, dependence=0.6), evidence()) == 0.0
 
 
 def test_a_legitimate_column_is_not_balanced():

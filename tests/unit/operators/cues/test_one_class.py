@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from operators.cues import CueSettings, fit, weights
+from operators.class_shares import class_factors
+from operators.cues import CueSettings, CueState, fit, robust_weights, weights
+from operators.cues.decision import Decision
+from operators.cues.fit_searched import fit_searched
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.row_weights import breaks
+from operators.cues.sample_decision import Sample, decide_on
 from operators.cues.slices import SourceColumn
+from operators.cues.strength import Fits
+from operators.cues.verdict import verdict
+from tests.unit.operators.cues.test_cue_report import FOUND
 
 N, C, TARGET = 9000, 3, 1
 IDS = np.arange(N)
@@ -61,6 +69,40 @@ def test_it_is_found_and_balanced(form: str):
     np.testing.assert_allclose(share, np.mean([np.mean(cue[y == c]) for c in range(C)]), atol=0.01)
     w = weights(state, X, y, IDS)
     assert worst_group(w, X, y, form) > worst_group(class_balance(y, C), X, y, form) + 0.25
+
+
+@pytest.mark.parametrize("form", ["0/1", "number", "name"])
+def test_it_takes_the_place_of_twins_that_see_less_of_it(form: str):
+    X, y, _, columns = table(form, told=0.96)
+    s = CueSettings(columns=columns)
+    scaler, counts = Scaler.from_rows(X), np.bincount(y)
+    found = fit_searched(scaler.apply(X), y, IDS, s, C, scaler, class_factors(counts))
+    assert found.state.blend >= 0.5
+    assert found.state.carrier is None
+    assert found.rival is not None
+    state = fit(X, y, IDS, s)
+    assert state.carrier is not None
+    assert state.carrier.one_class == TARGET
+    sample, fits = Sample(X, y, IDS, counts), Fits()
+    twins = decide_on(found.state, sample, s, fits=fits)
+    w, without = weights(state, X, y, IDS), weights(_decided(found.state, twins), X, y, IDS)
+    assert worst_group(w, X, y, form) > worst_group(without, X, y, form) + 0.1
+
+
+def _decided(state: CueState, decision: Decision) -> CueState:
+    return replace(state, blend=decision.blend)
+
+
+def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.MonkeyPatch):
+    X, y, _, columns = table("0/1", told=0.96)
+    monkeypatch.setattr(robust_weights, "CLEAR_RISE", 1.0)
+    state = fit(X, y, IDS, CueSettings(columns=columns))
+    assert state.carrier is None or state.carrier.one_class is None
+
+
+def test_the_list_names_the_class():
+    found = {**FOUND, "gate": 1.0, "carrier": ["hub"], "one_class": "late"}
+    assert "The values of `hub` tell class late from the others, and" in verdict(found)
 
 
 def test_a_column_of_which_the_others_tell_the_side_is_not_followed():

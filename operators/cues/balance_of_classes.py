@@ -1,0 +1,109 @@
+"""How far classes are balanced where no shortcut is followed, decided on rows that the models have not seen.
+
+Class balance helps most worst groups, and no group labels say where it does not. Two things can be seen. The
+worst class may be better with less of it. Or models lean so much on a column that class balance turns the
+rows of a large class that contradict it: where the label is rare, a column that tells 95 of 100 labels makes
+few such rows wrong without weights, and nearly all of them with balanced classes. Measured in
+tests/paper/REAL.md, twentieth study.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.arrays import Floats, Integers, Mask
+from operators.class_shares import counted_classes
+from operators.cues.evidence import Evidence
+from operators.cues.gain import MIN_CELL_ROWS, rise
+from operators.cues.slices import TOP, Slices, strongest
+from operators.cues.strength import CLASS_BALANCE, Trials
+from operators.metrics.group_scores import MIN_ROWS
+
+CLASS_STRENGTHS = (0.0, 0.5)
+"""Strengths of class balance that are tried beside 1."""
+SURE = 1.645
+"""Standard errors by which another strength has to be better: a one-sided error rate of 5 %."""
+MIN_CLASS_GAIN = 0.0075
+"""Least rise of the worst class for which classes are balanced less: nearly equal classes hardly differ."""
+SUPPORTED = 0.5
+"""Least support of the strongest column by the others: they tell the side of an honest one."""
+LEANT_ON = 0.4
+"""Strength of a slice from which its sides are compared."""
+MIN_SIDE_GAIN = 0.2
+"""Least rise of the worst class and side for which classes are balanced less, or more than the worst class
+asks for: the least of many noisy figures moves, and small groups that no slice shows gain by balance."""
+
+
+def leant_on(slices: Slices, evidence: Evidence | None, Z: Floats) -> Mask:
+    """Return the sides of the slices on which models clearly lean, shape (k, n).
+
+    There are none where the other columns speak against a shortcut in the strongest one.
+
+    Parameters
+    ----------
+    slices, evidence
+        Of the search; no evidence where shortcuts are named.
+    Z
+        Standardised rows, shape (n, d).
+
+    """
+    if evidence is None or evidence.lead_support < SUPPORTED:
+        return np.zeros((0, len(Z)), np.bool_)
+    found = strongest(slices, TOP)
+    return slices.sides(found[slices.strength()[found] >= LEANT_ON], Z)
+
+
+def class_strength(trials: Trials, y: Integers, sides: Mask | None = None) -> float:
+    """Return how far classes should be balanced, from 0 to 1: in full, unless held-out rows are better with
+    less.
+
+    Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
+    without group labels. Less balance is chosen where it raises the latter by more than chance: by more than
+    1.645 standard errors of the paired change, and by .0075 at least. The worst class and side of a column on
+    which models lean comes first, if it changes by .2 and more.
+
+    Parameters
+    ----------
+    trials
+        Held-out rows that are right, with the strengths 0, .5 and 1.
+    y
+        Labels, shape (n,).
+    sides
+        Sides of the slices on which models lean, shape (k, n).
+
+    """
+    counted = counted_classes(np.bincount(y))[y]
+    right = {strength: trials.at(strength)[counted] for strength in (*CLASS_STRENGTHS, CLASS_BALANCE)}
+    by_class = _gains(y[counted], right)
+    found = _best(by_class, MIN_CLASS_GAIN)
+    if sides is None or not len(sides):
+        return found
+    C = int(y.max()) + 1
+    cell = np.concatenate([2 * (C * k + y[counted]) + side[counted] for k, side in enumerate(sides)])
+    if np.count_nonzero(np.bincount(cell) >= MIN_ROWS) < 2:
+        return found
+    by_side = _gains(
+        cell, {strength: np.tile(rows, len(sides)) for strength, rows in right.items()}, MIN_ROWS
+    )
+    best = _best(by_side, MIN_SIDE_GAIN)
+    if best < CLASS_BALANCE or found == CLASS_BALANCE:
+        return best
+    gain, error = by_side[found]
+    return CLASS_BALANCE if -gain > max(SURE * error, MIN_SIDE_GAIN) else found
+
+
+def _gains(
+    cell: Integers, right: dict[float, Mask], least: int = MIN_CELL_ROWS
+) -> dict[float, tuple[float, float]]:
+    """Return for each strength by how much the worst cell is better than with full balance, and the error."""
+    full = right[CLASS_BALANCE]
+    return {strength: rise(cell, full, right[strength], least) for strength in CLASS_STRENGTHS}
+
+
+def _best(gains: dict[float, tuple[float, float]], least: float) -> float:
+    """Return the strength with the largest gain that is sure and exceeds ``least``, else full balance."""
+    best, found = least, CLASS_BALANCE
+    for strength, (gain, error) in gains.items():
+        if gain > max(SURE * error, best):
+            best, found = gain, strength
+    return found

@@ -1,0 +1,124 @@
+"""How far classes are balanced: less where that makes rows that contradict a column wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.cues import CueSettings, Named, fit, weights
+from operators.cues.balance_of_classes import class_strength, leant_on
+from operators.cues.linear import Scaler, fit_softmax, predict
+from operators.cues.verdict import WHY_LESS, verdict
+from tests.unit.operators.cues.test_cue_report import FOUND
+from tests.unit.operators.cues.test_decision import trials_of
+
+N, CUE = 6000, 5
+IDS = np.arange(N)
+
+
+def rare_class(told: float = 0.97, share: float = 0.06, seed: int = 1) -> tuple[Any, Any]:
+    """Features, of which the last tells labels, and labels of which few are 1; the others tell less."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(N) < share).astype(int)
+    cue = np.where(rng.random(N) < told, y, 1 - y)
+    X = rng.normal(size=(N, CUE)) + 0.4 * y[:, None]
+    return np.column_stack([X, cue]).astype(np.float32), y
+
+
+def contradicting(weight: Any, X: Any, y: Any) -> float:
+    """Accuracy of the rows of the large class that the column calls the small one, under a model."""
+    rows, label = rare_class(seed=9)
+    scaler = Scaler.from_rows(X)
+    coef = fit_softmax(scaler.apply(X), y, weight, 2, l2=1e-4)
+    right = predict(coef, scaler.apply(rows)).argmax(axis=1) == label
+    return float(right[(label == 0) & (rows[:, CUE] == 1)].mean())
+
+
+def test_classes_are_not_balanced_where_that_turns_the_rows_that_contradict_a_column():
+    X, y = rare_class()
+    state = fit(X, y, IDS)
+    assert (state.blend, state.class_strength) == (0.0, 0.0)
+    np.testing.assert_array_equal(weights(state, X, y, IDS), 1.0)
+    balanced = replace(state, class_factor=len(y) / (2.0 * np.bincount(y)))
+    assert contradicting(weights(balanced, X, y, IDS), X, y) < 0.1
+    assert contradicting(weights(state, X, y, IDS), X, y) > 0.3
+
+
+def test_a_rare_class_without_such_a_column_is_balanced():
+    X, y = rare_class(told=0.5)
+    assert fit(X, y, IDS).class_strength == 1.0
+
+
+def test_a_named_column_is_balanced_and_the_classes_too():
+    X, y = rare_class()
+    state = fit(X, y, IDS, CueSettings(spurious=(Named((CUE,)),)))
+    assert state.class_strength == 1.0
+    assert state.named
+
+
+def sides_right(by_cell: dict[tuple[int, int], float], cells: dict[tuple[int, int], int]) -> Any:
+    """Labels, sides and right rows with an accuracy for each class and side."""
+    y = np.repeat([c for c, _ in cells], list(cells.values()))
+    side = np.repeat([bool(s) for _, s in cells], list(cells.values()))
+    right = np.concatenate([np.arange(rows) < round(by_cell[cell] * rows) for cell, rows in cells.items()])
+    return y, side, right
+
+
+CELLS = {(0, 0): 800, (0, 1): 100, (1, 0): 40, (1, 1): 100}
+LOW, HIGH = ({(0, 0): 1.0, (0, 1): at, (1, 0): 0.0, (1, 1): 0.9} for at in (0.2, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("strength", "better", "expected"), [(0.0, HIGH, 0.0), (0.5, HIGH, 0.5), (0.0, LOW, 1.0)]
+)
+def test_the_strength_with_the_better_worst_side_is_taken(
+    strength: float, better: dict[tuple[int, int], float], expected: float
+):
+    y, side, full = sides_right(LOW, CELLS)
+    found = {0.0: full, 0.5: full, 1.0: full} | {strength: sides_right(better, CELLS)[2]}
+    assert class_strength(trials_of(found), y, side[None]) == expected
+
+
+def test_a_small_rise_of_the_worst_side_is_no_reason():
+    y, side, full = sides_right(LOW, CELLS)
+    slightly = sides_right(LOW | {(0, 1): 0.38}, CELLS)[2]
+    assert class_strength(trials_of({0.0: slightly, 0.5: full, 1.0: full}), y, side[None]) == 1.0
+
+
+def test_sides_of_few_rows_say_nothing():
+    cells = dict.fromkeys(CELLS, 40)
+    y, side, full = sides_right(LOW, cells)
+    better = sides_right(dict.fromkeys(CELLS, 1.0), cells)[2]
+    trials = trials_of({0.0: better, 0.5: full, 1.0: full})
+    assert class_strength(trials, y, side[None]) == class_strength(trials, y)
+
+
+def test_the_worst_side_speaks_against_less_balance_that_a_class_asks_for():
+    y = np.repeat([0, 1], [800, 200])
+    side = np.arange(1000) % 8 == 0
+    full = np.ones(1000, bool)
+    full[800:860] = False
+    less = np.ones(1000, bool)
+    less[side & (y == 0)] = False
+    trials = trials_of({0.0: less, 0.5: full, 1.0: full})
+    assert class_strength(trials, y) == 0.0
+    assert class_strength(trials, y, side[None]) == 1.0
+
+
+def test_a_column_that_others_speak_against_has_no_sides():
+    X, y = rare_class()
+    state = fit(X, y, IDS)
+    Z = state.scaler.apply(X)
+    assert state.evidence is not None
+    assert leant_on(state.slices, state.evidence, Z).shape[0] >= 1
+    assert leant_on(state.slices, replace(state.evidence, lead_support=0.4), Z).shape == (0, N)
+    assert leant_on(state.slices, None, Z).shape == (0, N)
+
+
+def test_the_verdict_says_why():
+    weak = {**FOUND, "gate": 0.0, "class_strength": 0.0, "suspects": []}
+    assert f"so that the weights are the same for all rows, {WHY_LESS}." in verdict(weak)
+    assert WHY_LESS not in verdict({**weak, "class_strength": 1.0})
