@@ -9,12 +9,15 @@ tests/paper/REAL.md, twentieth study.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
 from operators.cues.evidence import Evidence
 from operators.cues.gain import MIN_CELL_ROWS, rise
+from operators.cues.named import Named, Sides, fit_sides
 from operators.cues.slices import TOP, Slices, strongest
 from operators.cues.strength import CLASS_BALANCE, Trials
 from operators.metrics.group_scores import MIN_ROWS
@@ -34,28 +37,56 @@ MIN_SIDE_GAIN = 0.2
 asks for: the least of many noisy figures moves, and small groups that no slice shows gain by balance."""
 
 
-def leant_on(slices: Slices, evidence: Evidence | None, Z: Floats) -> Mask:
-    """Return the sides of the slices on which models clearly lean, shape (k, n).
+class Leaning(NamedTuple):
+    """The slices on which models clearly lean.
 
-    There are none where the other columns speak against a shortcut in the strongest one.
+    Attributes
+    ----------
+    sides
+        Side of each row in each slice, shape (k, n).
+    strongest
+        The first of them as a column of two sides.
+
+    """
+
+    sides: Mask
+    strongest: Sides
+
+
+class ClassBalance(NamedTuple):
+    """How far classes are balanced, from 0 to 1, and whether the sides of slices decided that."""
+
+    strength: float
+    by_sides: bool = False
+
+
+def leaning(slices: Slices, evidence: Evidence | None, Z: Floats, y: Integers, C: int) -> Leaning | None:
+    """Return the slices on which models clearly lean; None where there are none.
+
+    Nor are there any where the other columns speak against a shortcut in the strongest one.
 
     Parameters
     ----------
     slices, evidence
         Of the search; no evidence where shortcuts are named.
-    Z
-        Standardised rows, shape (n, d).
+    Z, y
+        Standardised rows (n, d), labels (n,).
+    C
+        Number of classes.
 
     """
     if evidence is None or evidence.lead_support < SUPPORTED:
-        return np.zeros((0, len(Z)), np.bool_)
-    found = strongest(slices, TOP)
-    return slices.sides(found[slices.strength()[found] >= LEANT_ON], Z)
+        return None
+    listed = strongest(slices, TOP)
+    found = listed[slices.strength()[listed] >= LEANT_ON]
+    if not len(found):
+        return None
+    first = Named((int(slices.feature[found[0]]),))
+    return Leaning(slices.sides(found, Z), fit_sides(first, Z, y, C, float(slices.cut[found[0]])))
 
 
-def class_strength(trials: Trials, y: Integers, sides: Mask | None = None) -> float:
-    """Return how far classes should be balanced, from 0 to 1: in full, unless held-out rows are better with
-    less.
+def class_balance(trials: Trials, y: Integers, leant_on: Leaning | None = None) -> ClassBalance:
+    """Return how far classes should be balanced: in full, unless held-out rows are better with less.
 
     Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
     without group labels. Less balance is chosen where it raises the latter by more than chance: by more than
@@ -68,28 +99,28 @@ def class_strength(trials: Trials, y: Integers, sides: Mask | None = None) -> fl
         Held-out rows that are right, with the strengths 0, .5 and 1.
     y
         Labels, shape (n,).
-    sides
-        Sides of the slices on which models lean, shape (k, n).
+    leant_on
+        Slices of the same rows on which models lean.
 
     """
     counted = counted_classes(np.bincount(y))[y]
     right = {strength: trials.at(strength)[counted] for strength in (*CLASS_STRENGTHS, CLASS_BALANCE)}
-    by_class = _gains(y[counted], right)
-    found = _best(by_class, MIN_CLASS_GAIN)
-    if sides is None or not len(sides):
-        return found
-    C = int(y.max()) + 1
-    cell = np.concatenate([2 * (C * k + y[counted]) + side[counted] for k, side in enumerate(sides)])
+    found = _best(_gains(y[counted], right), MIN_CLASS_GAIN)
+    if leant_on is None:
+        return ClassBalance(found)
+    C, k = int(y.max()) + 1, len(leant_on.sides)
+    cell = np.concatenate([2 * (C * n + y[counted]) + leant_on.sides[n, counted] for n in range(k)])
     if np.count_nonzero(np.bincount(cell) >= MIN_ROWS) < 2:
-        return found
-    by_side = _gains(
-        cell, {strength: np.tile(rows, len(sides)) for strength, rows in right.items()}, MIN_ROWS
-    )
+        return ClassBalance(found)
+    by_side = _gains(cell, {strength: np.tile(rows, k) for strength, rows in right.items()}, MIN_ROWS)
     best = _best(by_side, MIN_SIDE_GAIN)
-    if best < CLASS_BALANCE or found == CLASS_BALANCE:
-        return best
-    gain, error = by_side[found]
-    return CLASS_BALANCE if -gain > max(SURE * error, MIN_SIDE_GAIN) else found
+    if best < CLASS_BALANCE:
+        return ClassBalance(best, by_sides=True)
+    if found < CLASS_BALANCE:
+        gain, error = by_side[found]
+        if -gain > max(SURE * error, MIN_SIDE_GAIN):
+            return ClassBalance(CLASS_BALANCE, by_sides=True)
+    return ClassBalance(found)
 
 
 def _gains(

@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.arrays import Integers
 from operators.cues.curve_report import curve_record
-from operators.cues.decision import shortcut_groups
+from operators.cues.decision import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.row_weights import broken_column
 from operators.cues.state import CueState
@@ -20,7 +20,7 @@ def measured_curve(
     """Return the record of the curve that decided on the weights; None where rows were too few to measure.
 
     Groups are the rows of each class that follow the suspected or named shortcut and those that break it,
-    where the weights trust it at all; else the classes.
+    where the weights trust it at all, or where it decided how far classes are balanced; else the classes.
 
     Parameters
     ----------
@@ -31,17 +31,16 @@ def measured_curve(
     classes
         Name of each class in the whole table.
     shortcuts
-        Name of each column of ``state.compared``; needed where these are several.
+        Names from ``listing.shortcut_names``; needed where columns are told apart.
 
     """
     if not state.points:
         return None
     grouping, groups = curve_groups(state, sample, len(classes))
     broken = columns = ["the shortcut"]
-    if len(state.compared) > 1:
-        broken = [f"`{one}`" for one in shortcuts]
-        columns = list(broken)
-        broken += ["several of them"] if state.several_apart else []
+    if len(state.compared) > 1 or (grouping == "shortcut" and state.leaning):
+        columns = [f"`{one}`" for one in shortcuts]
+        broken = [*columns, "several of them"] if state.several_apart else columns
 
     def name(group: int) -> str:
         if grouping == "classes":
@@ -71,6 +70,8 @@ def _listed(names: Sequence[str]) -> str:
 def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
     """Return what the compared groups are, "shortcut" or "classes", and the group of each row, shape (n,)."""
     y = sample.y
+    if state.blend <= 0 and state.leaning is not None:
+        return "shortcut", leaning_groups(state.leaning, state.scaler.apply(sample.X), y)
     if state.blend <= 0:
         return "classes", y
     which = broken_column(state, sample.X, y, sample.ids)

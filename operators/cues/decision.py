@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
-from operators.cues.balance_of_classes import class_strength
+from operators.cues.balance_of_classes import Leaning, class_balance
 from operators.cues.gain import exchanged
+from operators.cues.named import Sides
 from operators.cues.ramps import ramp
 from operators.cues.strength import (
     CLASS_BALANCE,
@@ -81,7 +82,7 @@ class DecisionSample:
     columns
         Number of these columns.
     leant_on
-        Sides of the slices on which models clearly lean, shape (k, n).
+        Slices on which models clearly lean.
 
     """
 
@@ -92,11 +93,7 @@ class DecisionSample:
     broken: npt.NDArray[np.bool_]
     which: Integers | None = None
     columns: int = 1
-    leant_on: npt.NDArray[np.bool_] | None = None
-
-    def class_strength(self, trials: Trials) -> float:
-        """Return how far classes should be balanced by trials on these rows, from 0 to 1."""
-        return class_strength(trials, self.y, self.leant_on)
+    leant_on: Leaning | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +110,9 @@ class Decision:
         Trade-off over the strength, with the published one; empty where rows are too few.
     trials
         Rows that are right at each strength that was tried; None where rows are too few.
+    leaning
+        Column on which models lean so much that it decided how far classes are balanced, and by whose sides
+        the points compare the rows; None where the classes decided.
 
     """
 
@@ -120,6 +120,7 @@ class Decision:
     blend: float
     points: tuple[TradeOffPoint, ...]
     trials: Trials | None = None
+    leaning: Sides | None = None
 
 
 def decide(
@@ -176,7 +177,7 @@ def decide(
         else:
             blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
-            return Decision(sample.class_strength(trials), blend, points, trials)
+            return Decision(class_balance(trials, y).strength, blend, points, trials)
         enough = named or blend >= LEAST_PART
         worth = not entity or is_worth_its_cost(points, CLASS_BALANCE + blend)
         if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
@@ -200,7 +201,17 @@ def _without_robust_part(trials: Trials, sample: DecisionSample, strengths: Sequ
         trials.mass,
         tuple(trials.effective_share[k] for k in kept),
     )
-    return Decision(sample.class_strength(kept_trials), 0.0, kept_trials.points(sample.y), trials)
+    balance = class_balance(kept_trials, sample.y, sample.leant_on)
+    if sample.leant_on is None or not balance.by_sides:
+        return Decision(balance.strength, 0.0, kept_trials.points(sample.y), trials)
+    column = sample.leant_on.strongest
+    groups = leaning_groups(column, sample.Z, sample.y)
+    return Decision(balance.strength, 0.0, kept_trials.points(groups), trials, column)
+
+
+def leaning_groups(column: Sides, Z: Floats, y: Integers) -> Integers:
+    """Return the group of each row, shape (n,): its class, divided by whether it breaks the column."""
+    return shortcut_groups(y, column.breaks(Z, y), len(column.factor))
 
 
 def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:

@@ -77,6 +77,11 @@ class Sides:
         """Return whether each side is rarer in a class than its balance has it, shape (C, S)."""
         return np.asarray(self.factor > 1.0 + ROUNDING) if self.rare is None else self.rare
 
+    def breaks(self, Z: Floats, y: Integers) -> Mask:
+        """Return whether each row is on a side that stands for a class and is rare in its own, shape (n,)."""
+        side = self.of_rows(Z)
+        return np.asarray((side < len(self.factor)) & self.is_rare()[y, side])
+
     def apply(self, Z: Floats, y: Integers) -> Float64:
         """Return the factor within the class of each row, shape (n,)."""
         return np.asarray(self.factor[y, self.of_rows(Z)])

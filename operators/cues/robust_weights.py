@@ -24,7 +24,7 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.balance_of_classes import class_strength
+from operators.cues.balance_of_classes import class_balance
 from operators.cues.decision import RAISED_GATE, Decision, shortcut_groups, worst_rise
 from operators.cues.draws import draw_sample
 from operators.cues.fit_named import fit_named
@@ -209,7 +209,7 @@ def _with_class_strength(found: CueState, decision: Decision, without: Decision,
     """
     strength = without.class_strength
     if strength < CLASS_BALANCE and without.trials is not None:
-        strength = class_strength(without.trials, sample.y)
+        strength = class_balance(without.trials, sample.y).strength
     by_class = class_factors(sample.counts, strength=strength)
     return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
 
@@ -241,6 +241,7 @@ def _apply_decision(
         class_strength=decision.class_strength,
         class_factor=class_factors(counts, strength=decision.class_strength),
         points=decision.points,
+        leaning=decision.leaning,
     )
     factor = raw_factor(state, Z, y, ids)
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)

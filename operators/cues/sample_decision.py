@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from operators.arrays import Floats, Integers
-from operators.cues.balance_of_classes import leant_on
+from operators.cues.balance_of_classes import leaning
 from operators.cues.decision import Decision, DecisionSample, decide
 from operators.cues.row_weights import breaks, broken_column, full_factor
 from operators.cues.share_columns import class_shares_lead
@@ -59,9 +59,8 @@ def decide_on(
     which = broken_column(state, X, y, ids)
     broken, columns = breaks(state, X, y, ids), state.broken_parts
     Z = state.scaler.apply(X)
-    rows = DecisionSample(
-        Z, y, ids, factor, broken, which, columns, leant_on(state.slices, state.evidence, Z)
-    )
+    leant_on = leaning(state.slices, state.evidence, Z, y, len(counts))
+    rows = DecisionSample(Z, y, ids, factor, broken, which, columns, leant_on)
     named = state.named is not None
     return decide(
         rows,

@@ -30,17 +30,11 @@ def own_features(columns: Sequence[Sides], Z: Floats, s: CueSettings) -> frozens
     return frozenset(same for feature in features for same in features_of(feature, Z, s.columns))
 
 
-def breaks_column(one: Sides, Z: Floats, y: Integers) -> npt.NDArray[np.bool_]:
-    """Return whether each row is on a side that is rare in its class, and stands for a class, shape (n,)."""
-    side = one.of_rows(Z)
-    return np.asarray((side < len(one.factor)) & one.is_rare()[y, side])
-
-
 def first_broken(columns: Sequence[Sides], Z: Floats, y: Integers) -> Integers:
     """Return the number of the first column that each row breaks, from 1, else 0, shape (n,)."""
     which = np.zeros(len(y), np.intp)
     for number, one in reversed(list(enumerate(columns, 1))):
-        which[breaks_column(one, Z, y)] = number
+        which[one.breaks(Z, y)] = number
     return which
 
 
@@ -48,7 +42,7 @@ def breaks_several(columns: Sequence[Sides], Z: Floats, y: Integers) -> npt.NDAr
     """Return whether each row breaks more than one of the columns, shape (n,)."""
     broken = np.zeros(len(y), np.intp)
     for one in columns:
-        broken += breaks_column(one, Z, y)
+        broken += one.breaks(Z, y)
     return np.asarray(broken > 1)
 
 

@@ -139,6 +139,9 @@ class CueState:
     spares_several, spares_named
         Whether rows that break more than one of the columns that the search balances, or of the named ones,
         keep at most the weight of their class, as most of them have wrong labels.
+    leaning
+        Column on which models lean so much that it decided how far classes are balanced; the points compare
+        the rows that break it. None where the classes decided, or a shortcut is followed.
     expected_gain
         Expected rise of the worst group's accuracy for which the robust weights are followed; 0 where the
         gate says how far.
@@ -170,6 +173,7 @@ class CueState:
     further: tuple[Sides, ...] = ()
     spares_several: bool = False
     spares_named: bool = False
+    leaning: Sides | None = None
 
     @property
     def carriers(self) -> tuple[Sides, ...]:

@@ -38,9 +38,7 @@ LARGE_GAIN = 0.1
 """Gain of a suspect from which the verdict names it although the evidence is weak."""
 SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
 """Up to a full stop that is in no name."""
-WHY_LESS = (
-    "as full class balance makes the worst class, or the worst side of a suspect, worse on held-out rows"
-)
+WHY_LESS = "as held-out rows of the worst class are better so than with balanced classes"
 LEANING = 0.25
 """Strength of a suspect from which the verdict names it although its balance is not worth its cost."""
 
@@ -114,7 +112,15 @@ def _balance_of_classes(found: Mapping[str, Any]) -> str:
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
     )
+    if found.get("leaning"):
+        return f"{how}, {_why_leaning(found)}"
     return how if found["class_strength"] == 1 else f"{how}, {WHY_LESS}"
+
+
+def _why_leaning(found: Mapping[str, Any]) -> str:
+    """Say why the column on which models lean decided how far classes are balanced."""
+    balance = "less balance" if found["class_strength"] == 1 else "balanced classes"
+    return f"as with {balance} models mistake far more held-out rows that contradict `{found['leaning']}`"
 
 
 def _weak_sentence(found: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from sklearn.model_selection import GroupKFold
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, full_weights, robust_weights, weights
-from operators.cues.balance_of_classes import class_strength
+from operators.cues.balance_of_classes import class_balance
 from operators.cues.expected_gain import LEAST, LEAST_OF_MANY, NAMES, STORED, STORED_OF_MANY, measurements
 from operators.cues.full_weights import gain_to_expect, tried_in_full
 from operators.cues.row_weights import full_factor
@@ -178,7 +178,7 @@ def measured(problem: Problem, seed: int) -> Record | None:
     search, column, decision, sample, s, _ = kept
     group = groups_of(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
-    shut = class_strength(decision.trials, sample.y) if decision.trials else 1.0
+    shut = class_balance(decision.trials, sample.y).strength if decision.trials else 1.0
     found: Record = {
         "gate": state.blend,
         "open": full_weights.is_open(search, decision),

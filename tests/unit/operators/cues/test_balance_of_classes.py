@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, Named, fit, weights
-from operators.cues.balance_of_classes import class_strength, leant_on
+from operators.cues.balance_of_classes import Leaning, class_balance, leaning
+from operators.cues.curve import measured_curve
+from operators.cues.gather import SampledRows
 from operators.cues.linear import Scaler, fit_softmax, predict
+from operators.cues.named import Sides
 from operators.cues.verdict import WHY_LESS, verdict
 from tests.unit.operators.cues.test_cue_report import FOUND
 from tests.unit.operators.cues.test_decision import trials_of
@@ -67,6 +70,11 @@ def sides_right(by_cell: dict[tuple[int, int], float], cells: dict[tuple[int, in
     return y, side, right
 
 
+def balance(trials: Any, y: Any, side: Any) -> Any:
+    unused = Sides((0,), np.empty(0, np.float32), np.array([0, 1]), np.ones((2, 2)))
+    return class_balance(trials, y, Leaning(side[None], unused))
+
+
 CELLS = {(0, 0): 800, (0, 1): 100, (1, 0): 40, (1, 1): 100}
 LOW, HIGH = ({(0, 0): 1.0, (0, 1): at, (1, 0): 0.0, (1, 1): 0.9} for at in (0.2, 0.7))
 
@@ -79,13 +87,13 @@ def test_the_strength_with_the_better_worst_side_is_taken(
 ):
     y, side, full = sides_right(LOW, CELLS)
     found = {0.0: full, 0.5: full, 1.0: full} | {strength: sides_right(better, CELLS)[2]}
-    assert class_strength(trials_of(found), y, side[None]) == expected
+    assert balance(trials_of(found), y, side) == (expected, expected < 1)
 
 
 def test_a_small_rise_of_the_worst_side_is_no_reason():
     y, side, full = sides_right(LOW, CELLS)
     slightly = sides_right(LOW | {(0, 1): 0.38}, CELLS)[2]
-    assert class_strength(trials_of({0.0: slightly, 0.5: full, 1.0: full}), y, side[None]) == 1.0
+    assert balance(trials_of({0.0: slightly, 0.5: full, 1.0: full}), y, side) == (1.0, False)
 
 
 def test_sides_of_few_rows_say_nothing():
@@ -93,7 +101,7 @@ def test_sides_of_few_rows_say_nothing():
     y, side, full = sides_right(LOW, cells)
     better = sides_right(dict.fromkeys(CELLS, 1.0), cells)[2]
     trials = trials_of({0.0: better, 0.5: full, 1.0: full})
-    assert class_strength(trials, y, side[None]) == class_strength(trials, y)
+    assert balance(trials, y, side) == class_balance(trials, y)
 
 
 def test_the_worst_side_speaks_against_less_balance_that_a_class_asks_for():
@@ -104,8 +112,8 @@ def test_the_worst_side_speaks_against_less_balance_that_a_class_asks_for():
     less = np.ones(1000, bool)
     less[side & (y == 0)] = False
     trials = trials_of({0.0: less, 0.5: full, 1.0: full})
-    assert class_strength(trials, y) == 0.0
-    assert class_strength(trials, y, side[None]) == 1.0
+    assert class_balance(trials, y) == (0.0, False)
+    assert balance(trials, y, side) == (1.0, True)
 
 
 def test_a_column_that_others_speak_against_has_no_sides():
@@ -113,12 +121,30 @@ def test_a_column_that_others_speak_against_has_no_sides():
     state = fit(X, y, IDS)
     Z = state.scaler.apply(X)
     assert state.evidence is not None
-    assert leant_on(state.slices, state.evidence, Z).shape[0] >= 1
-    assert leant_on(state.slices, replace(state.evidence, lead_support=0.4), Z).shape == (0, N)
-    assert leant_on(state.slices, None, Z).shape == (0, N)
+    found = leaning(state.slices, state.evidence, Z, y, 2)
+    assert found is not None
+    np.testing.assert_array_equal(found.sides[0], X[:, CUE] == 1)
+    np.testing.assert_array_equal(found.strongest.breaks(Z, y), X[:, CUE] != y)
+    assert leaning(state.slices, replace(state.evidence, lead_support=0.4), Z, y, 2) is None
+    assert leaning(state.slices, None, Z, y, 2) is None
+
+
+def test_the_curve_compares_the_rows_that_contradict_the_column():
+    X, y = rare_class()
+    state = fit(X, y, IDS)
+    record = measured_curve(state, SampledRows(X, y, IDS), ["no", "yes"], ["channel"])
+    assert record is not None
+    assert record["grouping"] == "shortcut"
+    assert record["published_strength"] == 0.0
+    first, full = record["points"][0], record["points"][4]
+    assert first["worst_accuracy"] > full["worst_accuracy"] + 0.2
+    assert full["worst_group"] in ("class no, breaks `channel`", "rows that break `channel`")
+    assert record["baseline"]["name"] == "no weights"
 
 
 def test_the_verdict_says_why():
     weak = {**FOUND, "gate": 0.0, "class_strength": 0.0, "suspects": []}
     assert f"so that the weights are the same for all rows, {WHY_LESS}." in verdict(weak)
     assert WHY_LESS not in verdict({**weak, "class_strength": 1.0})
+    said = verdict({**weak, "leaning": "channel"})
+    assert "as with balanced classes models mistake far more held-out rows that contradict `channel`." in said

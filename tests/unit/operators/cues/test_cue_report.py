@@ -210,7 +210,7 @@ def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
     shut = cue_section(
         {**FOUND, "gate": 0.0, "class_strength": 0.0, "trade_off": curve | {"published_strength": 0.0}}
     )
-    assert "the weights are the same for all rows." in str(shut.content[0])
+    assert "the weights are the same for all rows, as held-out rows" in str(shut.content[0])
     assert "The published weights are these." in str(shut.content[0])
 
 
