@@ -15,9 +15,10 @@ import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
+from operators.cues.class_sides import classes_of_levels, independent_factors
 from operators.cues.evidence import Evidence
 from operators.cues.gain import MIN_CELL_ROWS, rise
-from operators.cues.named import Named, Sides, fit_sides
+from operators.cues.named import Sides
 from operators.cues.slices import TOP, Slices, strongest
 from operators.cues.strength import CLASS_BALANCE, Trials
 from operators.metrics.group_scores import MIN_ROWS
@@ -37,30 +38,32 @@ MIN_SIDE_GAIN = 0.2
 asks for: the least of many noisy figures moves, and small groups that no slice shows gain by balance."""
 
 
-class Leaning(NamedTuple):
+class LeaningSlices(NamedTuple):
     """The slices on which models clearly lean.
 
     Attributes
     ----------
     sides
         Side of each row in each slice, shape (k, n).
-    strongest
-        The first of them as a column of two sides.
+    columns
+        Each slice as a column of two sides, of which each stands for a class, length k.
 
     """
 
     sides: Mask
-    strongest: Sides
+    columns: tuple[Sides, ...]
 
 
-class ClassBalance(NamedTuple):
-    """How far classes are balanced, from 0 to 1, and whether the sides of slices decided that."""
+class ChosenStrength(NamedTuple):
+    """How far classes are balanced, from 0 to 1, and the number of the slice that decided it, if one did."""
 
     strength: float
-    by_sides: bool = False
+    decided_by: int | None = None
 
 
-def leaning(slices: Slices, evidence: Evidence | None, Z: Floats, y: Integers, C: int) -> Leaning | None:
+def leaning_slices(
+    slices: Slices, evidence: Evidence | None, Z: Floats, y: Integers, C: int
+) -> LeaningSlices | None:
     """Return the slices on which models clearly lean; None where there are none.
 
     Nor are there any where the other columns speak against a shortcut in the strongest one.
@@ -81,17 +84,21 @@ def leaning(slices: Slices, evidence: Evidence | None, Z: Floats, y: Integers, C
     found = listed[slices.strength()[listed] >= LEANT_ON]
     if not len(found):
         return None
-    first = Named((int(slices.feature[found[0]]),))
-    return Leaning(slices.sides(found, Z), fit_sides(first, Z, y, C, float(slices.cut[found[0]])))
+    sides, columns = slices.sides(found, Z), list[Sides]()
+    for number, side in zip(found, sides, strict=True):
+        stands = classes_of_levels(side.astype(np.intp), 2, y, C, least=0.0, errors=0.0)
+        factor = independent_factors(stands[side.astype(np.intp)], y, C)
+        columns.append(Sides((int(slices.feature[number]),), slices.cut[[number]], stands, factor))
+    return LeaningSlices(sides, tuple(columns))
 
 
-def class_balance(trials: Trials, y: Integers, leant_on: Leaning | None = None) -> ClassBalance:
+def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | None = None) -> ChosenStrength:
     """Return how far classes should be balanced: in full, unless held-out rows are better with less.
 
     Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
-    without group labels. Less balance is chosen where it raises the latter by more than chance: by more than
-    1.645 standard errors of the paired change, and by .0075 at least. The worst class and side of a column on
-    which models lean comes first, if it changes by .2 and more.
+    without group labels. Less balance is chosen where it raises the worst class by more than chance: by more
+    than 1.645 standard errors of the paired change, and by .0075 at least. The worst class and side of any of
+    the slices comes first, if it changes by .2 and more.
 
     Parameters
     ----------
@@ -99,28 +106,36 @@ def class_balance(trials: Trials, y: Integers, leant_on: Leaning | None = None) 
         Held-out rows that are right, with the strengths 0, .5 and 1.
     y
         Labels, shape (n,).
-    leant_on
+    slices
         Slices of the same rows on which models lean.
 
     """
     counted = counted_classes(np.bincount(y))[y]
     right = {strength: trials.at(strength)[counted] for strength in (*CLASS_STRENGTHS, CLASS_BALANCE)}
     found = _best(_gains(y[counted], right), MIN_CLASS_GAIN)
-    if leant_on is None:
-        return ClassBalance(found)
-    C, k = int(y.max()) + 1, len(leant_on.sides)
-    cell = np.concatenate([2 * (C * n + y[counted]) + leant_on.sides[n, counted] for n in range(k)])
+    if slices is None:
+        return ChosenStrength(found)
+    C, k = int(y.max()) + 1, len(slices.sides)
+    cell = np.concatenate([2 * (C * n + y[counted]) + slices.sides[n, counted] for n in range(k)])
     if np.count_nonzero(np.bincount(cell) >= MIN_ROWS) < 2:
-        return ClassBalance(found)
-    by_side = _gains(cell, {strength: np.tile(rows, k) for strength, rows in right.items()}, MIN_ROWS)
+        return ChosenStrength(found)
+    stacked = {strength: np.tile(rows, k) for strength, rows in right.items()}
+    by_side = _gains(cell, stacked, MIN_ROWS)
     best = _best(by_side, MIN_SIDE_GAIN)
     if best < CLASS_BALANCE:
-        return ClassBalance(best, by_sides=True)
+        return ChosenStrength(best, _worst_cell(cell, stacked[CLASS_BALANCE]) // (2 * C))
     if found < CLASS_BALANCE:
         gain, error = by_side[found]
         if -gain > max(SURE * error, MIN_SIDE_GAIN):
-            return ClassBalance(CLASS_BALANCE, by_sides=True)
-    return ClassBalance(found)
+            return ChosenStrength(CLASS_BALANCE, _worst_cell(cell, stacked[found]) // (2 * C))
+    return ChosenStrength(found)
+
+
+def _worst_cell(cell: Integers, right: Mask) -> int:
+    """Return the number of the cell with the lowest accuracy, of those that are measured."""
+    rows = np.bincount(cell)
+    accuracy = np.bincount(cell, right) / np.maximum(rows, 1)
+    return int(np.where(rows >= MIN_ROWS, accuracy, np.inf).argmin())
 
 
 def _gains(

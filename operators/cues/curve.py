@@ -37,10 +37,10 @@ def measured_curve(
     if not state.points:
         return None
     grouping, groups = curve_groups(state, sample, len(classes))
-    broken = columns = ["the shortcut"]
-    if len(state.compared) > 1 or (grouping == "shortcut" and state.leaning):
-        columns = [f"`{one}`" for one in shortcuts]
-        broken = [*columns, "several of them"] if state.several_apart else columns
+    columns = [f"`{one}`" for one in shortcuts]
+    if len(state.compared) <= 1 and state.leaning_column is None:
+        columns = ["the shortcut"]
+    broken = [*columns, "several of them"] if state.several_apart else columns
 
     def name(group: int) -> str:
         if grouping == "classes":
@@ -70,8 +70,8 @@ def _listed(names: Sequence[str]) -> str:
 def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
     """Return what the compared groups are, "shortcut" or "classes", and the group of each row, shape (n,)."""
     y = sample.y
-    if state.blend <= 0 and state.leaning is not None:
-        return "shortcut", leaning_groups(state.leaning, state.scaler.apply(sample.X), y)
+    if state.blend <= 0 and state.leaning_column is not None:
+        return "shortcut", leaning_groups(state.leaning_column, state.scaler.apply(sample.X), y)
     if state.blend <= 0:
         return "classes", y
     which = broken_column(state, sample.X, y, sample.ids)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
-from operators.cues.balance_of_classes import Leaning, class_balance
+from operators.cues.balance_of_classes import LeaningSlices, choose_class_strength
 from operators.cues.gain import exchanged
 from operators.cues.named import Sides
 from operators.cues.ramps import ramp
@@ -78,10 +78,11 @@ class DecisionSample:
     broken
         Whether a row breaks the suspected or named shortcut, shape (n,).
     which
-        Of several columns the number of the first one that it breaks, from 1, else 0, shape (n,).
-    columns
-        Number of these columns.
-    leant_on
+        Of several kinds of rows that break the shortcut, such as by column, the number of its kind, from 1,
+        else 0, shape (n,).
+    parts
+        Number of these kinds.
+    leaning
         Slices on which models clearly lean.
 
     """
@@ -92,8 +93,8 @@ class DecisionSample:
     factor: Floats
     broken: npt.NDArray[np.bool_]
     which: Integers | None = None
-    columns: int = 1
-    leant_on: Leaning | None = None
+    parts: int = 1
+    leaning: LeaningSlices | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Decision:
         Trade-off over the strength, with the published one; empty where rows are too few.
     trials
         Rows that are right at each strength that was tried; None where rows are too few.
-    leaning
+    leaning_column
         Column on which models lean so much that it decided how far classes are balanced, and by whose sides
         the points compare the rows; None where the classes decided.
 
@@ -120,7 +121,7 @@ class Decision:
     blend: float
     points: tuple[TradeOffPoint, ...]
     trials: Trials | None = None
-    leaning: Sides | None = None
+    leaning_column: Sides | None = None
 
 
 def decide(
@@ -170,14 +171,14 @@ def decide(
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
         which = sample.broken if sample.which is None else sample.which
-        points = trials.points(shortcut_groups(y, which, len(path.counts), sample.columns))
+        points = trials.points(shortcut_groups(y, which, len(path.counts), sample.parts))
         trusted = trusted_gate(gate, points)
         if carried:
             blend = best_part(points, trusted)
         else:
             blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
         if not must_gain:
-            return Decision(class_balance(trials, y).strength, blend, points, trials)
+            return Decision(choose_class_strength(trials, y).strength, blend, points, trials)
         enough = named or blend >= LEAST_PART
         worth = not entity or is_worth_its_cost(points, CLASS_BALANCE + blend)
         if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
@@ -201,12 +202,12 @@ def _without_robust_part(trials: Trials, sample: DecisionSample, strengths: Sequ
         trials.mass,
         tuple(trials.effective_share[k] for k in kept),
     )
-    balance = class_balance(kept_trials, sample.y, sample.leant_on)
-    if sample.leant_on is None or not balance.by_sides:
-        return Decision(balance.strength, 0.0, kept_trials.points(sample.y), trials)
-    column = sample.leant_on.strongest
+    strength, number = choose_class_strength(kept_trials, sample.y, sample.leaning)
+    if sample.leaning is None or number is None:
+        return Decision(strength, 0.0, kept_trials.points(sample.y), trials)
+    column = sample.leaning.columns[number]
     groups = leaning_groups(column, sample.Z, sample.y)
-    return Decision(balance.strength, 0.0, kept_trials.points(groups), trials, column)
+    return Decision(strength, 0.0, kept_trials.points(groups), trials, column)
 
 
 def leaning_groups(column: Sides, Z: Floats, y: Integers) -> Integers:
@@ -319,31 +320,30 @@ def beats_baseline(
 
 
 def shortcut_groups(
-    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int, columns: int = 1
+    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int, parts: int = 1
 ) -> npt.NDArray[np.intp]:
-    """Return the number of each row's group, shape (n,): its class, divided by which column it breaks.
+    """Return the number of each row's group, shape (n,): its class, divided by how it breaks the shortcut.
 
-    Of K columns that is (K + 1) y where it follows all of them, else (K + 1) y + k for column k. Classes with
-    too few rows to be measured are not divided. Where those rows of a class that break a column are too few,
-    they form one group, (K + 1) C + k - 1, with those of the classes that have the fewest: what the weights
-    are for has to be among the groups that are compared.
+    Of K kinds that is (K + 1) y where it follows the shortcut, else (K + 1) y + k for kind k, such as that of
+    the rows that break column k. Classes with too few rows to be measured are not divided. Where a class has
+    too few rows of a kind, they form one group, (K + 1) C + k - 1, with those of the classes that have the
+    fewest: what the weights are for has to be among the groups that are compared.
 
     Parameters
     ----------
     y
         Labels, shape (n,).
     broken
-        Whether a row breaks the shortcut, shape (n,), or the number of the column that it breaks, from 1,
-        else 0.
+        Whether a row breaks the shortcut, shape (n,), or the number of its kind, from 1, else 0.
     n_classes
         C.
-    columns
+    parts
         K.
 
     """
     part = np.where(counted_classes(np.bincount(y))[y], broken, 0).astype(np.intp)
-    groups = np.asarray((columns + 1) * y + part, np.intp)
-    for number in range(1, columns + 1):
+    groups = np.asarray((parts + 1) * y + part, np.intp)
+    for number in range(1, parts + 1):
         divided = part == number
         rows = np.bincount(y[divided], minlength=n_classes)
         pooled = list[int]()
@@ -351,5 +351,5 @@ def shortcut_groups(
             if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
                 pooled.append(c)
         if rows[pooled].sum() >= MIN_ROWS:
-            groups[divided & np.isin(y, pooled)] = (columns + 1) * n_classes + number - 1
+            groups[divided & np.isin(y, pooled)] = (parts + 1) * n_classes + number - 1
     return groups

@@ -29,8 +29,8 @@ def join_columns(
 ) -> CueState | None:
     """Return the state that balances several columns together; None where there are none to balance.
 
-    Three and more are balanced only if models that see none of them tell the label: else nothing is followed,
-    as one or two of them alone would leave the others.
+    Three and more are balanced only if models that see none of them tell the label. Where they are not, the
+    state's ``blend`` is 0 and nothing is followed: one or two of them alone would leave the others.
 
     Parameters
     ----------

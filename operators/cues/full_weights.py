@@ -41,8 +41,8 @@ def follow_in_full(
     search, column
         From ``fit_searched``.
     decision
-        What the gate leads to. Nothing else is tried where that is open, or where several columns are
-        followed: one of them alone would leave the others.
+        What the gate leads to. Nothing else is tried where that is open, or where several columns carry a
+        shortcut: one of them alone would leave the others.
     sample, s, fits
         As for ``decide_on``.
 

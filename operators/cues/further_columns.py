@@ -73,7 +73,7 @@ def columns_together(
     least = SEEN_AT_FIRST if rows.p.shape[1] <= 2 else SEEN_AT_FIRST_OF_MANY
     while len(found) < MOST:
         known = {one.sides.columns for one in likely if one.strength >= least / (len(found) + 1)}
-        others = [one for one in _leant_on(found, rows, s) if one.sides.columns in known]
+        others = [one for one in _candidates_beside(found, rows, s) if one.sides.columns in known]
         judged = (judge(one, rows.Z, rows.y, rows.ids, s) for one in others[:JUDGED])
         following = next((one for one in judged if one and gate(one, evidence) >= PASSES), None)
         if following is None:
@@ -87,7 +87,9 @@ def columns_together(
     return strong if min(passing_gate(one, evidence) for one in strong) >= PASSES else (first,)
 
 
-def _leant_on(found: Sequence[CarryingColumn], rows: SearchedRows, s: CueSettings) -> list[Candidate]:
+def _candidates_beside(
+    found: Sequence[CarryingColumn], rows: SearchedRows, s: CueSettings
+) -> list[Candidate]:
     """Return the other columns on which models lean where these are balanced, the strongest first."""
     Z, y, ids, p = rows
     weight = _balanced_weight(found, rows, s)
@@ -101,7 +103,7 @@ def _with_others_balanced(
 ) -> CarryingColumn:
     """Return a column with its strength where all others that are found are balanced."""
     others = [other for other in found if other is not one]
-    again = {other.sides.columns: other.strength for other in _leant_on(others, rows, s)}
+    again = {other.sides.columns: other.strength for other in _candidates_beside(others, rows, s)}
     return replace(one, strength=again.get(one.sides.columns, 0.0))
 
 
@@ -123,6 +125,7 @@ def passing_gate(column: CarryingColumn, evidence: Evidence) -> float:
 
 
 def _gate_but_for_strength(column: CarryingColumn, evidence: Evidence) -> float:
+    """Return how far a column is taken for a shortcut by all but how much models lean on it, in [0, 1]."""
     return passing_gate(replace(column, strength=1.0), evidence)
 
 

@@ -42,7 +42,7 @@ class Independence:
     """Accuracy and certainty of models without a column on the rows that break its slice and on the others.
 
     ``label_accuracy`` is a mean over all classes, the other figures over those that have 20 rows on both
-    sides. All are 0 without such a class.
+    sides; these are 0 without such a class.
 
     Attributes
     ----------
@@ -166,11 +166,11 @@ def _mean_over_classes(
     cells: Sequence[_Cell], areas: Sequence[float], common: Sequence[float]
 ) -> Independence:
     """Return the figures from those of the classes and the areas under the curve."""
-    if not cells:
-        return Independence()
     chance = 1.0 / len(common)
-    rows, minority, rare, along, low, high = np.array(cells).T
     accuracy = (np.mean(common) - chance) / (1.0 - chance)
+    if not cells:
+        return Independence(label_accuracy=float(accuracy))
+    rows, minority, rare, along, low, high = np.array(cells).T
     broken, followed = rare.mean() - chance, along.mean() - chance
     error = np.sqrt((rare * (1.0 - rare) / rows).sum()) / len(cells)
     known = accuracy >= MIN_ACCURACY and followed > 0

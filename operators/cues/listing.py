@@ -94,7 +94,7 @@ def write_suspects(
         "gate": state.blend if state.named is None else words_gate,
         "carrier": _carrier(state, columns),
         **_one_class(state, classes),
-        **({} if state.leaning is None else {"leaning": shortcut_names(state, columns)[0]}),
+        **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
         **({"several": True} if state.further and state.blend > 0 else {}),
         **({"kept": kept} if (kept := _kept(state, columns, answers)) else {}),
         **summary(state),
@@ -131,7 +131,7 @@ def _kept(state: CueState, columns: FeatureColumns, answers: Answers) -> list[st
 
 def shortcut_names(state: CueState, columns: FeatureColumns) -> list[str]:
     """Return a name of each column of ``state.compared``, or of the one that decided on class balance."""
-    compared = (state.leaning,) if state.leaning is not None and state.blend <= 0 else state.compared
+    compared = state.compared if state.leaning_column is None else (state.leaning_column,)
     return [", ".join(dict.fromkeys(_sources(sides, columns))) for sides in compared]
 
 

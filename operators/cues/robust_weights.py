@@ -24,7 +24,7 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.balance_of_classes import class_balance
+from operators.cues.balance_of_classes import choose_class_strength
 from operators.cues.decision import RAISED_GATE, Decision, shortcut_groups, worst_rise
 from operators.cues.draws import draw_sample
 from operators.cues.fit_named import fit_named
@@ -78,8 +78,9 @@ def fit(
     Returns
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
-    by the others, 14 more for each further one that is looked for, ten more where twins and slices and such a
-    column of two classes are compared, 16 where full weights are tried, and one pass per feature. Where
+    by the others, 14 more for each further one that is looked for and two more where three and more are,
+    ten more where two ways are compared, 18 more for more than two classes where one class is looked at, 16
+    where full weights are tried, and one pass per feature. Where
     nothing can be learnt (``CueState.reason``) it has class balance.
 
     Raises
@@ -103,30 +104,28 @@ def fit(
     Z = scaler.apply(X)
     found = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     search, fits = found.state, Fits()
+    search, without = _choose_state(found, sample, s, fits)
+    search, without = follow_in_full(search, found.column, without, sample, s, fits)
     if not s.spurious:
-        search, decision = _choose_state(found, sample, s, fits)
-        search, decision = follow_in_full(search, found.column, decision, sample, s, fits)
-        return _apply_decision(search, decision, Z, y, ids, s, counts)
-    without = None
-    if search.blend > 0 or found.together or s.must_gain:
-        search, without = _choose_state(found, sample, s, fits)
-    search = replace(search, blend=without.blend if without else 0.0)
+        return _apply_decision(search, without, Z, y, ids, s, counts)
+    search = replace(search, blend=without.blend)
     if not s.must_gain:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
     named = fit_named(Z, y, ids, s, C, search, found.column)
-    if not named.named and without:  # no name divides the rows
+    if not named.named:  # no name divides the rows
         return _apply_decision(search, without, Z, y, ids, s, counts)
     decision = decide_on(named, sample, s, fits=fits)
-    if s.must_gain and without and not decision.blend:
+    if s.must_gain and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
-    return _with_class_strength(named, decision, without or decision, sample)
+    return _with_class_strength(named, decision, without, sample)
 
 
 def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
     """Return the state that is followed, and the decision on it.
 
     Several columns are balanced together or not at all: one of them alone leaves the others, of which models
-    then make more.
+    then make more. A column that tells one of several classes takes the place of what opens the gate where
+    held-out rows favour it.
     """
     if found.together:
         return found.together, decide_on(found.together, sample, s, fits=fits)
@@ -205,11 +204,13 @@ def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> boo
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:
     """Return the state of named shortcuts whose classes are balanced as far as without a name.
 
-    Only the worst class counts there: on a column that is balanced models lean no more.
+    Where the column that decided this is balanced itself, models lean on it no more, and only the worst class
+    counts.
     """
-    strength = without.class_strength
-    if strength < CLASS_BALANCE and without.trials is not None:
-        strength = class_balance(without.trials, sample.y).strength
+    strength, column = without.class_strength, without.leaning_column
+    balanced = {feature for one in found.named or () for feature in one.columns}
+    if column is not None and without.trials is not None and balanced.intersection(column.columns):
+        strength = choose_class_strength(without.trials, sample.y).strength
     by_class = class_factors(sample.counts, strength=strength)
     return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
 
@@ -241,7 +242,7 @@ def _apply_decision(
         class_strength=decision.class_strength,
         class_factor=class_factors(counts, strength=decision.class_strength),
         points=decision.points,
-        leaning=decision.leaning,
+        leaning_column=decision.leaning_column,
     )
     factor = raw_factor(state, Z, y, ids)
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)

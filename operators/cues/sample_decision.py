@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from operators.arrays import Floats, Integers
-from operators.cues.balance_of_classes import leaning
+from operators.cues.balance_of_classes import leaning_slices
 from operators.cues.decision import Decision, DecisionSample, decide
 from operators.cues.row_weights import breaks, broken_column, full_factor
 from operators.cues.share_columns import class_shares_lead
@@ -57,10 +57,10 @@ def decide_on(
     factor = full_factor(state, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
     which = broken_column(state, X, y, ids)
-    broken, columns = breaks(state, X, y, ids), state.broken_parts
+    broken = breaks(state, X, y, ids)
     Z = state.scaler.apply(X)
-    leant_on = leaning(state.slices, state.evidence, Z, y, len(counts))
-    rows = DecisionSample(Z, y, ids, factor, broken, which, columns, leant_on)
+    slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
+    rows = DecisionSample(Z, y, ids, factor, broken, which, state.broken_parts, slices)
     named = state.named is not None
     return decide(
         rows,

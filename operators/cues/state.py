@@ -139,7 +139,7 @@ class CueState:
     spares_several, spares_named
         Whether rows that break more than one of the columns that the search balances, or of the named ones,
         keep at most the weight of their class, as most of them have wrong labels.
-    leaning
+    leaning_column
         Column on which models lean so much that it decided how far classes are balanced; the points compare
         the rows that break it. None where the classes decided, or a shortcut is followed.
     expected_gain
@@ -173,7 +173,7 @@ class CueState:
     further: tuple[Sides, ...] = ()
     spares_several: bool = False
     spares_named: bool = False
-    leaning: Sides | None = None
+    leaning_column: Sides | None = None
 
     @property
     def carriers(self) -> tuple[Sides, ...]:
@@ -194,11 +194,12 @@ class CueState:
     def several_apart(self) -> bool:
         """Whether rows that break more than one column are compared apart: models that lean on three and more
         are right where one of these is broken. Not of named columns, of which one may repeat another."""
-        return self.named is None and len(self.compared) > 2 and not self.spares_several
+        several = self.named is None and self.blend > 0 and len(self.compared) > 2
+        return several and not self.spares_several
 
     @property
     def broken_parts(self) -> int:
-        """Kinds of rows that break the shortcut and are compared: by column, and those that break several."""
+        """Kinds of rows that break the shortcut and are compared: one for each column, and for several."""
         return max(len(self.compared), 1) + self.several_apart
 
     @property
@@ -255,5 +256,7 @@ def summary(state: CueState) -> dict[str, Any]:
 
 def _weakest(state: CueState, evidence: Evidence) -> str:
     """Return what holds the robust weights back most."""
+    if state.further and state.blend <= 0:
+        return "several"
     held_back = evidence.gate() >= LEAST_PART and state.blend <= 0
     return "gain over the baseline" if held_back else evidence.weakest()

@@ -28,6 +28,8 @@ WEAKEST = {
     "share_support": "it lies in class shares of a column of many values, and the other columns do not "
     "support that this is a shortcut",
     "lead_support": "the other columns do not support that the column on which models lean most carries one",
+    "several": "several columns look like shortcuts, but held-out rows or the other columns do not support "
+    "that they are balanced together",
     "not_honest": "robust weights gain little on held-out rows, as where models lean on an honest column or "
     "labels are wrong",
 }

@@ -43,7 +43,8 @@ STATE_FILES = ("cues.json", "cues.npz")
 
 class ByCue(GroupsBase[CueGroupsParams]):
     """In each class a group of the rows that follow the shortcuts of the operator ``cues``, and one for each
-    column, of those that break it; of three and more columns one of the rows that break several.
+    column, of those that break it; of three and more columns that the search found, without wrong labels, one
+    more of the rows that break several.
 
     A class is one group if ``cues`` found no shortcut. Groups of rows that break a column and are too small
     are one group, and join the largest of the others where they are too small together.
@@ -60,7 +61,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
         return FEATURES, LABEL
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Count the rows of each class that break each column, and keep a copy of the state of ``cues``.
+        """Count the rows of each part of a class, and keep a copy of the state of ``cues``.
 
         Returns
         -------
@@ -113,7 +114,7 @@ def groups_of_parts(sizes: Sequence[int], least: float) -> list[int]:
     Parameters
     ----------
     sizes
-        Rows that follow the shortcuts, then those that break each column.
+        Rows that follow the shortcuts, then those of each kind that breaks them, such as by column.
     least
         Rows of a group at least. All parts are one group where fewer follow the shortcuts, or break any.
 

@@ -25,7 +25,7 @@ from sklearn.model_selection import GroupKFold
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, full_weights, robust_weights, weights
-from operators.cues.balance_of_classes import class_balance
+from operators.cues.balance_of_classes import choose_class_strength
 from operators.cues.expected_gain import LEAST, LEAST_OF_MANY, NAMES, STORED, STORED_OF_MANY, measurements
 from operators.cues.full_weights import gain_to_expect, tried_in_full
 from operators.cues.row_weights import full_factor
@@ -92,6 +92,11 @@ SETS = (
     "fresh",
     "pixels",
     "made",
+    "doubled",
+    "three",
+    "rare-class",
+    "part-of-rows",
+    "third-value",
 )
 SETS_OF_MANY = (
     "many_classes",
@@ -117,7 +122,9 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
     """Return the problems of a set."""
     from tests.paper.real import design, drawn, entities, fresh, fresh_sixth, generated, images, keel, many
     from tests.paper.real import many_classes as classes
+    from tests.paper.real.doubled import DOUBLED
     from tests.paper.real.pixels import PIXELS
+    from tests.paper.real.shapes import shaped
     from tests.paper.real.unseen import SEEN
 
     found: dict[str, Mapping[str, Callable[[int], Problem]]] = {
@@ -141,8 +148,9 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
         "drawn": drawn.DRAWN,
         "pixels": PIXELS,
         "made": SEEN,
+        "doubled": DOUBLED,
     }
-    return found[name]
+    return (found | dict(shaped()))[name]
 
 
 def family(name: str, set_name: str) -> str:
@@ -178,7 +186,9 @@ def measured(problem: Problem, seed: int) -> Record | None:
     search, column, decision, sample, s, _ = kept
     group = groups_of(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
-    shut = class_balance(decision.trials, sample.y).strength if decision.trials else 1.0
+    shut = decision.class_strength
+    if decision.blend > 0 and decision.trials:
+        shut = choose_class_strength(decision.trials, sample.y).strength
     found: Record = {
         "gate": state.blend,
         "open": full_weights.is_open(search, decision),

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, Named, fit, weights
-from operators.cues.balance_of_classes import Leaning, class_balance, leaning
+from operators.cues.balance_of_classes import LeaningSlices, choose_class_strength, leaning_slices
 from operators.cues.curve import measured_curve
+from operators.cues.evidence import Evidence
 from operators.cues.gather import SampledRows
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.named import Sides
+from operators.cues.slices import find_slices
 from operators.cues.verdict import WHY_LESS, verdict
 from tests.unit.operators.cues.test_cue_report import FOUND
 from tests.unit.operators.cues.test_decision import trials_of
@@ -72,7 +74,7 @@ def sides_right(by_cell: dict[tuple[int, int], float], cells: dict[tuple[int, in
 
 def balance(trials: Any, y: Any, side: Any) -> Any:
     unused = Sides((0,), np.empty(0, np.float32), np.array([0, 1]), np.ones((2, 2)))
-    return class_balance(trials, y, Leaning(side[None], unused))
+    return choose_class_strength(trials, y, LeaningSlices(side[None], (unused,)))
 
 
 CELLS = {(0, 0): 800, (0, 1): 100, (1, 0): 40, (1, 1): 100}
@@ -87,13 +89,48 @@ def test_the_strength_with_the_better_worst_side_is_taken(
 ):
     y, side, full = sides_right(LOW, CELLS)
     found = {0.0: full, 0.5: full, 1.0: full} | {strength: sides_right(better, CELLS)[2]}
-    assert balance(trials_of(found), y, side) == (expected, expected < 1)
+    assert balance(trials_of(found), y, side) == (expected, 0 if expected < 1 else None)
+
+
+def test_the_slice_of_the_worst_cell_is_named():
+    y, side, full = sides_right(LOW, CELLS)
+    better = sides_right(HIGH, CELLS)[2]
+    other = np.arange(len(y)) % 2 == 0
+    unused = Sides((0,), np.empty(0, np.float32), np.array([0, 1]), np.ones((2, 2)))
+    trials = trials_of({0.0: better, 0.5: full, 1.0: full})
+    for number, sides in enumerate(([side, other], [other, side])):
+        found = choose_class_strength(trials, y, LeaningSlices(np.array(sides), (unused, unused)))
+        assert found == (0.0, number)
+
+
+def test_a_column_names_the_class_for_which_each_side_stands():
+    """A flag in 1 % of one class and 45 % of the other: with it a row of the second follows the column."""
+    y = np.repeat([0, 1], [900, 400])
+    flag = np.r_[np.arange(900) < 9, np.arange(400) < 180]
+    Z = (flag[:, None] - flag.mean()).astype(np.float32)
+    slices = find_slices(Z, y, np.column_stack([1.0 - 0.8 * flag, 0.8 * flag]))
+    strong = replace(slices, lean=np.full(len(slices.lean), 0.9), error=np.full(len(slices.error), 0.9))
+    evidence = Evidence(0.9, 0.5, 0.9, 0.6, 0.1, 0.02, 0.1, 0.1)
+    found = leaning_slices(strong, evidence, Z, y, 2)
+    assert found is not None
+    np.testing.assert_array_equal(found.columns[0].breaks(Z, y), flag != y)
+
+
+def test_a_name_that_has_nothing_to_do_with_it_changes_nothing_of_that():
+    X, y = rare_class()
+    noise = np.random.default_rng(2).integers(0, 2, (N, 1))
+    X = np.hstack([X, noise, np.zeros((N, 1))]).astype(np.float32)
+    silent = fit(X, y, IDS)
+    assert silent.class_strength == 0.0
+    assert fit(X, y, IDS, CueSettings(spurious=(Named((CUE + 1,)),))).class_strength == 0.0
+    constant = fit(X, y, IDS, CueSettings(spurious=(Named((CUE + 2,)),)))
+    np.testing.assert_array_equal(weights(constant, X, y, IDS), weights(silent, X, y, IDS))
 
 
 def test_a_small_rise_of_the_worst_side_is_no_reason():
     y, side, full = sides_right(LOW, CELLS)
     slightly = sides_right(LOW | {(0, 1): 0.38}, CELLS)[2]
-    assert balance(trials_of({0.0: slightly, 0.5: full, 1.0: full}), y, side) == (1.0, False)
+    assert balance(trials_of({0.0: slightly, 0.5: full, 1.0: full}), y, side) == (1.0, None)
 
 
 def test_sides_of_few_rows_say_nothing():
@@ -101,7 +138,7 @@ def test_sides_of_few_rows_say_nothing():
     y, side, full = sides_right(LOW, cells)
     better = sides_right(dict.fromkeys(CELLS, 1.0), cells)[2]
     trials = trials_of({0.0: better, 0.5: full, 1.0: full})
-    assert balance(trials, y, side) == class_balance(trials, y)
+    assert balance(trials, y, side) == choose_class_strength(trials, y)
 
 
 def test_the_worst_side_speaks_against_less_balance_that_a_class_asks_for():
@@ -112,8 +149,8 @@ def test_the_worst_side_speaks_against_less_balance_that_a_class_asks_for():
     less = np.ones(1000, bool)
     less[side & (y == 0)] = False
     trials = trials_of({0.0: less, 0.5: full, 1.0: full})
-    assert class_balance(trials, y) == (0.0, False)
-    assert balance(trials, y, side) == (1.0, True)
+    assert choose_class_strength(trials, y) == (0.0, None)
+    assert balance(trials, y, side) == (1.0, 0)
 
 
 def test_a_column_that_others_speak_against_has_no_sides():
@@ -121,12 +158,12 @@ def test_a_column_that_others_speak_against_has_no_sides():
     state = fit(X, y, IDS)
     Z = state.scaler.apply(X)
     assert state.evidence is not None
-    found = leaning(state.slices, state.evidence, Z, y, 2)
+    found = leaning_slices(state.slices, state.evidence, Z, y, 2)
     assert found is not None
     np.testing.assert_array_equal(found.sides[0], X[:, CUE] == 1)
-    np.testing.assert_array_equal(found.strongest.breaks(Z, y), X[:, CUE] != y)
-    assert leaning(state.slices, replace(state.evidence, lead_support=0.4), Z, y, 2) is None
-    assert leaning(state.slices, None, Z, y, 2) is None
+    np.testing.assert_array_equal(found.columns[0].breaks(Z, y), X[:, CUE] != y)
+    assert leaning_slices(state.slices, replace(state.evidence, lead_support=0.4), Z, y, 2) is None
+    assert leaning_slices(state.slices, None, Z, y, 2) is None
 
 
 def test_the_curve_compares_the_rows_that_contradict_the_column():

@@ -9,7 +9,7 @@ import pytest
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
-from operators.cues.balance_of_classes import class_balance
+from operators.cues.balance_of_classes import choose_class_strength
 from operators.cues.curve import measured_curve
 from operators.cues.curve_report import baseline_of, baseline_sentence
 from operators.cues.decision import (
@@ -225,9 +225,9 @@ def test_less_class_balance_needs_a_rise_beyond_chance() -> None:
     few[300:303] = few[700:703] = True
     few[0:2] = False  # class 0 gains 3 and loses 2 of 400, class 1 gains 3
     many[300:340] = many[700:740] = True
-    assert class_balance(trials_of({0.0: few, 0.5: right, 1.0: right}), y).strength == 1.0
-    assert class_balance(trials_of({0.0: many, 0.5: right, 1.0: right}), y).strength == 0.0
-    assert class_balance(trials_of({0.0: right, 0.5: many, 1.0: right}), y).strength == 0.5
+    assert choose_class_strength(trials_of({0.0: few, 0.5: right, 1.0: right}), y).strength == 1.0
+    assert choose_class_strength(trials_of({0.0: many, 0.5: right, 1.0: right}), y).strength == 0.0
+    assert choose_class_strength(trials_of({0.0: right, 0.5: many, 1.0: right}), y).strength == 0.5
 
 
 def test_class_factors_of_the_decision_are_those_of_the_weights(churn: Any) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.cues import CueSettings, Named, fit, full_factor, load_state, save_state, weights
+from operators.cues import (
+    CueSettings,
+    Named,
+    fit,
+    followed_columns,
+    full_factor,
+    load_state,
+    save_state,
+    weights,
+)
 from operators.cues import further_columns as module
 from operators.cues.carrying_column import LEAST_PART, CarryingColumn
 from operators.cues.curve import measured_curve
@@ -22,6 +31,7 @@ from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.named import Sides
 from operators.cues.row_weights import breaks, broken_column
 from operators.cues.several_columns import SURE_RATIO
+from operators.cues.state import summary
 from operators.cues.verdict import verdict
 from tests.unit.operators.cues.test_cue_report import FOUND
 
@@ -110,6 +120,39 @@ def test_two_columns_need_a_first_one_that_is_strong_by_itself(monkeypatch: pyte
     X, y = table(8000, (0.95, 0.93, 0.9))
     monkeypatch.setattr(module, "MOST", 2)
     assert fit(X, y, IDS).further == ()
+
+
+def test_each_of_three_columns_has_to_be_strong_where_the_others_are_balanced(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    X, y = table(8000, (0.95, 0.93, 0.9))
+
+    def weak(one: CarryingColumn, found: Any, *_: Any) -> CarryingColumn:
+        return replace(one, strength=1.0 if one is found[0] else 0.3)
+
+    monkeypatch.setattr(module, "_with_others_balanced", weak)
+    assert fit(X, y, IDS).further == ()
+
+
+def test_rows_that_break_several_are_no_group_where_their_labels_are_wrong():
+    X, y = table(8000, (0.95, 0.93, 0.9))
+    state = fit(X, y, IDS)
+    assert state.several_apart
+    assert state.broken_parts == 4
+    spared = replace(state, spares_several=True)
+    assert not spared.several_apart
+    assert broken_column(spared, X, y, IDS).max() == 3
+    assert not replace(state, blend=0.0).several_apart
+
+
+def test_two_columns_that_may_be_wrong_labels_leave_the_search_as_it_is(monkeypatch: pytest.MonkeyPatch):
+    X, y = table(8000, (0.95, 0.9))
+    monkeypatch.setattr(followed_columns, "joint_gate", lambda *_: 0.0)
+    assert fit(X, y, IDS).further == ()
+    X, y = table(8000, (0.95, 0.93, 0.9))
+    refused = fit(X, y, IDS)
+    assert (len(refused.further), refused.blend) == (2, 0.0)
+    assert summary(refused)["weakest"] == "several"
 
 
 def test_the_curve_names_rows_that_break_several():

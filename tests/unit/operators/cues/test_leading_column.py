@@ -65,7 +65,9 @@ def test_the_others_tell_the_label_and_not_the_side_of_a_shortcut(flips):
 
 def test_nothing_is_known_without_rows_on_both_sides():
     X, y, _ = table(3)
-    assert judged(X, y, np.zeros(N, bool)) == Independence()
+    found = judged(X, y, np.zeros(N, bool))
+    assert found.label_accuracy > 0.3, "all rows say how well the others tell the label"
+    assert replace(found, label_accuracy=0.0) == Independence()
 
 
 def test_features_of_one_column_and_repetitions_are_hidden_together():

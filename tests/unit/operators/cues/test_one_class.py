@@ -13,6 +13,9 @@ from operators.cues import CueSettings, CueState, fit, robust_weights, weights
 from operators.cues.decision import Decision
 from operators.cues.fit_searched import fit_searched
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.listing import _one_class as one_class_record
+from operators.cues.listing import shortcut_names
+from operators.cues.references import FeatureColumns
 from operators.cues.row_weights import breaks
 from operators.cues.sample_decision import Sample, decide_on
 from operators.cues.slices import SourceColumn
@@ -100,7 +103,28 @@ def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.Mo
     assert state.carrier is None or state.carrier.one_class is None
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "better"),
+    [(0.06, 0.0, True), (0.04, 0.0, False), (0.2, -0.01, False), (0.2, 0.1, True)],
+)
+def test_its_own_worst_group_has_to_rise_and_the_other_not_to_fall(
+    own: float, other: float, better: bool, monkeypatch: pytest.MonkeyPatch
+):
+    before, after = "before", "after"
+    worst = {(before, "own"): 0.3, (after, "own"): 0.3 + own, (before, "other"): 0.2}
+    worst[after, "other"] = 0.2 + other
+    monkeypatch.setattr(robust_weights, "worst_of_decision", lambda made, by, _: worst[made, by])
+    assert robust_weights._is_better(after, before, "own", "other", None) == better  # type: ignore[arg-type]
+
+
 def test_the_list_names_the_class():
+    X, y, _, _ = table("0/1")
+    state = fit(X, y, IDS)
+    columns = FeatureColumns(tuple("abcdefg"), (1,) * 7)
+    assert one_class_record(state, ["lost", "late", "ok"]) == {"one_class": "late"}
+    assert one_class_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
+    assert shortcut_names(state, columns) == ["g"]
+    assert shortcut_names(replace(state, blend=0.0, leaning_column=state.carrier), columns) == ["g"]
     found = {**FOUND, "gate": 1.0, "carrier": ["hub"], "one_class": "late"}
     assert "The values of `hub` tell class late from the others, and" in verdict(found)
 

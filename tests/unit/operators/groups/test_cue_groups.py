@@ -67,6 +67,23 @@ def test_a_named_shortcut_divides_each_class_by_its_rarer_side(tmp_path: Path) -
     assert breaks[y == cue].mean() < 0.05
 
 
+def test_rows_that_break_several_of_three_columns_are_a_group(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 8000)
+    X = rng.normal(size=(8000, 6)).astype(np.float32)
+    X[:, :3] += np.outer(2 * y - 1, [0.5, 0.5, 0.5])
+    cues = [np.where(rng.random(8000) < told, y, 1 - y) for told in (0.95, 0.93, 0.9)]
+    X[:, 3:] = np.column_stack(cues)
+    table = pa.table({FEATURES: numpy_to_vectors(X), LABEL: pa.array(y, pa.int32())})
+    found, metrics, _ = groups_of(tmp_path / "one", [table], min_rows=20)
+    assert metrics["groups"] == 10
+    group, broken = found[GROUP].to_numpy(), (np.column_stack(cues) != y[:, None]).sum(axis=1)
+    np.testing.assert_array_equal(group % 5 == 4, broken > 1)
+    np.testing.assert_array_equal(group % 5 == 0, broken == 0)
+    again, _, _ = groups_of(tmp_path / "many", split_table(table, [1, 3000, 3001]), min_rows=20)
+    assert again.to_pydict() == found.to_pydict()
+
+
 def test_where_the_gate_is_shut_a_class_is_one_group(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = (rng.random(2000) < 0.25).astype(int)
