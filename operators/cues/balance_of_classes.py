@@ -3,7 +3,8 @@
 Class balance helps most worst groups, and no group labels say where it does not. Two things can be seen. The
 worst class may be better with less of it. Or models lean so much on a column that class balance turns the
 rows of a large class that contradict it: where the label is rare, a column that tells 95 of 100 labels makes
-few such rows wrong without weights, and nearly all of them with balanced classes. Measured in
+few such rows wrong without weights, and nearly all of them with balanced classes. That is worth something
+only if the rows of the rare class that contradict the column do not pay for it. Measured in
 tests/paper/REAL.md, twentieth study.
 """
 
@@ -98,7 +99,7 @@ def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | N
     Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
     without group labels. Less balance is chosen where it raises the worst class by more than chance: by more
     than 1.645 standard errors of the paired change, and by .0075 at least. The worst class and side of any of
-    the slices comes first, if it changes by .2 and more.
+    the slices comes first, if it changes by .2 and more; those with fewer than 50 rows are compared together.
 
     Parameters
     ----------
@@ -115,27 +116,38 @@ def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | N
     found = _best(_gains(y[counted], right), MIN_CLASS_GAIN)
     if slices is None:
         return ChosenStrength(found)
-    C, k = int(y.max()) + 1, len(slices.sides)
-    cell = np.concatenate([2 * (C * n + y[counted]) + slices.sides[n, counted] for n in range(k)])
-    if np.count_nonzero(np.bincount(cell) >= MIN_ROWS) < 2:
+    per_slice = 2 * (int(y.max()) + 1) + 1
+    cells = [_cells(y[counted], side[counted], per_slice - 1) for side in slices.sides]
+    cell = np.concatenate([per_slice * n + one for n, one in enumerate(cells)])
+    if np.count_nonzero(np.bincount(cell)) < 2:
         return ChosenStrength(found)
-    stacked = {strength: np.tile(rows, k) for strength, rows in right.items()}
-    by_side = _gains(cell, stacked, MIN_ROWS)
+    stacked = {strength: np.tile(rows, len(cells)) for strength, rows in right.items()}
+    by_side = _gains(cell, stacked, least=1)
     best = _best(by_side, MIN_SIDE_GAIN)
     if best < CLASS_BALANCE:
-        return ChosenStrength(best, _worst_cell(cell, stacked[CLASS_BALANCE]) // (2 * C))
+        return ChosenStrength(best, _worst_cell(cell, stacked[CLASS_BALANCE]) // per_slice)
     if found < CLASS_BALANCE:
         gain, error = by_side[found]
         if -gain > max(SURE * error, MIN_SIDE_GAIN):
-            return ChosenStrength(CLASS_BALANCE, _worst_cell(cell, stacked[found]) // (2 * C))
+            return ChosenStrength(CLASS_BALANCE, _worst_cell(cell, stacked[found]) // per_slice)
     return ChosenStrength(found)
 
 
+def _cells(y: Integers, side: Mask, small: int) -> Integers:
+    """Return the cell of each row by class and side, (n,); those of too few rows are one, ``small``.
+
+    Its rows are mostly those of a rare class that contradict the column, which pay for less class balance.
+    """
+    cell = 2 * y + side
+    rows = np.bincount(cell)
+    return np.asarray(np.where(rows[cell] < MIN_ROWS, small, cell), np.intp)
+
+
 def _worst_cell(cell: Integers, right: Mask) -> int:
-    """Return the number of the cell with the lowest accuracy, of those that are measured."""
+    """Return the number of the cell with the lowest accuracy."""
     rows = np.bincount(cell)
     accuracy = np.bincount(cell, right) / np.maximum(rows, 1)
-    return int(np.where(rows >= MIN_ROWS, accuracy, np.inf).argmin())
+    return int(np.where(rows > 0, accuracy, np.inf).argmin())
 
 
 def _gains(

@@ -133,6 +133,7 @@ def decide(
     must_gain: bool,
     carried: bool = False,
     entity: bool = False,
+    max_cost: float = np.inf,
     strengths: Sequence[float] = STRENGTHS,
     l2: float,
     seed: int,
@@ -156,6 +157,8 @@ def decide(
     entity
         Whether the shortcut lies in a column of many values, which may be an entity that decides the label:
         the worst group then has to rise by ``ENTITY_RISE``, and by more than all rows lose.
+    max_cost
+        Largest loss of all rows against the baseline at which the robust factor is followed.
     strengths
         Strengths that are tried beside the part that is allowed; 0, .5 and 1 have to be among them.
     l2, seed, fits
@@ -180,7 +183,8 @@ def decide(
         if not must_gain:
             return Decision(choose_class_strength(trials, y).strength, blend, points, trials)
         enough = named or blend >= LEAST_PART
-        worth = not entity or is_worth_its_cost(points, CLASS_BALANCE + blend)
+        worth = cost(points, CLASS_BALANCE + blend) <= max_cost
+        worth &= not entity or is_worth_its_cost(points, CLASS_BALANCE + blend)
         if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
     return _without_robust_part(trials, sample, strengths)
@@ -188,9 +192,13 @@ def decide(
 
 def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
     """Return whether a strength raises the worst group by enough, and by more than it costs all rows."""
+    return worst_rise(points, strength) >= max(ENTITY_RISE, cost(points, strength))
+
+
+def cost(points: tuple[TradeOffPoint, ...], strength: float) -> float:
+    """Return how much accuracy all rows lose at a strength against the baseline; 0 if not measured."""
     reached = point_at(points, strength)
-    cost = 0.0 if reached is None else baseline(points).mean - reached.mean
-    return worst_rise(points, strength) >= max(ENTITY_RISE, cost)
+    return 0.0 if reached is None else baseline(points).mean - reached.mean
 
 
 def _without_robust_part(trials: Trials, sample: DecisionSample, strengths: Sequence[float]) -> Decision:

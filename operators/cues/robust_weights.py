@@ -141,24 +141,32 @@ def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> 
 def _is_better(
     other: Decision, decision: Decision, rival: CueState, search: CueState, sample: Sample
 ) -> bool:
-    """Return whether the rival's decision is better on its own shortcut, and not worse on the other one."""
+    """Return whether the rival's decision is better on its own shortcut, and not worse on the other one.
+
+    Where the other one lies in a column too, rows are compared by which of both they break: the classes that
+    the rival does not tell apart have rows of their own that break that column.
+    """
+    X, y, ids, _ = sample
+    own, others = broken_column(rival, X, y, ids), broken_column(search, X, y, ids)
+    if search.carriers:
+        others = own + 2 * others
     changes = [
-        worst_of_decision(other, state, sample) - worst_of_decision(decision, state, sample)
-        for state in (rival, search)
+        worst_of_decision(other, broken, sample) - worst_of_decision(decision, broken, sample)
+        for broken in (own, others)
     ]
     return changes[0] >= CLEAR_RISE and changes[1] >= 0.0
 
 
-def worst_of_decision(decision: Decision, state: CueState, sample: Sample) -> float:
-    """Return the accuracy of the worst group by a state's shortcut under a decision, on held-out rows.
+def worst_of_decision(decision: Decision, broken: Integers, sample: Sample) -> float:
+    """Return the accuracy of the worst group under a decision, on held-out rows.
 
-    It is 0 where rows are too few to measure.
+    It is 0 where rows are too few to measure. ``broken`` is 0 for a row that follows the shortcuts and else
+    the number of a kind, shape (n,).
     """
-    X, y, ids, counts = sample
     strength = CLASS_BALANCE + decision.blend if decision.blend > 0 else decision.class_strength
     if decision.trials is None:
         return 0.0
-    groups = shortcut_groups(y, broken_column(state, X, y, ids), len(counts))
+    groups = shortcut_groups(sample.y, broken, len(sample.counts), max(int(broken.max()), 1))
     reached = point_at(decision.trials.points(groups), strength)
     return 0.0 if reached is None else reached.worst
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from operators.arrays import Floats, Integers
 from operators.cues.balance_of_classes import leaning_slices
 from operators.cues.decision import Decision, DecisionSample, decide
@@ -12,6 +14,10 @@ from operators.cues.row_weights import breaks, broken_column, full_factor
 from operators.cues.share_columns import class_shares_lead
 from operators.cues.state import CueSettings, CueState
 from operators.cues.strength import STRENGTHS, Fits, WeightPath
+
+MAX_COST_OF_MANY = 0.1
+"""Largest loss of all rows at which three and more columns are balanced: honest columns that are independent
+of each other and tell most of the label together cost more."""
 
 
 class Sample(NamedTuple):
@@ -70,6 +76,7 @@ def decide_on(
         must_gain=s.must_gain or not named,
         carried=state.carrier is not None and state.pointed > 2 and not named,
         entity=not named and class_shares_lead(state.slices, s),
+        max_cost=MAX_COST_OF_MANY if not named and len(state.carriers) > 2 else np.inf,
         strengths=strengths,
         l2=s.l2,
         seed=s.seed,

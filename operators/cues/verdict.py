@@ -114,6 +114,8 @@ def _balance_of_classes(found: Mapping[str, Any]) -> str:
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
     )
+    if found["slice_blend"] and not found["class_strength"]:
+        how = "do not balance the classes"
     if found.get("leaning"):
         return f"{how}, {_why_leaning(found)}"
     return how if found["class_strength"] == 1 else f"{how}, {WHY_LESS}"

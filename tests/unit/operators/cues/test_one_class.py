@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,17 @@ def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.Mo
 def test_its_own_worst_group_has_to_rise_and_the_other_not_to_fall(
     own: float, other: float, better: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    before, after = "before", "after"
-    worst = {(before, "own"): 0.3, (after, "own"): 0.3 + own, (before, "other"): 0.2}
-    worst[after, "other"] = 0.2 + other
-    monkeypatch.setattr(robust_weights, "worst_of_decision", lambda made, by, _: worst[made, by])
-    assert robust_weights._is_better(after, before, "own", "other", None) == better  # type: ignore[arg-type]
+    rows = np.zeros((4, 1)), np.zeros(4, int), np.arange(4), np.array([4])
+    monkeypatch.setattr(robust_weights, "broken_column", lambda state, *_: np.full(4, state.number))
+    worst = {("before", 1): 0.3, ("after", 1): 0.3 + own}
+    for number in (2, 5):  # the other shortcut alone, and both crossed
+        worst |= {("before", number): 0.2, ("after", number): 0.2 + other}
+    monkeypatch.setattr(robust_weights, "worst_of_decision", lambda made, by, _: worst[made, by[0]])
+    rival = SimpleNamespace(number=1, carriers=())
+    for carriers in ((), ("column",)):
+        search = SimpleNamespace(number=2, carriers=carriers)
+        found = robust_weights._is_better("after", "before", rival, search, rows)  # type: ignore[arg-type]
+        assert found == better
 
 
 def test_the_list_names_the_class():
