@@ -125,17 +125,26 @@ def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> 
 
     Several columns are balanced together or not at all: one of them alone leaves the others, of which models
     then make more. A column that tells one of several classes takes the place of what opens the gate where
-    held-out rows favour it.
+    held-out rows favour it, unless the same column stands for every class there.
     """
     if found.together:
         return found.together, decide_on(found.together, sample, s, fits=fits)
     search, decision = _choose_factor(found.state, sample, s, fits)
-    if found.rival is None:
+    if found.rival is None or _balances_all_classes(search, found.rival):
         return search, decision
     other = decide_on(found.rival, sample, s, fits=fits)
     if other.blend > 0 and _is_better(other, decision, found.rival, search, sample):
         return found.rival, other
     return search, decision
+
+
+def _balances_all_classes(search: CueState, rival: CueState) -> bool:
+    """Return whether the search balances the rival's column by values that stand for every class."""
+    column, own = search.carrier, rival.carrier
+    if column is None or own is None or not set(column.columns) & set(own.columns):
+        return False
+    C = len(column.factor)
+    return len(set(column.level_side.tolist()) - {C}) == C
 
 
 def _is_better(

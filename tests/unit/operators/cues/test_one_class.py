@@ -104,6 +104,23 @@ def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.Mo
     assert state.carrier is None or state.carrier.one_class is None
 
 
+def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: pytest.MonkeyPatch):
+    X, y, _, _ = table("0/1", told=0.5)
+    rng = np.random.default_rng(0)
+    named = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
+    rows = np.column_stack([X[:, :6], np.eye(C)[named]]).astype(np.float32)
+    s = CueSettings(columns=(SourceColumn((6, 7, 8)),))
+    scaler, counts = Scaler.from_rows(rows), np.bincount(y)
+    found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
+    assert found.state.carrier is not None
+    sides = replace(found.state.carrier, one_class=TARGET)
+    rival = found._replace(rival=replace(found.state, carrier=sides))
+    monkeypatch.setattr(robust_weights, "_is_better", lambda *_: True)
+    state, _ = robust_weights._choose_state(rival, Sample(rows, y, IDS, counts), s, Fits())
+    assert state.carrier is not None
+    assert state.carrier.one_class is None
+
+
 @pytest.mark.parametrize(
     ("own", "other", "better"),
     [(0.06, 0.0, True), (0.04, 0.0, False), (0.2, -0.01, False), (0.2, 0.1, True)],
