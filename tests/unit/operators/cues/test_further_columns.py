@@ -116,6 +116,40 @@ def test_three_columns_beside_features_that_tell_nothing_are_not_balanced():
     np.testing.assert_allclose(weights(state, X.astype(np.float32), y, IDS), 1.0, rtol=0.05)
 
 
+@pytest.mark.parametrize(("accuracy", "followed"), [(0.14, False), (0.21, True)])
+def test_models_that_see_none_of_three_columns_have_to_tell_the_label(
+    accuracy: float, followed: bool, monkeypatch: pytest.MonkeyPatch
+):
+    X, y = table(8000, (0.95, 0.93, 0.9))
+    judged = Independence(rows=100, label_accuracy=accuracy, ratio=1.0)
+    monkeypatch.setattr(followed_columns, "judge_several", lambda *_: judged)
+    state = fit(X, y, IDS)
+    assert len(state.further) == 2
+    assert (state.blend > 0) == followed
+
+
+def test_a_column_that_is_no_shortcut_hides_none_that_is_weaker(monkeypatch: pytest.MonkeyPatch):
+    X, y = table(8000, (0.93, 0.93, 0.88, 0.88))
+    judge = module.judge
+    monkeypatch.setattr(
+        module, "judge", lambda one, *rest: None if one.sides.columns == (6,) else judge(one, *rest)
+    )
+    monkeypatch.setattr(module, "_with_others_balanced", lambda one, *_: replace(one, strength=1.0))
+    assert {sides.columns for sides in fit(X, y, IDS).carriers} == {(5,), (7,), (8,)}
+
+
+def test_of_many_classes_a_column_on_which_models_hardly_lean_at_first_stays_out():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 9000)
+    X = rng.normal(size=(9000, 6))
+    X[np.arange(9000), y] += 1.0
+    for told in (0.97, 0.8):
+        cue = np.where(rng.random(9000) < told, y, (y + rng.integers(1, 3, 9000)) % 3)
+        X = np.column_stack([X, cue[:, None] == np.arange(3)])
+    state = fit(X.astype(np.float32), y, np.arange(9000))
+    assert [sides.columns for sides in state.carriers] == [(6, 7, 8)]
+
+
 def test_two_columns_need_a_first_one_that_is_strong_by_itself(monkeypatch: pytest.MonkeyPatch):
     X, y = table(8000, (0.95, 0.93, 0.9))
     monkeypatch.setattr(module, "MOST", 2)
