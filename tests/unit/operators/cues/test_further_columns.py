@@ -15,6 +15,7 @@ from operators.cues import (
     fit,
     followed_columns,
     full_factor,
+    full_weights,
     load_state,
     save_state,
     weights,
@@ -50,6 +51,18 @@ def table(n: int, told: tuple[float, ...], seed: int = 3) -> tuple[Any, Any]:
     y = rng.integers(0, 2, n)
     X = rng.normal(size=(n, 5)) + np.outer(2 * y - 1, [0.5, 0.5, 0.5, 0, 0])
     return np.column_stack([X, *shortcuts(y, told, rng)]).astype(np.float32), y
+
+
+def of_three_classes(told: tuple[float, ...]) -> tuple[Any, Any]:
+    """(9000, 6 + 3 k) features, of which the first three tell the label and each three behind six a name."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 9000)
+    X = rng.normal(size=(9000, 6))
+    X[np.arange(9000), y] += 1.0
+    for share in told:
+        cue = np.where(rng.random(9000) < share, y, (y + rng.integers(1, 3, 9000)) % 3)
+        X = np.column_stack([X, cue[:, None] == np.arange(3)])
+    return X.astype(np.float32), y
 
 
 def worst_group(weight: Any, X: Any, y: Any) -> float:
@@ -128,6 +141,14 @@ def test_models_that_see_none_of_three_columns_have_to_tell_the_label(
     assert (state.blend > 0) == followed
 
 
+def test_nothing_else_is_followed_where_three_columns_are_refused(monkeypatch: pytest.MonkeyPatch):
+    X, y = table(8000, (0.95, 0.93, 0.9))
+    monkeypatch.setattr(followed_columns, "judge_several", lambda *_: Independence())
+    monkeypatch.setattr(full_weights, "gain_to_expect", lambda *_: 1.0)
+    state = fit(X, y, IDS)
+    assert (len(state.further), state.blend, state.expected_gain) == (2, 0.0, 0.0)
+
+
 def test_a_column_that_is_no_shortcut_hides_none_that_is_weaker(monkeypatch: pytest.MonkeyPatch):
     X, y = table(8000, (0.9, 0.9, 0.9))
     judge = module.judge
@@ -140,14 +161,7 @@ def test_a_column_that_is_no_shortcut_hides_none_that_is_weaker(monkeypatch: pyt
 
 
 def test_of_many_classes_a_column_on_which_models_hardly_lean_at_first_stays_out():
-    rng = np.random.default_rng(5)
-    y = rng.integers(0, 3, 9000)
-    X = rng.normal(size=(9000, 6))
-    X[np.arange(9000), y] += 1.0
-    for told in (0.97, 0.8):
-        cue = np.where(rng.random(9000) < told, y, (y + rng.integers(1, 3, 9000)) % 3)
-        X = np.column_stack([X, cue[:, None] == np.arange(3)])
-    state = fit(X.astype(np.float32), y, np.arange(9000))
+    state = fit(*of_three_classes((0.97, 0.8)), np.arange(9000))
     assert [sides.columns for sides in state.carriers] == [(6, 7, 8)]
 
 
@@ -273,14 +287,7 @@ def test_an_answer_that_names_one_keeps_the_other(named: int):
 
 
 def test_more_than_two_classes():
-    rng = np.random.default_rng(5)
-    y = rng.integers(0, 3, 9000)
-    X = rng.normal(size=(9000, 6))
-    X[np.arange(9000), y] += 1.0
-    for told in (0.95, 0.9):
-        cue = np.where(rng.random(9000) < told, y, (y + rng.integers(1, 3, 9000)) % 3)
-        X = np.column_stack([X, cue[:, None] == np.arange(3)])
-    state = fit(X.astype(np.float32), y, np.arange(9000))
+    state = fit(*of_three_classes((0.95, 0.9)), np.arange(9000))
     assert [sides.columns for sides in state.carriers] == [(6, 7, 8), (9, 10, 11)]
     assert state.blend > 0
 
