@@ -7,7 +7,7 @@ such rows, as where ``cues`` compares the groups.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
@@ -30,6 +30,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.columns import vectors_to_numpy
+from operators.counts import count
 from operators.groups.base import GroupsBase, apply_by_class
 from operators.groups.params import CueGroupsParams
 from operators.groups.small_groups import least_rows
@@ -65,7 +66,8 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
         Returns
         -------
-        ``groups``, and ``minority_share``, the share of rows in the groups that break a column.
+        ``groups``, ``minority_share``, the share of rows in the groups that break a column, and
+        ``unsplit_rows``, the rows that break one in classes that have too few of them for a group.
         """
         for name in STATE_FILES:
             copyfile(context.states["cues"] / name, context.state / name)
@@ -78,12 +80,27 @@ class ByCue(GroupsBase[CueGroupsParams]):
         records = number_groups([self._record(y, [counts[y, k] for k in range(parts)]) for y in labels])
         write_group_record(context.state, self.params, classes=records)
         split = {record["class"] for record in records if record["n_groups"] > 1}
-        minority = sum(rows for (c, number), rows in counts.items() if c in split and number != FOLLOWS)
+        broken = Counter(dict.fromkeys(labels, 0))
+        for (c, number), rows in counts.items():
+            broken[c] += rows * (number != FOLLOWS)
+        minority = sum(broken[c] for c in split)
         total = sum(counts.values())
         return {
             "groups": float(sum(record["n_groups"] for record in records)),
             "minority_share": minority / total if total else 0.0,
+            "unsplit_rows": float(broken.total() - minority),
         }
+
+    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Say so where rows break a shortcut, and no class has enough of them for a group."""
+        rows = int(metrics.get("unsplit_rows", 0))
+        if not rows or metrics["minority_share"]:
+            return ()
+        return (
+            f"{count(rows, 'row')} break what `cues` balances, but no class is split into groups: a group "
+            f"has {self.params.min_rows} rows of its class at least and {self.params.min_share:.1%} of them. "
+            "Lower `min_rows` or `min_share` to tell them apart.",
+        )
 
     def open(self, context: Context) -> Apply:
         """Return a function that groups the rows of a table, also rows that ``fit`` has not seen."""

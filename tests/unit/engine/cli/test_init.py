@@ -326,3 +326,17 @@ def test_a_row_with_too_few_cells_is_named_by_its_line(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "t.csv, line 302: 1 fields, but the header names 2 columns" in done.stderr
     assert "in double quotes" in done.stderr
+
+
+def test_free_text_that_no_network_reads_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    people_csv(tmp_path / "people.csv")
+    lines = (tmp_path / "people.csv").read_text().splitlines()
+    words = RNG.choice(["slow", "polite", "early", "broken", "again", "parcel", "letter"], (N, 9))
+    texts = ["note", *map(" ".join, words)]
+    (tmp_path / "people.csv").write_text("\n".join(map(", ".join, zip(lines, texts, strict=True))) + "\n")
+    monkeypatch.setattr("engine.plan.first_recipe._installed", lambda model: False)
+    done = init("people.csv", "--label", "income", "-o", "people.yaml")
+    assert done.exit_code == 0, done.output
+    assert (
+        "warning: note is not used: free text needs a network: pip install 'rowsieve[embed]'" in done.stderr
+    )
