@@ -259,7 +259,7 @@ def _carrier_sentence(found: Mapping[str, Any]) -> str:
         honest = "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`."
     if found.get("expected_gain"):
         reason = f". {expected_sentence(found)}"
-    told = "stand for the classes"
+    told = "go with the classes"
     if "one_class" in found:
         told = f"tell class {found['one_class']} from the others"
     return (

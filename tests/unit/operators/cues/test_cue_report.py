@@ -228,7 +228,7 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
 
 def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
     text = str(cue_section({**FOUND, "gate": 0.75, "carrier": "camera"}).content[0])
-    assert "The values of `camera` stand for the classes" in text
+    assert "The values of `camera` go with the classes" in text
     assert "made independent of the column by 75%. If it is honest signal, name it under `legitimate`" in text
     full = str(cue_section({**FOUND, "gate": 1.0, "carrier": "camera"}).content[0])
     assert "of the column in full." in full
@@ -236,10 +236,10 @@ def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
 
 def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named() -> None:
     text = str(cue_section({**FOUND, "gate": 1.0, "carrier": ["is_a", "is_b", "is_c"]}).content[0])
-    assert "The values of `is_a`, `is_b` and `is_c` stand for the classes" in text
+    assert "The values of `is_a`, `is_b` and `is_c` go with the classes" in text
     assert "made independent of the columns in full. If they are honest signal, name them under" in text
     one = str(cue_section({**FOUND, "gate": 1.0, "carrier": ["camera"]}).content[0])
-    assert "The values of `camera` stand for the classes" in one
+    assert "The values of `camera` go with the classes" in one
 
 
 def test_words_that_cannot_be_balanced_are_told_first() -> None:
