@@ -7,6 +7,7 @@ is the mean over places of the last convolution's 1,280 channels. The weights ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from operators.arrays import Float32
 from operators.embed.params import EmbedParams
+from operators.embed.preparation import Prepared, prepare_in_threads
 from operators.image_files import open_image
 
 CENTRE, SCALE = 127.0, 128.0
@@ -50,6 +52,10 @@ class ImageEncoder:
     def prepare(self, value: bytes | Path) -> NDArray[np.uint8]:
         """Return the pixels (3, size, size) of an image. Raises ValueError if it cannot be decoded."""
         return open_image(value, self._size)
+
+    def prepare_all(self, values: Sequence[bytes | Path]) -> list[Prepared]:
+        """Return the pixels of each image, or why it has none."""
+        return prepare_in_threads(self.prepare, values)
 
     @torch.inference_mode()
     def encode(self, batch: NDArray[np.uint8]) -> Float32:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from operators.arrays import Float32
+from operators.embed.preparation import Prepared, attempt
 
 WINDOW = 16
 """Number of batches that are prepared together: they fill batches of equal shape, in bounded memory."""
@@ -32,6 +33,15 @@ class Encoder(Protocol):
 
     def encode(self, batch: NDArray[Any]) -> Float32:
         """Map stacked inputs of one shape (b, ...) to vectors (b, d); d is the same for every shape."""
+        ...
+
+
+@runtime_checkable
+class PreparesTogether(Protocol):
+    """An encoder that prepares many rows faster than one by one, such as on several threads."""
+
+    def prepare_all(self, values: Sequence[Any]) -> list[Prepared]:
+        """Return what ``prepare`` returns for each value, or the ValueError that it raises."""
         ...
 
 
@@ -73,20 +83,20 @@ def embed_rows(
 
 def _prepare_all(encoder: Encoder, distinct: Sequence[Key]) -> tuple[dict[Key, NDArray[Any]], dict[Key, str]]:
     """Return the input of every value that can be used, and the reason for the others."""
+    present = [key for key in distinct if key[1] is not None]
+    values = [value for _, value in present]
+    if isinstance(encoder, PreparesTogether):
+        prepared = encoder.prepare_all(values)
+    else:
+        prepared = [attempt(encoder.prepare, value) for value in values]
     inputs: dict[Key, NDArray[Any]] = {}
-    refused: dict[Key, str] = {}
-    for key in distinct:
-        try:
-            inputs[key] = _prepare(encoder, key[1])
-        except ValueError as error:
-            refused[key] = str(error)
+    refused = {key: "is null" for key in distinct if key[1] is None}
+    for key, found in zip(present, prepared, strict=True):
+        if isinstance(found, ValueError):
+            refused[key] = str(found)
+        else:
+            inputs[key] = found
     return inputs, refused
-
-
-def _prepare(encoder: Encoder, value: Any) -> NDArray[Any]:
-    if value is None:
-        raise ValueError("is null")
-    return encoder.prepare(value)
 
 
 def _encode_window(encoder: Encoder, inputs: dict[Key, NDArray[Any]], batch_size: int) -> dict[Key, Float32]:

@@ -8,6 +8,7 @@ scaled to length 1 (Reimers & Gurevych 2019, "Sentence-BERT", section 3; Wang et
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from transformers import BertConfig, BertModel
 
 from operators.arrays import Float32
 from operators.embed.params import EmbedParams, Precision
+from operators.embed.preparation import NO_WORD, Prepared, check_text, prepare_texts
 
 WIDTH = 384
 MULTIPLE = 8
@@ -90,11 +92,16 @@ class SentenceEncoder:
 
         Raises ValueError for a text without a word.
         """
-        if not isinstance(value, str):
-            raise ValueError(f"is {type(value).__name__}, not text")
-        ids = self._tokenizer.encode(value).ids
+        check_text(value)
+        return self._padded(self._tokenizer.encode(value).ids)
+
+    def prepare_all(self, values: Sequence[str]) -> list[Prepared]:
+        """Return the token ids of each text, or why it has none."""
+        return prepare_texts(self._tokenizer, self._padded, values)
+
+    def _padded(self, ids: Sequence[int]) -> NDArray[np.int64]:
         if len(ids) <= 2:
-            raise ValueError("is a text without a word")
+            raise ValueError(NO_WORD)
         length = min(-(-len(ids) // MULTIPLE) * MULTIPLE, self._max_tokens)
         padded = np.full(length, NO_TOKEN, np.int64)
         padded[: len(ids)] = ids

@@ -7,6 +7,7 @@ model answers; no recipe names the operator.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from operators.base import (
 from operators.bounded_json import read_json
 from operators.embed.adaptor import embedding_of
 from operators.embed.column_encoder import ColumnEncoder
+from operators.embed.preparation import NO_WORD, Prepared, check_text, prepare_in_threads, prepare_texts
 from operators.models.pretrained import NO_TOKEN
 
 NAME = "network_inputs"
@@ -152,11 +154,16 @@ class TokenIds:
 
     def prepare(self, value: str) -> NDArray[np.float32]:
         """Return the token ids. Raises ValueError for a text without a word."""
-        if not isinstance(value, str):
-            raise ValueError(f"is {type(value).__name__}, not text")
-        ids = self._tokenizer.encode(value).ids
+        check_text(value)
+        return self._padded(self._tokenizer.encode(value).ids)
+
+    def prepare_all(self, values: Sequence[str]) -> list[Prepared]:
+        """Return the token ids of each text, or why it has none."""
+        return prepare_texts(self._tokenizer, self._padded, values)
+
+    def _padded(self, ids: Sequence[int]) -> NDArray[np.float32]:
         if len(ids) <= self._marks:
-            raise ValueError("is a text without a word")
+            raise ValueError(NO_WORD)
         padded = np.full(self._max_tokens, NO_TOKEN, np.float32)
         padded[: len(ids)] = ids
         return padded
@@ -179,6 +186,10 @@ class Pixels:
         from operators.image_files import open_image
 
         return open_image(value, self._size)
+
+    def prepare_all(self, values: Sequence[bytes | Path]) -> list[Prepared]:
+        """Return the pixels of each image, or why it has none."""
+        return prepare_in_threads(self.prepare, values)
 
     def encode(self, batch: NDArray[np.uint8]) -> Float32:
         """Return the pixels as rows of numbers."""

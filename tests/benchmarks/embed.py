@@ -13,9 +13,14 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
+import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -23,6 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from operators.arrays import Float32
+from operators.counts import count
 from operators.embed.efficientnet import CENTRE, SCALE, ImageEncoder
 from operators.embed.kernel import embed_rows
 from operators.embed.minilm import NO_TOKEN, SentenceEncoder, forward_dtype
@@ -49,10 +55,9 @@ def make_texts(n: int) -> list[str]:
 class UnpaddedEncoder(SentenceEncoder):
     """MiniLM as before version 2: only texts of the same number of tokens share a batch."""
 
-    def prepare(self, value: str) -> NDArray[np.int64]:
-        """Return the token ids of a text."""
-        ids = super().prepare(value)
-        return ids[ids != NO_TOKEN]
+    def _padded(self, ids: Sequence[int]) -> NDArray[np.int64]:
+        padded = super()._padded(ids)
+        return padded[padded != NO_TOKEN]
 
 
 def compare(n: int) -> tuple[list[Row], list[Row]]:
@@ -135,6 +140,35 @@ def compare_images(n: int) -> list[Row]:
     ]
 
 
+def compare_preparation(n_texts: int, n_images: int) -> list[Row]:
+    """Time what a network waits for, texts into tokens and images into pixels, on one thread and on more."""
+    texts, files = SentenceEncoder(MAX_TOKENS, CPU), ImageEncoder(224, CPU)
+    values: dict[str, tuple[Any, list[Any]]] = {
+        "texts": (texts, make_texts(n_texts)),
+        "images": (files, make_images(n_images)),
+    }
+    rows: list[Row] = []
+    for kind, (encoder, rows_of) in values.items():
+        one_by_one = partial(_each, encoder, rows_of)
+        runs = {"one by one": one_by_one} | {
+            f"together on {count(threads, 'thread')}": partial(_together, threads, encoder, rows_of)
+            for threads in range(1, (os.cpu_count() or 1) + 1)
+        }
+        for name, timing in measure(runs, 5, clock=time.perf_counter).items():
+            rate = len(rows_of) / timing.median
+            rows.append({"what": f"{kind}, {name}", "rows a second": figure(rate)})
+    return rows
+
+
+def _each(encoder: SentenceEncoder | ImageEncoder, values: Sequence[Any]) -> list[Any]:
+    return [encoder.prepare(value) for value in values]
+
+
+def _together(threads: int, encoder: SentenceEncoder | ImageEncoder, values: Sequence[Any]) -> list[Any]:
+    with patch.dict(os.environ, OMP_NUM_THREADS=str(threads)):
+        return encoder.prepare_all(values)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line of this module."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.embed", description=__doc__)
@@ -151,6 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             table(bars),
             table(rows),
             table(compare_images(options.images)),
+            "Wall seconds:",
+            table(compare_preparation(10 * options.texts, 4 * options.images)),
         ]
     )
     print(text)

@@ -52,7 +52,7 @@ def _network(name: str, make: Any, params: EmbedParams, values: list[Any], devic
     runs = {
         "cpu": lambda: embed_rows(cpu, few, batch_size=params.batch_size)[0],
         "there": lambda: embed_rows(there, values, batch_size=params.batch_size)[0],
-        "prepared": lambda: [there.prepare(value) for value in values],
+        "prepared": lambda: there.prepare_all(values),
     }
     found = measure(runs, {"cpu": 1, "there": 2}, clock=time.perf_counter)
     a, b = found["cpu"].result, found["there"].result[: len(few)]

