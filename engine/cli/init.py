@@ -76,14 +76,8 @@ def _record(found: Draft, out: Path | None, text: str) -> dict[str, Any]:
 
 
 def _warnings(found: Draft) -> list[str]:
-    from operators.encode.column_use import Unused
-
-    unread = (
-        f"{column.name} is not used: {column.use.note}"
-        for column in found.preview.columns
-        if column.use.reason == Unused.TEXT
-    )
-    return [*(finding.text for finding in found.preview.findings), *unread, *found.preview.cut]
+    findings = (finding.text for finding in found.preview.findings)
+    return [*findings, *found.preview.unread_texts, *found.preview.cut]
 
 
 def _show_findings(found: Draft, out: Path | None) -> None:

@@ -20,7 +20,7 @@ from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
-from operators.encode.column_use import Kind
+from operators.encode.column_use import Kind, Unused
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
 from operators.yaml_text import inline_yaml
@@ -69,6 +69,12 @@ class Preview:
     faults: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+
+    @property
+    def unread_texts(self) -> list[str]:
+        """Return a sentence for each column of free text that no network reads, with the remedy."""
+        unread = (column for column in self.columns if column.use.reason == Unused.TEXT)
+        return [f"{column.name} is not used: {column.use.note}" for column in unread]
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON-able values."""
