@@ -322,7 +322,7 @@ def beats_baseline(
         return False
     if reached.worst > base.worst:
         return True
-    if len(np.unique(y)) <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
+    if counted_classes(np.bincount(y)).sum() <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
         return False
     return broken_rise(trials, reached.strength, y, broken, SURE_OF_MANY) > 0
 

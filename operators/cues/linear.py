@@ -22,7 +22,7 @@ MAX_STANDARDISED = 1e4
 
 @dataclass(frozen=True)
 class Scaler:
-    """Column means and scales; a constant column has scale 1 and becomes 0.
+    """Column means and scales; a constant column has scale 1 and becomes 0, but for rounding.
 
     Attributes
     ----------
@@ -43,9 +43,10 @@ class Scaler:
         """Measure the rows ``X``, shape (n, d)."""
         mean = X.mean(axis=0, dtype=np.float64)
         # Column by column: numpy's std of a float32 matrix subtracts in float32, which can overflow.
-        scale = np.array([X[:, j].astype(np.float64).std() for j in range(X.shape[1])])
-        scale[~(scale > 1e-6 * (np.abs(mean) + 1e-12))] = 1.0
-        return cls(mean.astype(np.float32), scale.astype(np.float32))
+        scale = np.array([X[:, j].astype(np.float64).std() for j in range(X.shape[1])]).astype(np.float32)
+        # Of equal values the sums leave a rounding error, which is no spread.
+        scale[(X.max(axis=0) == X.min(axis=0)) | (scale == 0)] = 1.0
+        return cls(mean.astype(np.float32), scale)
 
     def extend(self, X: Floats) -> Floats:
         """Return rows (n, d) with the features that ``directions`` give, where they come without these."""

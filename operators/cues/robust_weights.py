@@ -24,6 +24,7 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
+from operators.cues.all_classes import LearntClasses
 from operators.cues.balance_of_classes import choose_class_strength
 from operators.cues.decision import RAISED_GATE, Decision, shortcut_groups, worst_rise
 from operators.cues.draws import draw_sample
@@ -102,8 +103,8 @@ def fit(
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
-    found = fit_searched(Z, y, ids, s, C, scaler, class_factor)
-    search, fits = found.state, Fits()
+    learnt, fits = LearntClasses(np.unique(y), C), Fits()
+    found = _search(learnt, Z, y, ids, s, scaler, class_factor)
     search, without = _choose_state(found, sample, s, fits)
     search, without = follow_in_full(search, found.column, without, sample, s, fits)
     if not s.spurious:
@@ -118,6 +119,21 @@ def fit(
     if s.must_gain and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
     return _with_class_strength(named, decision, without, sample)
+
+
+def _search(
+    learnt: LearntClasses,
+    Z: Floats,
+    y: Integers,
+    ids: Integers,
+    s: CueSettings,
+    scaler: Scaler,
+    class_factor: Floats,
+) -> Search:
+    """Return the findings among the classes that are learnt, as those of all classes."""
+    labels = learnt.labels
+    found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
+    return learnt.search(found, class_factor)
 
 
 def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
@@ -144,7 +160,7 @@ def _balances_all_classes(search: CueState, rival: CueState) -> bool:
     if column is None or own is None or not set(column.columns) & set(own.columns):
         return False
     C = len(column.factor)
-    return len(set(column.level_side.tolist()) - {C}) == C
+    return len(set(column.level_side.tolist()) - {C}) == search.pointed
 
 
 def _is_better(

@@ -323,7 +323,7 @@ def test_a_suspect_on_which_models_clearly_lean_is_named_although_nothing_is_won
 def test_the_summary_does_not_end_in_a_name() -> None:
     found = {**FOUND, "gate": 1.0, "carrier": "No. of St. Louis"}
     said = summary(found)
-    assert said.startswith("The values of `No. of St. Louis` stand for the classes")
+    assert said.startswith("The values of `No. of St. Louis` go with the classes")
     assert said.endswith("made independent of the column in full.")
     assert summary({**FOUND, "gate": 0.5}).endswith("by 50%, and class balance for the rest.")
     words = {

@@ -293,7 +293,7 @@ def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
     assert "The strongest suspect is `PAY_0 > 1.5`: if it is honest signal, name `PAY_0` under" in said
     assert "The strongest suspect" not in verdict({**shown, "suspects": []})
     column = verdict({**shown, "carrier": ["site"]})
-    assert "The values of `site` stand for the classes. The evidence for a shortcut does not" in column
+    assert "The values of `site` go with the classes. The evidence for a shortcut does not" in column
     assert "without telling which rows break that" not in column
 
 

@@ -1,0 +1,100 @@
+"""What was fitted on the classes that have enough rows, as of all classes of the table.
+
+The search numbers these classes 0 .. K - 1: its measurements depend on the number of classes, to which a
+class of a few rows, or of none, must not count. A row of such a class has the weight of its class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from operators.arrays import Float64, Floats, Integers
+from operators.cues.environments import Twins
+from operators.cues.fit_searched import Search
+from operators.cues.limits import Limits
+from operators.cues.named import Sides
+from operators.cues.state import CueState
+
+NEVER = np.finfo(np.float32).min
+"""Offset of a class to which models give probability 0."""
+
+
+@dataclass(frozen=True)
+class LearntClasses:
+    """The classes that have enough rows to be learnt from, among all classes of a table.
+
+    Attributes
+    ----------
+    labels
+        Their labels, ascending, shape (K,).
+    n_classes
+        C.
+
+    """
+
+    labels: Integers
+    n_classes: int
+
+    def number(self, y: Integers) -> Integers:
+        """Return the number of each label, which has to be one of ``labels``, shape (n,)."""
+        return np.asarray(np.searchsorted(self.labels, y))
+
+    def search(self, found: Search, class_factor: Floats) -> Search:
+        """Return the findings on the K classes as those of all.
+
+        ``class_factor`` is the weight of the rows of each class, shape (C,).
+        """
+        if len(self.labels) == self.n_classes:
+            return found
+        together, rival = (
+            None if one is None else self._state(one, class_factor) for one in (found.together, found.rival)
+        )
+        column = None if found.column is None else self._sides(found.column)
+        return Search(self._state(found.state, class_factor), column, together, rival)
+
+    def _state(self, state: CueState, class_factor: Floats) -> CueState:
+        limits = Limits(
+            self._spread(state.limits.mean, 1.0), self._spread(state.limits.trust, 0.0), state.limits.cap
+        )
+        return replace(
+            state,
+            class_factor=class_factor,
+            twins=None if state.twins is None else self._twins(state.twins),
+            mean_error=self._spread(state.mean_error, 0.5),
+            slices=replace(state.slices, above=self._spread(state.slices.above, 0.0)),
+            limits=limits,
+            effective=self._spread(state.effective, 1.0),
+            carrier=None if state.carrier is None else self._sides(state.carrier),
+            further=tuple(self._sides(one) for one in state.further),
+        )
+
+    def _twins(self, twins: Twins) -> Twins:
+        return replace(twins, before=self._models(twins.before), after=self._models(twins.after))
+
+    def _models(self, models: Floats) -> Floats:
+        """Return models (splits, 2, d + 1, K) with a column for each of C classes."""
+        spread = self._spread(models, 0.0).astype(models.dtype)
+        spread[..., -1, np.setdiff1d(np.arange(self.n_classes), self.labels)] = NEVER
+        return np.asarray(spread)
+
+    def _sides(self, sides: Sides) -> Sides:
+        """Return the sides with the rows of C classes; where they stand for classes, for these labels."""
+        level_side, columns = sides.level_side, np.arange(sides.factor.shape[1])
+        if len(columns) == len(self.labels) + 1:
+            columns = np.append(self.labels, self.n_classes)
+            level_side = columns[level_side]
+        factor = np.ones((self.n_classes, columns[-1] + 1))
+        factor[np.ix_(self.labels, columns)] = sides.factor
+        rare = None if sides.rare is None else np.zeros(factor.shape, np.bool_)
+        if rare is not None:
+            rare[np.ix_(self.labels, columns)] = sides.rare
+        one_class = None if sides.one_class is None else int(self.labels[sides.one_class])
+        return replace(sides, level_side=level_side, factor=factor, rare=rare, one_class=one_class)
+
+    def _spread(self, values: Floats, others: float) -> Float64:
+        """Return values whose last axis has K entries with C of them, ``others`` for the other classes."""
+        spread = np.full((*values.shape[:-1], self.n_classes), others)
+        spread[..., self.labels] = values
+        return spread
