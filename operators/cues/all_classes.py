@@ -1,7 +1,8 @@
-"""What was fitted on the classes that have enough rows, as of all classes of the table.
+"""Classes in which shortcuts are searched for, and what is found there as of all classes of the table.
 
-The search numbers these classes 0 .. K - 1: its measurements depend on the number of classes, to which a
-class of a few rows, or of none, must not count. A row of such a class has the weight of its class.
+The search numbers these classes 0 .. K - 1: its measurements depend on the number of classes, and on models
+that balance them, in which a class of a few rows, or of none, must not count. A row of such a class has the
+weight of its class.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NEVER = np.finfo(np.float32).min
 
 @dataclass(frozen=True)
 class LearntClasses:
-    """The classes that have enough rows to be learnt from, among all classes of a table.
+    """The classes in which shortcuts are searched for, among all classes of a table.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ class CarryingColumn:
         How models without the column judge the rows that break it.
     support
         1, or less where the column is strong and the others speak against a shortcut. Principal components do
-        not: a shortcut lies in several of them. Of two classes they do so by ``leading_column``.
+        not: a shortcut lies in several of them.
     standing
         Share of the rows whose value stands for a class; 1 for a number.
     partial
@@ -186,7 +186,7 @@ def judge(best: Candidate, Z: Floats, y: Integers, ids: Integers, s: CueSettings
     if not judged.rows:
         return None
     support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
-    if support < 1.0 and (len(np.unique(y)) <= 2 or are_components(Z)):
+    if support < 1.0 and are_components(Z):
         support = 1.0
     partial = _has_shares(best.sides.columns[0], s)
     return CarryingColumn(best.sides, best.strength, judged, support, float(rows.mean()), partial)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
 from operators.cues.balance_of_classes import LeaningSlices, choose_class_strength
+from operators.cues.draws import learnt_classes
 from operators.cues.gain import exchanged
 from operators.cues.named import Sides
 from operators.cues.ramps import ramp
@@ -322,7 +323,7 @@ def beats_baseline(
         return False
     if reached.worst > base.worst:
         return True
-    if counted_classes(np.bincount(y)).sum() <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
+    if learnt_classes(np.bincount(y)).sum() <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
         return False
     return broken_rise(trials, reached.strength, y, broken, SURE_OF_MANY) > 0
 

@@ -22,6 +22,7 @@ from operators.cues.ramps import (
     CARRIER_OF_TWO_RAMPS,
     CARRIER_RAMPS,
     CRISP,
+    LEAD_VETO,
     LED,
     MANY_CLASSES_GAIN,
     NOT_NOISE,
@@ -29,6 +30,7 @@ from operators.cues.ramps import (
     REPEATED_RAMPS,
     SINGLE_RAMPS,
     SPREAD_RAMPS,
+    UNLED,
     ramp,
 )
 
@@ -37,6 +39,9 @@ SLICE_PART = (0.5, 0.9, 0.5)
 EQUAL_RIVAL = 0.9
 """Strength of another column, relative to the strongest, from which no measurement tells which of two columns
 carries a shortcut: an honest one that is balanced in full is lost."""
+UNSEEN = 0.2
+"""Strength by which a column of two classes exceeds its strongest slice, from which the others judge it:
+models lean on more than one interval of a number."""
 MIN_HARD_ROWS = 20
 """Rows that the twins get wrong below which classes are pooled."""
 
@@ -157,13 +162,39 @@ class Evidence:
         crisp = float(np.prod(list(self.ramps(CRISP).values())))
         spread *= self.lead_spread_support * max(*self.ramps(carried).values(), crisp)
         found, single = found * self.not_honest(), single * self.not_honest()
-        return max(self.carrier_support * max(self.lead_support * found, spread, repeated), single)
+        unled = self.unled()
+        found, spread = found * unled, spread * unled
+        return max(self.support_of_carrier() * max(self.lead_support * found, spread, repeated), single)
+
+    def support_of_carrier(self) -> float:
+        """Return how far the others support that the column which stands for the classes carries a shortcut.
+
+        Of two classes a slice of the column says it as well, in ``lead_support``, unless no slice of it is
+        nearly as strong, as of a number whose middle stands for a class.
+        """
+        if self.classes > 2:
+            return self.carrier_support
+        if self.carrier_strength < self.lead_strength + UNSEEN:
+            return 1.0
+        return max(self.carrier_support, 1.0 - ramp(self.carrier_strength, *LEAD_VETO))
 
     def not_honest(self) -> float:
         """Return how far the strongest column of two classes is neither honest nor noise, in [0, 1]."""
         if self.classes > 2 or self.lead_strength <= 0.0:
             return 1.0
         return float(np.prod([max(self.ramps(limits).values()) for limits in (NOT_NOISE, LED)]))
+
+    def unled(self) -> float:
+        """Return the trust in a shortcut of two classes that no column leads, in [0, 1].
+
+        Nothing but what the weights put right then tells it from wrong labels on an honest table.
+        """
+        led = self.classes > 2 or self.lead_strength > 0.0
+        return 1.0 if led else float(np.prod(list(self.ramps(UNLED).values())))
+
+    def looks_like_wrong_labels(self) -> bool:
+        """Return whether what models mistake are rather wrong labels or hard rows of an honest table."""
+        return self.classes <= 2 and min(self.unled(), self.support_of_carrier()) <= 0.0
 
     def bold_gate(self) -> float:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
@@ -186,7 +217,7 @@ class Evidence:
     def weakest(self) -> str:
         """Return the name of the measurement, or ``not_honest``, that lowers the gate most."""
         ramps = self.ramps(RAMPS) | {
-            "lead_support": min(self.lead_support, self.carrier_support),
+            "lead_support": min(self.lead_support, self.support_of_carrier()),
             "not_honest": self.not_honest(),
         }
         return min(ramps, key=lambda name: ramps[name])

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from operators.class_shares import counted_classes
 from operators.cues.decision import Decision
+from operators.cues.draws import learnt_classes
 from operators.cues.expected_gain import expected_gain, least_gain
 from operators.cues.named import Sides
 from operators.cues.row_weights import breaks
@@ -69,10 +69,11 @@ def tried_in_full(
 ) -> list[tuple[CueState, Decision]]:
     """Return the states that follow one way, and the decisions on them.
 
-    None are returned where nothing was searched for. Of more than two classes the decision is on the part of
+    None are returned where nothing was searched for, and where mistakes look like wrong labels: no table of
+    ``expected_gain`` has these without a shortcut. Of more than two classes the decision is on the part of
     the column's balance that is best for the worst group. Parameters are those of ``follow_in_full``.
     """
-    if search.evidence is None:
+    if search.evidence is None or search.evidence.looks_like_wrong_labels():
         return []
     ways: list[Sides | None] = [None] if search.pointed == 2 else []
     if column is not None:
@@ -89,7 +90,7 @@ def gain_to_expect(state: CueState, tried: Decision, sample: Sample) -> float | 
     """
     if state.evidence is None or tried.trials is None:
         return None
-    rows = counted_classes(sample.counts)[sample.y]
+    rows = learnt_classes(sample.counts)[sample.y]
     broken = breaks(state, sample.X, sample.y, sample.ids)[rows]
     trials = replace(tried.trials, right=tried.trials.right[:, rows], mass=tried.trials.mass[rows])
     label = np.unique(sample.y[rows], return_inverse=True)[1]

@@ -14,7 +14,7 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.cues.independence import TINY, Independence, independence
-from operators.cues.ramps import SINGLE_RAMPS, ramp
+from operators.cues.ramps import LEAD_VETO, SINGLE_RAMPS, ramp
 from operators.cues.slices import Slices, SourceColumn, strongest
 from operators.cues.state import CueSettings
 
@@ -22,8 +22,6 @@ CANDIDATES = 24
 """Strongest slices among which the rival is looked for."""
 MEASURED = 0.4
 """Strength of the strongest slice below which nothing is measured."""
-VETO = (0.65, 0.75)
-"""Strengths between which the other columns come to be needed for any gate."""
 SPREAD_VETO = (0.5, 0.6)
 """The limits for the gate of a shortcut that is spread over many features, of which none is strong."""
 SAME_COLUMN = 0.95
@@ -107,7 +105,7 @@ def leading_column(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: Cue
         ratio=judged.ratio,
         dependence=judged.dependence,
         unevenness=unevenness(judged),
-        support=max(1.0 - ramp(found, *VETO), others),
+        support=max(1.0 - ramp(found, *LEAD_VETO), others),
         spread_support=max(1.0 - ramp(found, *SPREAD_VETO), others),
         rival=float(strength[order[~np.isin(slices.feature[order], own)]].max(initial=0.0)) / found,
     )

@@ -119,6 +119,12 @@ weights put few of them right."""
 LED = {"gain": (0.06, 0.08), "lead_dependence": (0.58, 0.62)}
 """Ramps of which the strongest column of two classes needs one. Honest columns that are independent of the
 others, given the label, look like a shortcut in all but what the weights gain on held-out rows."""
+LEAD_VETO = (0.65, 0.75)
+"""Strengths between which the other columns come to be needed for any gate."""
+UNLED = {"exchange": (0.1, 0.15)}
+"""Ramp of a shortcut of two classes where no slice of a single column is strong. Wrong labels on an honest
+table look like one: the rows that the weights put right are the wrong ones, and each costs ten others
+(twenty-first study)."""
 ALL_STAND = 0.98
 """Share of the rows whose values stand for a class, from which a slice shows a column of two classes too."""
 MANY_CLASSES_GAIN = (0.02, 0.05)

@@ -23,11 +23,11 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.class_shares import class_factors, counted_classes
+from operators.class_shares import class_factors
 from operators.cues.all_classes import LearntClasses
 from operators.cues.balance_of_classes import choose_class_strength
 from operators.cues.decision import RAISED_GATE, Decision, shortcut_groups, worst_rise
-from operators.cues.draws import draw_sample
+from operators.cues.draws import draw_sample, learnt_classes
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import SURE_CARRIER, Search, fit_searched
 from operators.cues.full_weights import follow_in_full
@@ -96,7 +96,7 @@ def fit(
     drawn = draw_sample(y, ids, s.max_rows, s.seed)
     _check_finite(X[drawn])
     sample = Sample(X[drawn], y[drawn], ids[drawn], counts)
-    rows = drawn[counted_classes(counts)[y[drawn]]]
+    rows = drawn[learnt_classes(counts)[y[drawn]]]
     X, y, ids = X[rows], y[rows], ids[rows]
     scaler = _scaler_of(X)
     class_factor = class_factors(counts)
@@ -229,7 +229,7 @@ def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> boo
         return False
     X, y, ids, counts = sample
     contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=len(counts))
-    return bool(contradicting[counted_classes(counts)].min() >= MIN_GROUP_ROWS) and (
+    return bool(contradicting[learnt_classes(counts)].min() >= MIN_GROUP_ROWS) and (
         worst_rise(balanced.points, CLASS_BALANCE + balanced.blend) >= SURE_RISE
     )
 

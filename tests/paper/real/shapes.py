@@ -2,12 +2,14 @@
 
 Three and four columns at once, each of which tells most labels (the hidden attribute is how many of them a
 row breaks); a column that tells a rare class; one that holds for a part of the rows, and has any value or a
-third one elsewhere; and a number of three to ten classes whose values are not in the order of the classes.
+third one elsewhere; a number of three to ten classes whose values are not in the order of the classes; and,
+for the twenty-first study, wrong labels where nothing is planted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,13 +19,16 @@ import numpy.typing as npt
 from tests.paper.real.design import Maker
 from tests.paper.real.entities import from_frame
 from tests.paper.real.generated import Problem
-from tests.paper.real.many import BOUND, TABLES, hashed, picked, random_of
+from tests.paper.real.kernel import score
+from tests.paper.real.many import BOUND, LABELS, TABLES, hashed, pair, picked, random_of
 from tests.paper.real.many_classes import picked as picked_of_many
 
 MIN_ROWS = 3_000
 MIN_RARE_ROWS = 120
 FLIPS = (0, 0, 0.05)
 FLIPS_OF_RARE = (0, 0, 0.01)
+WELL_TOLD = 0.9
+"""Accuracy of a plain model from which most of its mistakes are wrong labels, where 2 to 6 % are wrong."""
 Labels = npt.NDArray[np.integer[Any]]
 
 
@@ -133,6 +138,35 @@ def out_of_order(seed: int, source: str) -> Problem:
     return from_frame(shown, seen, (cue != y).astype(int), kind, seed)
 
 
+def wrong_labels(seed: int, source: str) -> Problem:
+    """Return a pair of ``many``, nothing planted, of whose rows to train on 2 to 6 % have a wrong label.
+
+    A label on a table that tells it well (the first whose plain model is right in 90 % of the rows, else the
+    first of all): there most rows that a model mistakes are wrong labels.
+    """
+    problems = [problem for k in range(LABELS) if (problem := _pair(seed, source, k)) is not None]
+    if not problems:
+        raise ValueError(f"{source} has no label of this kind")
+    found = next((one for one in problems if _told_share(one) >= WELL_TOLD), problems[0])
+    rng = random_of(source, "wrong labels")
+    share = rng.choice((0.02, 0.04, 0.06))
+    wrong = rng.random(len(found.y)) < share
+    kind = f"{share:.0%} wrong labels, model {_told_share(found):.2f}"
+    return replace(found, y=np.where(wrong, 1 - found.y, found.y), kind=kind)
+
+
+def _pair(seed: int, source: str, number: int) -> Problem | None:
+    try:
+        return pair(seed, source, number)
+    except ValueError:
+        return None
+
+
+def _told_share(problem: Problem) -> float:
+    """Return the accuracy of a plain model on the rows to test on."""
+    return score(problem, np.ones(len(problem.y)))[1]
+
+
 SHAPES: dict[str, Callable[..., Problem]] = {
     "three": partial(several, columns=3),
     "four": partial(several, columns=4),
@@ -140,6 +174,7 @@ SHAPES: dict[str, Callable[..., Problem]] = {
     "part-of-rows": part_of_rows,
     "third-value": third_value,
     "out-of-order": out_of_order,
+    "wrong-labels": wrong_labels,
 }
 """Name of a set in ``kernel`` -> function of seed and source table."""
 

@@ -12,7 +12,6 @@ from operators.cues.evidence import Evidence
 from operators.cues.independence import Independence, independence
 from operators.cues.leading_column import (
     SPREAD_VETO,
-    VETO,
     Leading,
     are_components,
     features_of,
@@ -20,7 +19,7 @@ from operators.cues.leading_column import (
     support_of,
 )
 from operators.cues.linear import Scaler, fit_softmax, predict
-from operators.cues.ramps import REPEATED_RAMPS, SINGLE_RAMPS
+from operators.cues.ramps import LEAD_VETO, REPEATED_RAMPS, SINGLE_RAMPS
 from operators.cues.slices import SourceColumn, find_slices
 from tests.unit.operators.cues.test_share_columns import COLUMN
 
@@ -272,7 +271,7 @@ def test_components_that_share_a_shortcut_do_not_contradict_it(monkeypatch):
     Z /= Z.std(axis=0)
     slices = find_slices(Z, y, predict(fit_softmax(Z, y, np.ones(len(y)), 2), Z))
     found = leading_column(slices, Z, y, np.arange(len(y)), CueSettings())
-    assert found.strength > VETO[1]
+    assert found.strength > LEAD_VETO[1]
     assert (found.dependence > 0.6, found.support) == (True, 1.0)
     monkeypatch.setattr("operators.cues.leading_column.are_components", lambda _: False)
     assert leading_column(slices, Z, y, np.arange(len(y)), CueSettings()).support == 0.0

@@ -94,7 +94,7 @@ def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made,
         fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, columns=(COLUMN,)))
     )
     assert free.evidence.share_support == 1.0
-    ordinary = replace(free.evidence, lead_strength=0.0, lead_support=1.0)
+    ordinary = replace(free.evidence, lead_strength=0.0, lead_support=1.0, carrier_strength=0.0)
     assert ordinary.gate() > 0.5, "this table would open the gate but for the judgement of the other columns"
     assert found.evidence.share_support == supported
     assert found.blend == (free.blend if supported else 0.0)
