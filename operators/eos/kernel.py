@@ -22,11 +22,10 @@ import numpy.typing as npt
 
 from operators.arrays import Float64
 from operators.hashing import Hashes, row_hashes, uniform
+from operators.spread import mean_and_scale
 
 Target = npt.NDArray[Any] | None
 
-CONSTANT = 1e-12
-"""Standard deviation relative to the mean below which a feature counts as constant."""
 BLOCK = 4096
 """Rows that are processed together: their whitened copies stay in the processor's cache."""
 
@@ -193,10 +192,7 @@ def _factor(gap: float, alpha: float) -> float:
 
 def moments(X: npt.NDArray[np.floating], prior: Float64) -> tuple[Float64, Float64]:
     """Return mean and deviation (D,) of rows X (n, D) under ``prior`` (n,); deviation 1 if constant."""
-    rows, prior = X[prior > 0].astype(np.float64), prior[prior > 0]
-    mean: Float64 = np.average(rows, axis=0, weights=prior)
-    spread: Float64 = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=prior))
-    return mean, np.where(spread > CONSTANT * np.abs(mean), spread, 1.0)
+    return mean_and_scale(X[prior > 0], prior[prior > 0])
 
 
 def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Float64:

@@ -404,6 +404,13 @@ def test_more_rows_than_a_block_are_coded_alike() -> None:
     np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-5)
 
 
+def test_only_equal_values_are_constant() -> None:
+    X = np.column_stack([np.full(100, 0.1), 1e9 + np.arange(100), np.arange(100) * 1e-30])
+    coded = Coder.of(X, "standardize")(X)
+    np.testing.assert_array_equal(coded.Z[:, 0], 0)
+    np.testing.assert_allclose(coded.Z[:, 1:].std(axis=0), 1, rtol=1e-5)
+
+
 def test_two_values_keep_their_names() -> None:
     X = np.random.default_rng(0).random((50, 3)) < [0.1, 0.5, 0.9]
     for found in (Coder.of(2.0 * X - 1, "binarize")(2.0 * X - 1), Coder.of(1.0 * X, "binarize")(1.0 * X)):
