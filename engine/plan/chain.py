@@ -67,13 +67,16 @@ USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
 def contract_columns(manifest: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the entry in a manifest's ``outputs`` of each column of the contract, by its name there.
 
-    Whichever operator adds a column, the first entries are the contract's columns in its order, all with the
-    same prefix. A manifest of an earlier release, or a forged one, may lack some or all of them.
+    Entries are found by their names, which all have the same prefix: that of the first name that ends in
+    ``row_id``. A manifest of another release, or a forged one, may lack some or all of them, and may have
+    others in between.
     """
-    outputs = manifest.get("outputs", ())
-    prefix = str(outputs[0]["name"]).removesuffix(ROW_ID) if outputs else ""
-    pairs = zip(CONTRACT, outputs, strict=False)
-    return {field.name: entry for field, entry in pairs if entry["name"] == prefix + field.name}
+    entries: dict[str, Any] = {}
+    for entry in manifest.get("outputs", ()):
+        entries.setdefault(str(entry["name"]), entry)
+    key = next((name for name in entries if name.endswith(ROW_ID)), "")
+    names = {field.name: key.removesuffix(ROW_ID) + field.name for field in CONTRACT}
+    return {name: entries[published] for name, published in names.items() if key and published in entries}
 
 
 def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:

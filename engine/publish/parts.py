@@ -56,7 +56,7 @@ class PartJob:
     """Digest of everything that the bytes of the part depend on."""
     reusable: ReusablePart | None = None
     extra: tuple[str, ...] = ()
-    """Columns that operators publish in addition to the contract's; the last ones of ``schema``."""
+    """Columns that operators publish in addition to the contract's."""
 
 
 def write_part(job: PartJob) -> dict[str, Any]:
@@ -75,13 +75,12 @@ def write_part(job: PartJob) -> dict[str, Any]:
         complete = pc.and_(complete, pc.invert(sidecars.column(name).is_null()))
     columns = {ROW_ID: sidecars.column(ROW_ID)}
     columns |= {name: fill(sidecars.column(name), complete, QUARANTINED[name]) for name in names}
-    source_names = job.schema.names[: -len(CONTRACT) - len(job.extra)]
-    table = job.reader.read_with_truth(job.shard, source_names)
-    for field in CONTRACT:
-        table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
-    for name in job.extra:
-        table = table.append_column(job.prefix + name, sidecars.column(name))
-    written = job.lease.put_part(place, table.cast(job.schema))
+    ours = {job.prefix + name: column for name, column in columns.items()}
+    ours |= {job.prefix + name: sidecars.column(name) for name in job.extra}
+    table = job.reader.read_with_truth(job.shard, [name for name in job.schema.names if name not in ours])
+    for name, column in ours.items():
+        table = table.append_column(name, column.cast(job.schema.field(name).type))
+    written = job.lease.put_part(place, table.select(job.schema.names).cast(job.schema))
     unread = job.reader.unread(job.shard) if job.all_columns else ()
     return _record(job, place, columns, written.n_bytes, written.sha256, unread)
 
@@ -91,7 +90,7 @@ def _reuse_part(job: PartJob, reusable: ReusablePart, place: Place) -> dict[str,
     job.lease.reuse_part(reusable.place, place)
     names = [field.name for field in CONTRACT]
     table = read_columns(place, [job.prefix + name for name in names])
-    columns = dict(zip(names, table.columns, strict=True))
+    columns = {name: table.column(job.prefix + name) for name in names}
     record = _record(job, place, columns, reusable.bytes, reusable.sha256, reusable.unread)
     return record | {"taken_over": True}
 

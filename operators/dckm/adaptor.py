@@ -134,7 +134,7 @@ class Dckm(Balanced[DckmParams]):
     """
 
     name = "dckm"
-    version = 3
+    version = 4
     cost = Cost(178, 69.4, 14)
     Params: ClassVar[type[OperatorParams]] = DckmParams
     weight = DCKM_WEIGHT
@@ -182,7 +182,7 @@ class Decorrelation(Balanced[DecorrelationParams]):
     """Adds ``decorrelation_weight``: weights under which features correlate less, for any trainer."""
 
     name = "decorrelation"
-    version = 2
+    version = 3
     cost = Cost(74.1, 38.5, 13)
     Params: ClassVar[type[OperatorParams]] = DecorrelationParams
     weight = DECORRELATION_WEIGHT

@@ -146,19 +146,22 @@ class Coded:
 
 
 def moments(coded: Coded, weight: Float64) -> Moments:
-    """Compute the sums of :class:`Moments` under ``weight`` (n,), whose entries may be negative."""
+    """Compute the sums of :class:`Moments` under ``weight`` (n,), whose entries may be negative.
+
+    Products are of the features' type. The sums over one column are float64, because with signs s is the
+    difference of two of them: in float32 a share of 1e-6 of the weight would have an error of 4 %.
+    """
     d = coded.width
     cross, along, treated = np.zeros((d, d)), np.zeros(d), np.zeros(d)
     for rows, Z in coded.blocks():
         w = weight[rows].astype(Z.dtype)
-        along += w @ Z
+        along += weight[rows] @ Z.astype(np.float64)
         if coded.signs:
             cross += _symmetric_product(Z, w)
         else:
-            T = (Z > 0).astype(Z.dtype)
-            treated += w @ T
-            T *= w[:, None]
-            cross += Z.T @ T
+            T = Z > 0
+            treated += weight[rows] @ T.astype(np.float64)
+            cross += Z.T @ (T * w[:, None])
     weight_sum = np.array(weight.sum())
     if coded.signs:
         treated = (weight_sum + along) / 2

@@ -10,27 +10,30 @@ import numpy.typing as npt
 
 from operators.arrays import Float64
 from operators.dckm.balance import ROW_BLOCK, Coded
+from operators.spread import usable_scale
 
 Coding: TypeAlias = Literal["binarize", "standardize"]
 CODINGS: tuple[Coding, ...] = ("binarize", "standardize")
-MIN_RELATIVE_SPREAD = 1e-6
-"""A column whose standard deviation is below this share of its largest value counts as constant."""
 
 
 def column_sums(X: npt.NDArray[np.floating]) -> Float64:
-    """Return number of rows, sum and largest absolute value (3, d) of each column."""
-    found = np.zeros((3, X.shape[1]))
+    """Return number of rows, sum, least and largest value (4, d) of each column."""
+    found = np.zeros((4, X.shape[1]))
+    found[2], found[3] = np.inf, -np.inf
     for start in range(0, len(X), ROW_BLOCK):
         block = X[start : start + ROW_BLOCK].astype(np.float64)
         found[0] += len(block)
         found[1] += block.sum(axis=0)
-        found[2] = np.maximum(found[2], np.abs(block).max(axis=0))
+        found[2] = np.minimum(found[2], block.min(axis=0))
+        found[3] = np.maximum(found[3], block.max(axis=0))
     return found
 
 
 def join_sums(first: Float64, second: Float64) -> Float64:
     """Return :func:`column_sums` of two sets of rows together."""
-    return np.vstack([first[:2] + second[:2], np.maximum(first[2], second[2])])
+    return np.vstack(
+        [first[:2] + second[:2], np.minimum(first[2], second[2]), np.maximum(first[3], second[3])]
+    )
 
 
 def squared_deviations(X: npt.NDArray[np.floating], mean: Float64) -> Float64:
@@ -52,7 +55,8 @@ class Coder:
     Attributes
     ----------
     coding : "binarize" or "standardize".
-    mean, scale : (d,) mean and standard deviation of the raw features.
+    mean, scale : (d,) mean and standard deviation of the raw features; the scale of a constant one is
+        infinite.
     """
 
     coding: Coding
@@ -66,7 +70,7 @@ class Coder:
         if squares is None:
             return cls(coding, mean, np.ones_like(mean))
         spread = np.sqrt(squares / sums[0])
-        return cls(coding, mean, np.where(spread > MIN_RELATIVE_SPREAD * sums[2], spread, np.inf))
+        return cls(coding, mean, usable_scale(spread, sums[2], sums[3], constant=np.inf))
 
     @classmethod
     def of(cls, X: npt.NDArray[np.floating], coding: Coding) -> Coder:

@@ -11,11 +11,14 @@ The paper leaves the size of the step open. Here the gradient g is taken at
 y = omega + k / (k + 3) (omega - omega before), and the step size r is halved until
 f(y - r g) <= f(y) - r |g|^2 / 2 (Beck & Teboulle 2009). Each loop begins with twice the step size of the last
 one, because curvature falls with the sum of weights and trying a size reads no rows. A loop in which the
-objective would rise is repeated without momentum (O'Donoghue & Candes 2015), so the objective never rises.
+objective would rise is repeated without momentum (O'Donoghue & Candes 2015). It can then rise by rounding
+alone: products of features are float32, and a feature's balance jumps to 0 where its share of the weight
+crosses :data:`operators.dckm.balance.MIN_SHARE`. The fit ends there with the weights of the loop before, so
+the objective never rises by more than the last digits of float64.
 
 With the paper's factors the sum of weights falls towards 0 for as long as loops run, and ever fewer rows hold
 all of it. ``min_effective_share`` is a lower limit of the effective sample size: a step that would go below
-it is halved. The paper has no such limit (0).
+it is halved. The paper has no such limit (0), but a step that leaves no weight at all is halved as well.
 
 The gradient is that of equation 16. Equation 17, as printed, lacks the factor 2 of d(omega^2) =
 2 omega d(omega) in its first term, the clusters' error; the other terms have it. A test compares the gradient
@@ -107,9 +110,9 @@ class Solution:
     Attributes
     ----------
     centres : (K, d) weighted means; None without clusters.
-    objective : (n_iter,) after each outer loop; never rises but for rounding.
+    objective : (n_iter,) after each outer loop; never rises but for float64's last digits.
     balance : (n_iter,) balance cost after each outer loop.
-    converged : the objective changed by less than ``tol`` in the last loop.
+    converged : the objective changed by less than ``tol`` in the last loop, or no step lowers it.
     correlation_before, correlation_after : Frobenius norm of the off-diagonal covariance, unweighted and
         weighted.
     effective_sample_size : (sum w)^2 / sum w^2.
@@ -141,7 +144,7 @@ class LoopEnd(NamedTuple):
     """Value of the balance cost."""
     clusters: Clusters
     effective: float
-    """Effective sample size."""
+    """Effective sample size; 0 where no weight is left."""
 
 
 def solve(passes: Passes, settings: DckmSettings) -> Solution:
@@ -203,13 +206,22 @@ class _Search:
         point, before = self._try(
             centres, None if first else self.point.step, self._steps / (self._steps + 3)
         )
-        rises = not first and point.value > self.point.without_error + before
-        if rises or (not first and point.effective < self._floor):
+        if not first and not self._improves(point, before):
             self._steps = 0
-            point, _ = self._try(centres, None, 0.0)
+            point, before = self._try(centres, None, 0.0)
+            if not self._improves(point, before):
+                value = self.point.without_error + before
+                point = self.point._replace(step=0.0, value=value, clusters=point.clusters)
         self._steps += 1
         self.point = point
         return point
+
+    def _improves(self, point: LoopEnd, before: float) -> bool:
+        """Return whether a point is allowed, and no worse than the last one with the new assignment."""
+        return self._keeps_rows(point) and point.value <= self.point.without_error + before
+
+    def _keeps_rows(self, point: LoopEnd) -> bool:
+        return point.effective > 0 and point.effective >= self._floor
 
     def _try(self, centres: Float64 | None, step: float | None, momentum: float) -> tuple[LoopEnd, float]:
         """Return the next point, and the clusters' error with the new assignment at the previous point."""
@@ -231,7 +243,7 @@ class _Search:
         for _ in range(MAX_HALVINGS):
             point = self._at(at_y, line, self._rate)
             falls = point.value <= here - self._rate * squared_length / 2
-            if falls and point.effective >= self._floor:
+            if falls and self._keeps_rows(point):
                 return point
             too_low += falls
             if too_low > MAX_FLOOR_HALVINGS:
@@ -247,7 +259,9 @@ class _Search:
         rest = self._without_error(cost, square, weight)
         powers = step ** np.arange(3)
         clusters = Clusters(*(np.tensordot(powers, part, 1) for part in line.clusters))
-        return LoopEnd(step, error + rest, rest, cost, clusters, weight**2 / square)
+        # A step may end where all weights are 0; near there the sums along the step are rounding.
+        effective = weight**2 / square if weight > 0 and square > 0 else 0.0
+        return LoopEnd(step, error + rest, rest, cost, clusters, effective)
 
     def _without_error(self, cost: float, square: float, weight: float) -> float:
         chosen = self._settings

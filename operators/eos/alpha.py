@@ -65,9 +65,10 @@ def effective_sample_size_curve(
     """
     model = learner.start(rows.X, rows.y, rows.prior, seed)
     first = collect(model, rows, np.inf)
-    found = losses(step(model, first, rows, None), rows.X, rows.y)
+    counted = rows.prior > 0
+    found = losses(step(model, first, rows, None), rows.X, rows.y)[counted]
     check_losses(found)
-    low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior, method="inverted_cdf")
+    low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior[counted], method="inverted_cdf")
     spread = float(high - low)
     if spread <= 0:
         return [AlphaPoint(1.0, 1.0, 0.0, 0.0)]

@@ -134,7 +134,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         ----------
         X : (n, d) finite numbers.
         y : (n,) labels ("logistic", "spa") or numbers ("least_squares", also (n, m)); other losses ignore it.
-        sample_weight : (n,) >= 0; k counts as k equal rows.
+        sample_weight : (n,) >= 0; k counts as k equal rows, and the fit is the same without a row of 0.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         self.offset_ = float(np.log(self.threshold))
         log_weights = fit.statistics.log_weights(memory.losses(fit.model, rows.X, rows.y))
         self.outlier_mask_ = log_weights < self.offset_
-        self.weights_ = rows.prior * np.exp(log_weights) / fit.statistics.prior
+        self.weights_ = memory.weights_of_prior(fit.statistics, log_weights, rows.prior)
         self.effective_sample_size_ = fit.statistics.effective_sample_size
         if text := collapse(fit):
             warnings.warn(text, stacklevel=3)

@@ -22,11 +22,10 @@ import numpy.typing as npt
 
 from operators.arrays import Float64
 from operators.hashing import Hashes, row_hashes, uniform
+from operators.spread import mean_and_scale
 
 Target = npt.NDArray[Any] | None
 
-CONSTANT = 1e-12
-"""Standard deviation relative to the mean below which a feature counts as constant."""
 BLOCK = 4096
 """Rows that are processed together: their whitened copies stay in the processor's cache."""
 
@@ -135,21 +134,23 @@ def collect_statistics(
     ----------
     model : theta.
     X, y : (n, d) rows and their targets, or None.
-    prior : (n,) s_t >= 0.
+    prior : (n,) s_t >= 0. The model does not see rows of prior 0: they may lie anywhere.
     alpha : > 0; infinity gives the weights s_t whatever the losses, for a uniform start.
 
     Raises
     ------
     ValueError
-        A loss is not finite.
+        The loss of a row of positive prior is not finite.
     """
+    counted = prior > 0
+    if not counted.all():
+        X, y, prior = X[counted], None if y is None else y[counted], prior[counted]
     total = WeightStatistics(alpha, np.inf, 0.0, 0.0, 0.0, np.zeros(0))
     for start in range(0, len(X), BLOCK):
         part = slice(start, start + BLOCK)
         view = model.view(X[part], None if y is None else y[part])
         found = statistics_of_losses(view.losses, prior[part], alpha, view.sums)
-        if found.prior > 0:
-            total = total.merge(found) if total.prior > 0 else found
+        total = total.merge(found) if total.prior > 0 else found
     return total
 
 
@@ -158,13 +159,17 @@ def statistics_of_losses(
 ) -> WeightStatistics:
     """Collect the statistics of losses (n,), n > 0, with ``sums`` of the weights where a fit needs them.
 
-    Raises ValueError where a loss is not finite.
+    Rows of prior 0 have the weight 0, whatever their losses; without any other row ``low`` is infinite.
+    Raises ValueError where the loss of a row of positive prior is not finite.
     """
     weight, low = prior, 0.0
     if np.isfinite(alpha):
-        check_losses(losses)
-        low = float(losses.min())
-        weight = prior * np.exp((low - losses) / alpha)
+        counted = prior > 0
+        found = losses[counted]
+        check_losses(found)
+        low = float(found.min(initial=np.inf))
+        weight = np.zeros(len(prior))
+        weight[counted] = prior[counted] * np.exp((low - found) / alpha)
     summed = np.zeros(0) if sums is None else sums(weight)
     return WeightStatistics(
         alpha, low, float(weight.sum()), float(weight @ weight), float(prior.sum()), summed
@@ -187,10 +192,7 @@ def _factor(gap: float, alpha: float) -> float:
 
 def moments(X: npt.NDArray[np.floating], prior: Float64) -> tuple[Float64, Float64]:
     """Return mean and deviation (D,) of rows X (n, D) under ``prior`` (n,); deviation 1 if constant."""
-    rows = X.astype(np.float64)
-    mean: Float64 = np.average(rows, axis=0, weights=prior)
-    spread: Float64 = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=prior))
-    return mean, np.where(spread > CONSTANT * np.abs(mean), spread, 1.0)
+    return mean_and_scale(X[prior > 0], prior[prior > 0])
 
 
 def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Float64:

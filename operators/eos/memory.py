@@ -84,7 +84,13 @@ def losses(model: Any, X: npt.NDArray[np.floating], y: Target) -> Float64:
 
 def weights(model: Any, found: WeightStatistics, rows: Rows) -> Float64:
     """Return the weights w_t (n,), sum 1 over the rows that ``found`` was collected from."""
-    weight: Float64 = rows.prior * np.exp(found.log_weights(losses(model, rows.X, rows.y))) / found.prior
+    return weights_of_prior(found, found.log_weights(losses(model, rows.X, rows.y)), rows.prior)
+
+
+def weights_of_prior(found: WeightStatistics, log_weights: Float64, prior: Float64) -> Float64:
+    """Return the weights w_t (n,) from their logs (n,); 0 for a row of prior 0, whatever its loss."""
+    weight, counted = np.zeros(len(prior)), prior > 0
+    weight[counted] = prior[counted] * np.exp(log_weights[counted]) / found.prior
     return weight
 
 

@@ -65,7 +65,7 @@ class Ingest(Operator[IngestParams]):
     """
 
     name = "ingest"
-    version = 1
+    version = 2
     cost = Cost(9.80, 4.90, 151)
     Params = IngestParams
 

@@ -29,7 +29,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
     OperatorError
         The classes are of another type than the column.
     """
-    labels = plain_values(column)
+    labels = _plain_labels(column)
     try:
         known = pa.array(classes)
         fits = _kind(known.type) == _kind(labels.type) or (
@@ -42,7 +42,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
             f"source.classes {shorten(list(classes))} cannot be compared with a label column of type "
             f"{labels.type}. Write the classes as values of that type."
         )
-    known = known.cast(labels.type, safe=False)
+    known = _without_signed_zero(known.cast(labels.type, safe=False))
     indices = pc.index_in(labels, value_set=known).fill_null(-1).to_numpy().astype(np.int32)
     codes = np.zeros(len(labels), np.uint8)
     if pa.types.is_floating(labels.type):
@@ -53,8 +53,11 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
 
 
 def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
-    """Return the rows of each label but null and NaN. Raises OperatorError for types that name no class."""
-    labels = plain_values(column).drop_null()
+    """Return the rows of each label but null and NaN; 0.0 and -0.0 are one label.
+
+    Raises OperatorError for types that name no class.
+    """
+    labels = _plain_labels(column).drop_null()
     if not _kind(labels.type):
         raise OperatorError(
             f"The label column has type {column.type}; labels are text, integers, booleans or floats. Name "
@@ -64,6 +67,17 @@ def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
         labels = labels.filter(pc.invert(pc.is_nan(labels)))
     counted = pc.value_counts(labels)
     return {entry["values"].as_py(): entry["counts"].as_py() for entry in counted}
+
+
+def _plain_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _without_signed_zero(plain_values(column))
+
+
+def _without_signed_zero(values: Any) -> Any:
+    """Return floats with 0.0 for -0.0, which Arrow takes for another value but Python for the same."""
+    if pa.types.is_float32(values.type) or pa.types.is_float64(values.type):
+        return pc.add(values, pa.scalar(0.0, values.type))
+    return values
 
 
 def _kind(kind: pa.DataType) -> str:

@@ -56,8 +56,10 @@ PURPOSE = "split/parts"
 
 
 class Random(Split[RandomParams]):
-    """Splits rows by a hash of seed and content, with exact shares in every stratum, or by a hash of a
-    key.
+    """Splits rows by a hash of seed and content, or of seed and a key.
+
+    Shares are exact in every stratum, up to rounding and copies of a row, with ``fit_on: all`` and no key.
+    Else they are those of the hash, which hold on average; see "Small classes" in the README.
     """
 
     Params: ClassVar[type[OperatorParams]] = RandomParams

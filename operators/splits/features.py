@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from operators.arrays import Float32, Float64, Int64
 from operators.distances import evenly_spaced, median_gamma, square_distances
+from operators.spread import mean_and_scale
 
 Kernel: TypeAlias = Literal["linear", "rbf"]
 
@@ -30,6 +31,8 @@ STEP = 2.0**-23
 """Features of the RBF kernel are multiples of it; those of the linear kernel of a power of two times it."""
 MIN_EIGENVALUE_SHARE = 1e-6
 """Eigenvalues of the landmarks' kernel below this share of the largest are rounding errors of float32."""
+TINY = float(np.finfo(np.float32).tiny)
+"""A column with a smaller standard deviation keeps its unit: rows are standardised in float32."""
 MIN_SHARE, MAX_SHARE = 1e-3, 0.999
 """A mean kernel value of two rows outside of these limits means that the kernel is degenerate."""
 
@@ -183,10 +186,8 @@ def make_map(
         The kernel is degenerate: all rows are alike to it, or no two are.
     """
     rows = np.asarray(sample, np.float64)
-    mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    if not standardize:
-        mean, scale = np.zeros_like(mean), np.ones_like(scale)
-    scale[scale < 1e-12 * np.maximum(1, np.abs(mean))] = 1.0
+    mean, scale = mean_and_scale(rows) if standardize else (np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
+    scale[scale < TINY] = 1.0
     z = ((rows - mean) / scale).astype(np.float32)
     none, nothing = np.empty((0, rows.shape[1]), np.float32), np.empty((0, 0), np.float32)
     if kernel == "linear":

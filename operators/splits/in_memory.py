@@ -125,13 +125,18 @@ def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Cent
     """Draw ``count`` pairs of rows as first centroids, the second by its squared distance to the first.
 
     This is k-means++ for two clusters. scikit-learn's ``kmeans_plusplus`` needs explicit features, which a
-    kernel matrix does not have.
+    kernel matrix does not have. Raises ValueError where distances are beyond float32.
     """
     found = []
     for _ in range(count):
         first = int(random.integers(rows.n))
         far = np.maximum(rows.square_distances(first), 0).astype(np.float64)
         weight = far.sum()
+        if not np.isfinite(weight):
+            raise ValueError(
+                "distances of rows are beyond float32. Give the features in another unit: values between "
+                "1e-30 and 1e30 if they are standardised, else between 1e-15 and 1e15."
+            )
         second = int(random.choice(rows.n, p=far / weight if weight else None))
         found.append(Centroids(rows.at(first), rows.at(second)))
     return found

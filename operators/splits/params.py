@@ -67,9 +67,10 @@ class RandomParams(SplitParams):
     key: str | None = None
     """Source column whose value decides, such as a customer's number: rows with one value are in one part and
     stay there whatever else changes. Shares are then those of the keys, not exact in any group; rows
-    without a value are drawn by their content. Default: the features decide, with exact shares in every
-    stratum, so that a row stays in its part when files are added, moved or cut otherwise, up to a few rows
-    at the border of a stratum; other features or another encoder draw all rows anew."""
+    without a value are drawn by their content. Default: the content of a row decides, so that it stays in its
+    part when files are added, moved or cut otherwise. With ``fit_on: all`` its content is its features, and
+    shares are exact in every stratum: a few rows at the border of a stratum may move, and other features or
+    another encoder draw all rows anew."""
 
     @model_validator(mode="after")
     def _key_is_not_stratified(self) -> Self:

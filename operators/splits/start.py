@@ -18,6 +18,7 @@ from operators.splits.features import FeatureMap, Kernel, make_map
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.kernel import Centroids
 from operators.splits.selection import Tolerance, make_selector
+from operators.spread import mean_and_scale
 
 LandmarkMethod: TypeAlias = Literal["uniform", "kmeans", "density"]
 NEIGHBOURS = 10
@@ -47,9 +48,7 @@ def pick_landmarks(
     random = np.random.default_rng(seed)
     if method == "uniform":
         return sample[np.sort(random.choice(len(sample), count, replace=False))]
-    scale = (
-        np.where(sample.std(axis=0) > 0, sample.std(axis=0), 1.0) if standardize else np.ones(sample.shape[1])
-    )
+    scale = mean_and_scale(sample)[1] if standardize else np.ones(sample.shape[1])
     z = np.ascontiguousarray(sample / scale, np.float32)
     if method == "kmeans":
         return np.asarray(np.unique(_centres(z, count, seed), axis=0) * scale)

@@ -3,7 +3,8 @@
 A registered model reads the source's columns. Requests come from JSON, pandas and files of other formats, so
 that a number may arrive as text or an integer as a float. Every column is converted to the type that it had
 in training; where one value cannot be converted, the others still are. A column of whole numbers becomes one
-of floats where a row has a fraction or a number beyond 64 bits: features are made of floats anyway.
+of floats where a row has a fraction or a number beyond 64 bits: features are made of floats anyway. The only
+numbers that are truth values are 0 and 1.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import time
+from decimal import Decimal
 from pathlib import Path
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ import pyarrow.compute as pc
 
 from connectors.cells import clean_texts, is_text
 from connectors.foundation.messages import cut
-from operators.columns import is_number
+from operators.columns import is_list, is_number
 from operators.values import python_value
 
 if TYPE_CHECKING:
@@ -167,7 +169,22 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, missing: Sequence[str]) ->
         column = clean_texts(column, ["", *missing], strip=True)
         if pa.types.is_integer(kind):
             column = pc.replace_substring_regex(column, WHOLE, r"\1")
-    return column.cast(kind)
+    return column.cast(kind) if column.type == kind else _without_other_truths(column, kind).cast(kind)
+
+
+def _without_other_truths(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column whose numbers can be cast to a type, with nulls for NaN where that is of truth values.
+
+    Raises pa.ArrowInvalid where a truth value would be made of a number but 0 and 1, or of lists.
+    """
+    if pa.types.is_boolean(kind) and is_number(column.type):
+        column = column.cast(pa.float64(), safe=False)
+        column = pc.if_else(pc.is_nan(column), None, column)
+        if pc.all(pc.or_(pc.equal(column, 0), pc.equal(column, 1))).as_py() is False:
+            raise pa.ArrowInvalid("a number is neither 0 nor 1")
+    elif is_list(kind) and pa.types.is_boolean(kind.value_type):
+        raise pa.ArrowInvalid("every list is converted on its own")
+    return column
 
 
 def _none_if_missing(value: Any) -> Any:
@@ -182,8 +199,10 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
     """Convert values of any types; those that cannot be converted are null, and faults of their rows."""
     if pa.types.is_integer(field.type) and any(_needs_float(value, field.type) for value in values):
         field = field.with_type(pa.float64())
+    if pa.types.is_boolean(field.type):
+        values = [_none_if_missing(value) for value in values]
     levels = 1 if pa.types.is_nested(field.type) else 0
-    if not any(_is_deeper(value, levels) for value in values):
+    if not any(_is_deeper(value, levels) or _is_no_truth(value, field.type) for value in values):
         try:
             return pa.array(values).cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, ValueError):
@@ -193,6 +212,8 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
         try:
             if _is_deeper(value, levels):
                 raise ValueError("lists within lists")
+            if _is_no_truth(value, field.type):
+                raise ValueError("a number but 0 and 1")
             converted.append(_converted(value, field.type, missing))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             converted.append(pa.scalar(None, field.type))
@@ -211,6 +232,13 @@ def _is_deeper(value: Any, levels: int) -> bool:
         return False
     inner = value.values() if isinstance(value, dict) else value
     return not levels or any(_is_deeper(one, levels - 1) for one in inner)
+
+
+def _is_no_truth(value: Any, kind: pa.DataType) -> bool:
+    """Return whether a truth value is wanted of a number but 0 and 1, which Arrow would take for true."""
+    if is_list(kind):
+        return isinstance(value, CONTAINERS) and any(_is_no_truth(one, kind.value_type) for one in value)
+    return pa.types.is_boolean(kind) and isinstance(value, int | float | Decimal) and value not in (0, 1)
 
 
 def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.runs.runner import run
 from tests.data import small_recipe
@@ -34,3 +36,19 @@ def test_every_column_is_described(split: dict[str, object], tmp_path: Path) -> 
     assert all(column["description"].endswith(".") for column in outputs)
     assert all(column["name"].startswith("rs_") for column in outputs)
     assert any(column["name"] == "rs_fold" for column in outputs) == bool(split)
+
+
+def test_values_go_to_their_columns_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = small_recipe(tmp_path, shards=2, operators=PLAIN, report={"enabled": False})
+    usual = run(recipe)
+    schema = make_plan(recipe).published_schema
+    monkeypatch.setattr(Plan, "published_schema", pa.schema(list(schema)[::-1]))
+    other = run(
+        recipe.model_copy(
+            update={"output": recipe.output.model_copy(update={"path": str(tmp_path / "other")})}
+        )
+    )
+    for part in usual.manifest["parts"]:
+        expected, found = (pq.read_table(result.path / part["path"]) for result in (usual, other))
+        assert found.schema.names == expected.schema.names[::-1]
+        assert found.select(expected.schema.names).equals(expected)

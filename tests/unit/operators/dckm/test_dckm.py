@@ -279,6 +279,36 @@ def test_the_objective_never_rises(
         assert rows.labels.max() < n_clusters
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("seed", "d", "lambda2"), [(0, 2, 0.1), (1, 3, 0.1), (21, 2, 10.0), (81, 2, 0.1)])
+def test_the_objective_never_rises_in_a_hundred_loops(seed: int, d: int, lambda2: float, dtype: Any) -> None:
+    """Few rows then hold all weight, and a feature's share of it falls below MIN_SHARE."""
+    Z = np.where(np.random.default_rng(seed).normal(size=(300, d)) > 0, 1, -1)
+    settings = DckmSettings(3, 0.01, lambda2, 1.0, 100, 0.0, "random", seed)
+    found = solve(InMemory(Coded(np.ascontiguousarray(Z, dtype), signs=True)), settings).objective
+    assert (np.diff(found) <= 1e-13 * found[:-1]).all()
+
+
+def test_a_small_share_of_the_weight_is_exact_in_float32() -> None:
+    rng = np.random.default_rng(0)
+    Z = np.where(rng.random((20_000, 4)) < 0.5, 1, -1)
+    w = np.exp(rng.normal(size=len(Z)))
+    treated = Z[:, 0] > 0
+    w[treated] *= 1e-6 * w[~treated].sum() / w[treated].sum()
+    for signs in (True, False):
+        found = moments(Coded(Z.astype(np.float32), signs), w)
+        np.testing.assert_allclose(found.treated, w @ (Z > 0), rtol=1e-9)
+        np.testing.assert_allclose(found.total, w @ Z, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [6, 7, 23, 55, 119, 120])
+def test_no_step_leaves_all_weights_zero(n: int) -> None:
+    """Equal rows have equal weights, and for some n a step of a power of two ends at exactly 0."""
+    model = DecorrelatedKMeans(n_clusters=2, random_state=0).fit(np.ones((n, 3)))
+    np.testing.assert_allclose(model.sample_weight_, np.ones(n))
+    assert model.effective_sample_size_ == pytest.approx(n)
+
+
 def check_solution(coded: Coded, rows: InMemory, found: Solution) -> None:
     w = rows.weight
     assert (w >= 0).all()
@@ -372,6 +402,13 @@ def test_more_rows_than_a_block_are_coded_alike() -> None:
     X = np.random.default_rng(0).normal(5, 3, (2 * ROW_BLOCK + 7, 3))
     found = Coder.of(X, "standardize")(X).Z
     np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-5)
+
+
+def test_only_equal_values_are_constant() -> None:
+    X = np.column_stack([np.full(100, 0.1), 1e9 + np.arange(100), np.arange(100) * 1e-30])
+    coded = Coder.of(X, "standardize")(X)
+    np.testing.assert_array_equal(coded.Z[:, 0], 0)
+    np.testing.assert_allclose(coded.Z[:, 1:].std(axis=0), 1, rtol=1e-5)
 
 
 def test_two_values_keep_their_names() -> None:

@@ -358,6 +358,38 @@ def test_sample_weights_count_rows(learner: Any) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("alpha", [3.0, "auto"])
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_rows_of_weight_0_change_nothing(learner: Any, alpha: Any) -> None:
+    X, y = problem(learner, n=120)
+    far = 1e3 if isinstance(learner, Logistic) else 1e200  # scikit-learn computes with rows of weight 0
+    X = np.vstack([X, X[-1:], np.full((1, X.shape[1]), far)])
+    y = None if y is None else np.append(y, y[-2:])
+    counts = np.append(np.ones(120), [0, 0])
+    options: dict[str, Any] = {"loss": learner, "alpha": alpha, "random_state": 0}
+    found = EntropicOutlierSparsification(**options).fit(X, y, sample_weight=counts)
+    plain = EntropicOutlierSparsification(**options).fit(X[:120], None if y is None else y[:120])
+    assert found.objective_[-1] == pytest.approx(plain.objective_[-1], rel=1e-9)
+    np.testing.assert_allclose(found.weights_, np.append(plain.weights_, [0, 0]), rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:EOS weights have collapsed")
+def test_a_row_of_weight_0_may_fit_far_better_than_all_others() -> None:
+    """Weights are relative to the least loss of a row that counts: else that of all others is 0."""
+    found = statistics_of_losses(np.array([0.0, 1000.0, 1001.0]), np.array([0.0, 1.0, 1.0]), 1.0)
+    assert (found.low, found.prior) == (1000.0, 2.0)
+    assert found.mass == pytest.approx(1 + np.exp(-1))
+    assert statistics_of_losses(np.array([np.nan, 1.0]), np.array([0.0, 1.0]), 1.0).objective == 1.0
+    x = np.append(np.linspace(0, 1, 50), 0.5)[:, None]
+    y = np.append(np.where(np.arange(50) % 2, 1000.0, -1000.0), 0.0)
+    counts = np.append(np.ones(50), 0)
+    model = EntropicOutlierSparsification("least_squares", alpha=1e3).fit(x, y, sample_weight=counts)
+    assert model.weights_.sum() == pytest.approx(1)
+    assert model.weights_[50] == 0
+    assert np.isfinite(model.objective_).all()
+
+
 def test_restarts_keep_the_lowest() -> None:
     X, _ = problem(KMeans())
     options: dict[str, Any] = {"loss": KMeans(6), "alpha": 0.3, "random_state": 0}

@@ -124,6 +124,8 @@ def test_a_column_that_is_no_number_is_named(column: pa.Array, parts: list[str])
         (pa.array(["b", None, "a"]).dictionary_encode(), ["b", "a"], [0, -1, 1]),
         (pa.array([3, 1, None], pa.int8()), [1, 3], [1, 0, -1]),
         (pa.array([0.0, math.nan, 1.0, None]), [0, 1], [0, -1, 1, -1]),
+        (pa.array([0.0, -0.0, 1.0]), [-0.0, 1.0], [0, 0, 1]),
+        (pa.array([0.0, -0.0, 1.0], pa.float32()), [0, 1], [0, 0, 1]),
         (pa.array([True, False]), [False, True], [1, 0]),
     ],
 )
@@ -145,5 +147,8 @@ def test_classes_of_another_type_are_refused(classes: list[Any]) -> None:
 def test_counts_leave_out_what_is_missing() -> None:
     assert count_labels(pa.chunked_array([["a", None], ["b", "a"]])) == {"a": 2, "b": 1}
     assert count_labels(pa.chunked_array([[0.0, math.nan, None, 0.0]])) == {0.0: 2}
+    counts = count_labels(pa.chunked_array([[-0.0, 1.0], [0.0, -0.0]]))
+    assert counts == {0.0: 3, 1.0: 1}
+    assert str(min(counts)) == "0.0"
     with pytest.raises(OperatorError, match="date32"):
         count_labels(pa.chunked_array([pa.array([0], pa.date32())]))

@@ -522,6 +522,35 @@ def test_a_constant_column_keeps_its_unit_for_new_rows() -> None:
     np.testing.assert_allclose(found, [[1.0, 2.0]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("unit", [2.0**-100, 2.0**-45, 2.0**60])
+def test_the_split_does_not_depend_on_the_unit_of_a_column(kernel: Any, unit: float) -> None:
+    X = np.random.default_rng(1).normal(size=(300, 3))
+    landmarks = 50 if kernel == "rbf" else None
+    settings = {"holdout": 0.2, "kernel": kernel, "landmarks": landmarks, "random_state": 0, "n_init": 2}
+    expected = ConstrainedKernelKMeans(**settings).fit(X).validation_mask_
+    for units in (np.array([1, unit, 1]), np.full(3, unit)):
+        found = ConstrainedKernelKMeans(**settings).fit(X * units).validation_mask_
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_constant_columns_do_not_move_landmarks() -> None:
+    sample = np.random.default_rng(0).normal(size=(2000, 1)).astype(np.float32)
+    constant = np.full((2000, 2), 0.1, np.float32)
+    found = pick_landmarks(np.hstack([sample, constant]), 20, "kmeans", 0)
+    assert len(found) == 20
+    np.testing.assert_allclose(found[:, 1:], 0.1, rtol=1e-5)
+    np.testing.assert_allclose(np.ptp(found[:, 0]), np.ptp(pick_landmarks(sample, 20, "kmeans", 0)), rtol=0.2)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_values_beyond_float32_are_named() -> None:
+    X = np.random.default_rng(1).normal(size=(50, 2))
+    for rows, standardize in ((X * 1e200, True), (X * 1e30, False)):
+        with pytest.raises(ValueError, match="distances of rows are beyond float32"):
+            ConstrainedKernelKMeans(random_state=0, standardize=standardize).fit(rows)
+
+
 def test_median_gamma_survives_many_equal_rows() -> None:
     z = np.zeros((100, 2))
     z[0] = 1

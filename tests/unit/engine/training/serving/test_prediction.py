@@ -341,6 +341,42 @@ def german(rows: pa.Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def test_of_numbers_only_0_and_1_are_truth_values() -> None:
+    """Arrow takes every number but 0 for true: 0.5, 7 and NaN too."""
+    schema = pa.schema([("flag", pa.bool_())])
+    for values in ([1, 0, 1], [True, False, True], [1.0, 0.0, 1.0], ["true", "0", "1"]):
+        for table, faults in (
+            conform(pa.table({"flag": values}), schema),
+            table_of(pd.DataFrame({"flag": values}), schema),
+        ):
+            assert table["flag"].type == pa.bool_()
+            assert (table["flag"].to_pylist(), faults) == ([v in (1, True, "true", "1") for v in values], {})
+    values = [1.0, 0.5, None, math.nan, 7.0, -1.0]
+    expected = {row: f"column 'flag' is neither true nor false (value: {values[row]})" for row in (1, 4, 5)}
+    for table, faults in (
+        conform(pa.table({"flag": values}), schema),
+        table_of(pd.DataFrame({"flag": values}), schema),
+        table_of(pd.DataFrame({"flag": pd.Series(values, dtype=object)}), schema),
+    ):
+        assert (table["flag"].to_pylist(), faults) == ([True, *[None] * 5], expected)
+    assert conform(pa.table({"flag": [1.0, math.nan, None]}), schema)[0]["flag"].to_pylist() == [
+        True,
+        None,
+        None,
+    ]
+
+
+def test_of_numbers_in_lists_only_0_and_1_are_truth_values() -> None:
+    schema = pa.schema([("flags", pa.list_(pa.bool_()))])
+    values = [[1.0, 0.0], [0.5], None, []]
+    for table, faults in (
+        conform(pa.table({"flags": values}), schema),
+        table_of(pd.DataFrame({"flags": values}), schema),
+    ):
+        assert table["flags"].to_pylist() == [[True, False], None, None, []]
+        assert list(faults) == [1]
+
+
 def test_a_csv_is_read_as_that_of_training(tmp_path: Path) -> None:
     """Encoding, separator, decimal comma and new names are those of the recipe; options say others."""
     (tmp_path / "train.csv").write_text(german(spurious_table()), "cp1252")
