@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
 from connectors.foundation.messages import closest
 from connectors.links import check_links
 from connectors.locations import (
@@ -32,7 +32,6 @@ from connectors.locations import (
     split_query,
 )
 from connectors.policy import SourcePolicy, current_policy, is_metadata_address
-from connectors.schema import merged
 
 T = TypeVar("T")
 MAX_CONCURRENT = 8
@@ -253,6 +252,19 @@ def list_files(
     return FoundFiles(matched, named=True)
 
 
+def stat_file(spec: SourceSpec, path: str) -> File:
+    """Return the size and time of one file; both are None where a server does not say.
+
+    Raises ConnectorError for a file that is not there.
+    """
+    filesystem, where = resolve(path, spec.root, spec.policy)
+    with reading(path):
+        info = filesystem.get_file_info(where)
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(where)
+    return File(path, info.size, info.mtime_ns)
+
+
 def exists(spec: SourceSpec, path: str) -> bool:
     """Return whether a file or folder of that name exists."""
     filesystem, where = resolve(path, spec.root, spec.policy)
@@ -363,18 +375,6 @@ def _inspect_or_fault(spec: SourceSpec, inspect_file: Callable[[str], T], path: 
         if not spec.skip_corrupt:
             raise
         return error
-
-
-def listing_of(
-    spec: SourceSpec,
-    found: Mapping[str, tuple[pa.Schema, Sequence[SourceShard]]],
-    skipped: dict[str, str],
-) -> Listing:
-    """Return the listing of files, each with its schema and its shards; see :func:`each_file`."""
-    shards = tuple(shard for _, held in found.values() for shard in held)
-    check_rows(spec, shards, skipped)
-    schema = merged({path: schema for path, (schema, _) in found.items()})
-    return Listing(schema, shards, identify(spec, [*found]), skipped)
 
 
 def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> None:
