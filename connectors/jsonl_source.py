@@ -127,7 +127,7 @@ class JsonlSource(TextSource):
             )
         if not isinstance(found, dict):
             return Diagnosis(f"{shorten(found)} is not an object. Write one object a line.")
-        fault = _diagnose_inexact(row, schema)
+        fault = _diagnose_surrogate(found) or _diagnose_inexact(row, schema)
         return (
             fault
             or _diagnose_object(found, schema)
@@ -245,6 +245,20 @@ def _guessed(data: bytes, place: str) -> pa.Schema:
 
 def _all_plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, map_type(field.type, _as_text)) for field in schema])
+
+
+def _diagnose_surrogate(found: dict[str, Any]) -> Diagnosis | None:
+    """Name the first key with half of a pair of surrogates, which ``json.loads`` accepts and UTF-8 lacks."""
+    for name, value in found.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            escape = f"\\u{ord(error.object[error.start]):04x}"
+            return Diagnosis(
+                f"column {name!a}: {escape} is half of a pair of surrogates and stands for no character. "
+                f"Write both halves or the character itself, or leave it out. Cut texts between characters."
+            )
+    return None
 
 
 def _diagnose_inexact(row: bytes, schema: pa.Schema) -> Diagnosis | None:
