@@ -27,11 +27,10 @@ def n_rows(path: object) -> int:
     return sum(shard.n_rows for shard in open_source(str(path)).list().shards)
 
 
-@pytest.mark.parametrize("link", ["loop", "sub/loop"])
-@pytest.mark.parametrize("target", ["data", "data/sub"])
+@pytest.mark.parametrize(
+    ("link", "target"), [("loop", "data"), ("sub/loop", "data"), ("sub/loop", "data/sub")]
+)
 def test_a_link_to_a_folder_above_is_not_followed(link: str, target: str, data: Path) -> None:
-    if (link, target) == ("loop", "data/sub"):
-        pytest.skip("no loop: it makes one file two")
     (data / link).symlink_to(data.parent / target)
     for path in (data, f"{data}/**/*.parquet", f"file://{data}"):
         assert n_rows(path) == 23
