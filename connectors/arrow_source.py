@@ -20,7 +20,8 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
-from connectors.files import each_file, find_names, listing_of, reading, resolve
+from connectors.file_stamps import merged_listing, of_unchanged_file
+from connectors.files import File, each_file, find_files, reading, resolve
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
 from connectors.written_out import check_written_out
@@ -53,9 +54,11 @@ class ArrowSource(FileSource):
 
     def list(self) -> Listing:
         """Read every file once; see :class:`connectors.base.Source`."""
-        found, skipped = each_file(self.spec, self._paths(), self._inspect_file)
-        return listing_of(self.spec, found, skipped)
+        files = self._files()
+        found, skipped = each_file(self.spec, [file.name for file in files], self._inspect_file)
+        return merged_listing(self.spec, files, found, skipped)
 
+    @of_unchanged_file
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""
         wanted = pick(schema, columns, shard.path)
@@ -81,8 +84,8 @@ class ArrowSource(FileSource):
         check_written_out(table, self.spec.max_bytes, shard.rows_text)
         return cast_table(self._converted(table.select([*columns])), wanted, shard.rows_text)
 
-    def _paths(self) -> Sequence[str]:
-        return find_names(self.spec, Arrow)
+    def _files(self) -> Sequence[File]:
+        return find_files(self.spec, Arrow)
 
     def _schema(self, stored: pa.Schema) -> pa.Schema:
         """Return the columns as they are read, for those that a file holds."""

@@ -24,6 +24,7 @@ __all__ = [
     "ConnectorError",
     "CorruptError",
     "FileSource",
+    "FileStamp",
     "Identities",
     "LateColumns",
     "Listing",
@@ -46,6 +47,18 @@ MAX_SHARD_ROWS = 2**27
 
 
 @dataclass(frozen=True)
+class FileStamp:
+    """Size, time and identity of a file when it was listed, by which a later change of it is noticed."""
+
+    size: int | None
+    """Bytes; None where a server does not say."""
+    mtime_ns: int | None
+    """Time of the last change; None where a server does not say."""
+    identity: str
+    """Text that changes when the bytes of the file do."""
+
+
+@dataclass(frozen=True)
 class SourceShard:
     """A frozen piece of one file."""
 
@@ -58,6 +71,8 @@ class SourceShard:
     """Position of the first row in its file, 0-based."""
     n_bytes: int
     """Size on disk."""
+    stamp: FileStamp | None = field(default=None, kw_only=True)
+    """The file when it was listed; None where a table or a query fixes its content in another way."""
 
     @property
     def rows_text(self) -> str:

@@ -30,6 +30,7 @@ from connectors.foundation.messages import shorten
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.text_source import CODECS, Diagnosis, TextSource, compression
+from connectors.whole_numbers import first_inexact, holds_large, loss_of
 
 MOSTLY = 0.8
 """Share of numbers in a text column of the first shard from which the other texts count as faults."""
@@ -223,7 +224,9 @@ class CsvSource(TextSource):
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         names = self._header(path)[0]
         types = {name: pa.string() for name in self.spec.text_columns}
-        found = self._read(path, data, names, types, guess=True).schema
+        table = self._read(path, data, names, types, guess=True)
+        self._check_exact(path, data, table)
+        found = table.schema
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
@@ -282,11 +285,31 @@ class CsvSource(TextSource):
         columns = schema.names or self._header(path)[0][:1]
         types = {name: pa.string() for name in columns} | {one.name: one.type for one in schema}
         table = self._read(path, data, columns, types).select(schema.names)
+        self._check_exact(path, data, table)
         for index, one in enumerate(schema):
             if pa.types.is_string(one.type):
                 cleaned = clean_texts(table.column(index), ["", *self.spec.missing], strip=False)
                 table = table.set_column(index, one, cleaned)
         return table
+
+    def _check_exact(self, path: str, data: bytes, table: pa.Table) -> None:
+        """Raise ArrowInvalid where a whole number of the text became another number in float64."""
+        found = self._inexact(path, data, table)
+        if found is not None:
+            raise pa.ArrowInvalid(f"column {found.column!r}: {found.value} is no float64")
+
+    def _inexact(self, path: str, data: bytes, table: pa.Table) -> OddValue | None:
+        """Return the first whole number of the text that became another number in float64."""
+        for name in table.schema.names:
+            if not holds_large(table[name]):
+                continue
+            texts = self._read(path, data, [name], {name: pa.string()})[name]
+            if self.options.thousands is not None:
+                texts = pc.replace_substring(texts, self.options.thousands, "")
+            value = first_inexact(texts)
+            if value is not None:
+                return OddValue(name, value, "float64")
+        return None
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> Diagnosis:
         names = self._header(path)[0]
@@ -310,6 +333,14 @@ class CsvSource(TextSource):
                     f"source.text_columns reads a column as text.",
                     OddValue(one.name, value, str(one.type)),
                 )
+        known = {one.name: one.type for one in schema} | dict.fromkeys(self.spec.text_columns, pa.string())
+        inexact = self._inexact(path, row, self._read(path, row, names, known, guess=True))
+        if inexact is not None:
+            return Diagnosis(
+                f"column {inexact.column!r}: {loss_of(str(inexact.value))}. Name the column in "
+                f"source.text_columns, which keeps every digit; or correct the values.",
+                inexact,
+            )
         return Diagnosis(f"the row does not parse: {shorten(row.decode())}. Correct it.")
 
 

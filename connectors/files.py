@@ -18,9 +18,9 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
+from connectors.folder_listing import FolderListing, check_distinct
 from connectors.foundation.messages import closest
-from connectors.links import check_links
 from connectors.locations import (
     OBJECT_STORES,
     Glob,
@@ -32,7 +32,6 @@ from connectors.locations import (
     split_query,
 )
 from connectors.policy import SourcePolicy, current_policy, is_metadata_address
-from connectors.schema import merged
 
 T = TypeVar("T")
 MAX_CONCURRENT = 8
@@ -49,6 +48,8 @@ class File:
     size: int
     """Bytes."""
     mtime_ns: int
+    linked: bool = False
+    """Whether a symbolic link below the listed folder leads to it, on a local file system."""
 
 
 @dataclass(frozen=True)
@@ -210,13 +211,15 @@ def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None 
 
     In a folder, files with one of the format's endings count. A file, or those that a glob matches, may have
     any ending if the user named the format. With ``folder``, only the files directly in it are listed. Raises
-    ConnectorError if there is none.
+    ConnectorError if there is none, or if a symbolic link makes one file two of them.
     """
     found = list_files(spec.path, spec.root, folder, spec.policy)
     any_ending = found.named and not spec.guessed
     fitting = [file for file in found.files if any_ending or extension(file.name, kind.extensions)]
     if not fitting:
         raise nothing_fits(spec.path, found.names, kind.name)
+    if any(file.linked for file in fitting):
+        check_distinct({file.name: resolve(file.name, spec.root, spec.policy)[1] for file in fitting})
     spec.policy.check_size(sum(file.size or 0 for file in fitting))  # web servers may not say
     return tuple(fitting)
 
@@ -253,6 +256,19 @@ def list_files(
     return FoundFiles(matched, named=True)
 
 
+def stat_file(spec: SourceSpec, path: str) -> File:
+    """Return the size and time of one file; both are None where a server does not say.
+
+    Raises ConnectorError for a file that is not there.
+    """
+    filesystem, where = resolve(path, spec.root, spec.policy)
+    with reading(path):
+        info = filesystem.get_file_info(where)
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(where)
+    return File(path, info.size, info.mtime_ns)
+
+
 def exists(spec: SourceSpec, path: str) -> bool:
     """Return whether a file or folder of that name exists."""
     filesystem, where = resolve(path, spec.root, spec.policy)
@@ -277,26 +293,20 @@ def _below(
     filesystem, where = resolve(folder or ".", root, policy)
     if filesystem.get_file_info(where).type != fs.FileType.Directory:
         raise _missing(folder, filesystem, where)
-    if isinstance(filesystem, fs.LocalFileSystem) and not (policy or current_policy()).outside_links:
-        check_links(where, deep=deep)
     base, query = split_query(folder)
     base = f"{base.rstrip('/')}/" if base else ""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        outside_links = (policy or current_policy()).outside_links
+        for found in FolderListing(where, deep, outside_links).files():
+            shown = quote(found.name, safe="/=") if is_quoted(folder) else found.name
+            yield File(f"{base}{shown}{query}", found.size, found.mtime_ns, found.linked)
+        return
     for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
-        name = _path(info)[len(where) :].lstrip("/")
+        name = info.path[len(where) :].lstrip("/")
         if info.type != fs.FileType.File or any(part[0] in "._" for part in name.split("/")):
             continue
         shown = quote(name, safe="/=") if is_quoted(folder) else name
         yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)
-
-
-def _path(info: fs.FileInfo) -> str:
-    """Return the path of a file. Raises ConnectorError if it is not UTF-8."""
-    try:
-        return str(info.path)
-    except UnicodeDecodeError as error:
-        raise ConnectorError(
-            f"The name is not UTF-8: {error.object!r}. Rename that file or folder."
-        ) from None
 
 
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:
@@ -363,18 +373,6 @@ def _inspect_or_fault(spec: SourceSpec, inspect_file: Callable[[str], T], path: 
         if not spec.skip_corrupt:
             raise
         return error
-
-
-def listing_of(
-    spec: SourceSpec,
-    found: Mapping[str, tuple[pa.Schema, Sequence[SourceShard]]],
-    skipped: dict[str, str],
-) -> Listing:
-    """Return the listing of files, each with its schema and its shards; see :func:`each_file`."""
-    shards = tuple(shard for _, held in found.values() for shard in held)
-    check_rows(spec, shards, skipped)
-    schema = merged({path: schema for path, (schema, _) in found.items()})
-    return Listing(schema, shards, identify(spec, [*found]), skipped)
 
 
 def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
-from connectors.files import exists, reading, resolve
+from connectors.files import File, each, exists, reading, resolve, stat_file
 from connectors.foundation.json_text import MAX_BYTES, JsonTextError, parse_json_text
 from connectors.foundation.messages import nearest
 from connectors.links import check_links, check_regular
@@ -62,7 +63,7 @@ class HuggingFaceSource(ArrowSource):
         known = {path: f"{identity},features:{features}" for path, identity in found.identities.items()}
         return replace(found, identities=known)
 
-    def _paths(self) -> Sequence[str]:
+    def _files(self) -> Sequence[File]:
         folder = self._folder()
         if not exists(self.spec, inside(folder, STATE)):
             raise ConnectorError(
@@ -85,7 +86,7 @@ class HuggingFaceSource(ArrowSource):
             where = resolve(folder, self.spec.root, self.spec.policy)[1]
             if not self.spec.policy.outside_links:
                 check_links(where, hidden=True)
-        return names
+        return [*each(self.spec, names, partial(stat_file, self.spec))]
 
     def _schema(self, stored: pa.Schema) -> pa.Schema:
         features = self._features()

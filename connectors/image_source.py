@@ -42,7 +42,7 @@ class Images(Connector[SourceOptions]):
 
 @dataclass(frozen=True)
 class FolderShard(SourceShard):
-    """Neighbouring files of one folder; ``content`` is a hash of their names and sizes."""
+    """Neighbouring files of one folder; ``content`` is a hash of their names, sizes and times."""
 
     content: str
 
@@ -84,6 +84,7 @@ class ImageSource(FileSource):
         found["label"] = [_class(file.name) for file in files]
         if "image" in columns:
             found["image"] = [self._bytes(file) for file in files]
+            self._files(shard)  # raises if they have changed meanwhile
         table = pa.table({name: pa.array(values, SCHEMA.field(name).type) for name, values in found.items()})
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
 
@@ -126,7 +127,7 @@ def _shard(folder: str, files: Sequence[File], start: int, stop: int, n_bytes: i
 
 
 def _content(files: Sequence[File]) -> str:
-    return _hash([(_base(file.name), str(file.size)) for file in files])
+    return _hash([(_base(file.name), f"{file.size} {file.mtime_ns}") for file in files])
 
 
 def _hash(pairs: Sequence[tuple[str, str]]) -> str:

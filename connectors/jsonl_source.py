@@ -24,6 +24,7 @@ from connectors.json_width import check_width
 from connectors.policy import current_policy
 from connectors.schema import map_type
 from connectors.text_source import CODECS, Diagnosis, TextSource, compression, whole
+from connectors.whole_numbers import check_exact_lines, inexact_in_lines, loss_of, number_of
 
 
 class JsonlOptions(SourceOptions):
@@ -118,7 +119,7 @@ class JsonlSource(TextSource):
                 f"lists and objects are nested more than {max_depth()} deep. Write the value as text."
             )
         try:
-            found = json.loads(text)
+            found = json.loads(text, parse_int=number_of)
         except json.JSONDecodeError as error:
             return Diagnosis(
                 f"not a JSON object: {error.msg} at character {error.colno}: {shorten(text.strip())}. "
@@ -126,8 +127,13 @@ class JsonlSource(TextSource):
             )
         if not isinstance(found, dict):
             return Diagnosis(f"{shorten(found)} is not an object. Write one object a line.")
-        return _diagnose_object(found, schema) or Diagnosis(
-            f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice."
+        fault = _diagnose_surrogate(found) or _diagnose_inexact(row, schema)
+        return (
+            fault
+            or _diagnose_object(found, schema)
+            or Diagnosis(
+                f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice."
+            )
         )
 
 
@@ -149,7 +155,9 @@ def parse_json(data: bytes, schema: pa.Schema, place: str = "JSON lines") -> pa.
     check_width(data, schema, place, _n_objects)
     file, block_size = whole(data)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+    table = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+    check_exact_lines(data, table)
+    return table
 
 
 def max_depth() -> int:
@@ -225,16 +233,51 @@ def _guessed(data: bytes, place: str) -> pa.Schema:
     check_depth(data)
     check_width(data, None, place, _n_objects)
     file, block_size = whole(data)
-    found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
+    table = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size))
+    found = table.schema
     try:
         [*_names([*found])]
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"a key is not UTF-8: {error}") from None
+    check_exact_lines(data, table)
     return found
 
 
 def _all_plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, map_type(field.type, _as_text)) for field in schema])
+
+
+def _diagnose_surrogate(found: dict[str, Any]) -> Diagnosis | None:
+    """Name the first key with half of a pair of surrogates, which ``json.loads`` accepts and UTF-8 lacks."""
+    for name, value in found.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            escape = f"\\u{ord(error.object[error.start]):04x}"
+            return Diagnosis(
+                f"column {name!a}: {escape} is half of a pair of surrogates and stands for no character. "
+                f"Write both halves or the character itself, or leave it out. Cut texts between characters."
+            )
+    return None
+
+
+def _diagnose_inexact(row: bytes, schema: pa.Schema) -> Diagnosis | None:
+    """Name the first whole number of a row that float64 cannot hold where this is its column's type."""
+    file, block_size = whole(row)
+    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+    try:
+        table = pj.read_json(file, pj.ReadOptions(block_size=block_size), options)
+    except pa.ArrowInvalid:
+        return None
+    found = inexact_in_lines(row, table)
+    if found is None:
+        return None
+    name, value = found
+    return Diagnosis(
+        f"column {name!r}: {loss_of(value)}. Write the values of the column as texts, in quotes, which keeps "
+        f"every digit; or correct them.",
+        OddValue(name, value, "float64"),
+    )
 
 
 def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> Diagnosis | None:
@@ -247,6 +290,8 @@ def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> Diagnosis | No
         fix = "Write the column with one type in all rows"
         if pa.types.is_integer(_innermost(field.type)):
             fix = "Write the column with one type in all rows (3.0, not 3, if others have decimals)"
+        if isinstance(value, int) and value.bit_length() > 63:
+            fix = "It is beyond int64: write the values of the column as texts, in quotes"
         return Diagnosis(
             f"column {name!r}: {shorten(value)} is not {field.type}, the type of the rows before. "
             f"{fix}, or null where it is missing (source.missing names texts that are read as null); a "

@@ -25,7 +25,8 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
-from connectors.files import each_file, find_names, listing_of, reading, resolve
+from connectors.file_stamps import merged_listing, of_unchanged_file
+from connectors.files import each_file, find_files, reading, resolve
 from connectors.filters import Predicate
 from connectors.locations import below
 from connectors.parquet_footer import open_parquet
@@ -74,7 +75,8 @@ class ParquetSource(FileSource):
 
     def list(self) -> Listing:
         """Read the footers; see :class:`connectors.base.Source`."""
-        paths = find_names(self.spec, Parquet)
+        files = find_files(self.spec, Parquet)
+        paths = tuple(file.name for file in files)
         folders = partition_schema(self.spec, paths) if self.hive else pa.schema([])
         asked = {path: self._asked(path, folders) for path in paths}
         found, skipped = each_file(
@@ -82,8 +84,9 @@ class ParquetSource(FileSource):
             [path for path in paths if asked[path] is not False],
             lambda path: self._footer(path, folders, asked[path]),
         )
-        return listing_of(self.spec, found, skipped)
+        return merged_listing(self.spec, files, found, skipped)
 
+    @of_unchanged_file
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""
         wanted = pick(schema, columns, shard.path)
@@ -114,7 +117,9 @@ class ParquetSource(FileSource):
         if n_rows >= shard.n_rows:
             return shard
         n_bytes = shard.n_bytes * n_rows // shard.n_rows
-        return HeadShard(shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes)
+        return HeadShard(
+            shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes, stamp=shard.stamp
+        )
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
         """Return the filter that remains once the file's folders are known; False if they exclude the

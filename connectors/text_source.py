@@ -23,7 +23,8 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.errors import OddValue
-from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
+from connectors.file_stamps import listing_of, of_unchanged_file
+from connectors.files import check_rows, each_file, find_files, reading, resolve
 from connectors.locations import path_of
 from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, row_spans
 from connectors.schema import pick
@@ -94,14 +95,16 @@ class TextSource(FileSource, ABC):
 
     def list(self) -> Listing:
         """Scan every file once; see :class:`connectors.base.Source`."""
-        paths = find_names(self.spec, self.kind)
+        files = find_files(self.spec, self.kind)
+        paths = [file.name for file in files]
         found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         schema = self._resolved(self._widened(self._first_schema(shards[0]), shards))
         pick(schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
-        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
+        return listing_of(self.spec, files, schema, found, skipped)
 
+    @of_unchanged_file
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard as ``schema`` has them."""
         wanted = pick(schema, columns, shard.path)

@@ -23,7 +23,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
+from connectors.file_stamps import listing_of, of_unchanged_file
+from connectors.files import check_rows, each_file, find_files, reading, resolve
 from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep
 from connectors.schema import pick
 from connectors.tar_members import BLOCK, Member, NotAFileError, TarError, tar_members
@@ -69,15 +70,17 @@ class WebDatasetSource(FileSource):
 
     def list(self) -> Listing:
         """Read the headers of every tar; see :class:`connectors.base.Source`."""
-        found, skipped = each_file(self.spec, find_names(self.spec, WebDataset), self._inspect_file)
+        files = find_files(self.spec, WebDataset)
+        found, skipped = each_file(self.spec, [file.name for file in files], self._inspect_file)
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         names = sorted({name for shard in shards for name in shard.fields})
         firsts = {name: next(shard for shard in shards if name in shard.fields) for name in names}
         fields = [pa.field(name, self._infer(shard, name)) for name, shard in firsts.items()]
         schema = pa.schema([(KEY, pa.string()), *fields])
-        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
+        return listing_of(self.spec, files, schema, found, skipped)
 
+    @of_unchanged_file
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard."""
         wanted = pick(schema, columns, shard.path)

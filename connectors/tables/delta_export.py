@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -26,6 +28,9 @@ from connectors.tables.export import (
 )
 from connectors.tables.legacy import application_names, content_of
 
+ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+"""A percent-encoded byte of a URI."""
+
 
 @dataclass(frozen=True)
 class DeltaExport(Export):
@@ -35,6 +40,17 @@ class DeltaExport(Export):
     """
 
     format = "delta"
+
+    def __post_init__(self) -> None:
+        """Raise ConnectorError for a local path with ``%20`` or the like, which the library decodes."""
+        where = unquote(self.path.removeprefix("file://")) if self.path.startswith("file://") else self.path
+        escape = ESCAPE.search(where) if "://" not in where else None
+        if escape is not None:
+            raise ConnectorError(
+                f"{self.path}: the Delta library reads {escape.group()} in the name of a folder as the "
+                f"character {unquote(escape.group())!r}, and would not find the table again. Export to a "
+                f"folder without it."
+            )
 
     def committed_state(self, tag: VersionTag) -> str:
         """Return the table's version that holds ``tag``, or an empty text."""

@@ -1,13 +1,18 @@
-"""Checks of a recipe that planning makes: the model to train, and names that columns may not have."""
+"""Checks of a recipe that planning makes: the model to train, the place of the output, names of columns."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from connectors.files import marked
+from connectors.locations import Glob, extension, plain_place, split_glob
+from connectors.registry import connectors
 from engine.core.errors import InputError
+from engine.core.output_layout import output_of
 from engine.core.policy import current_policy
 from engine.plan.chain import CONTRACT
 from engine.recipe.estimators import is_estimator, missing_library
@@ -50,6 +55,59 @@ def _check_model(model: object, key: str) -> None:
             check_allowed(model, key)
         except OperatorError as error:
             raise InputError(str(error)) from None
+
+
+OUTPUT_FILES = (
+    "versions/v0/data/part-00000.parquet",
+    "versions/v0/manifest.json",
+    "versions/v0/README.md",
+    "store/0/part-00000.parquet",
+    "reports/v0.html",
+    "models/0/cvar.png",
+    "identities.json",
+    "CURRENT",
+)
+"""Files of the kinds that an output holds, relative to it."""
+
+
+def check_output_apart(recipe: Recipe) -> None:
+    """Raise InputError if the source would also read the files of the output, which grows with every run."""
+    source, output = recipe.source.path, recipe.output.path
+    inner = _path_within(split_glob(source)[0], output)
+    if inner is None or any(part[:1] in (".", "_") for part in inner.split("/")):  # listings leave these out
+        return
+    read = _names_read(recipe, [f"{inner}/{name}".lstrip("/") for name in OUTPUT_FILES])
+    if read:
+        raise InputError(
+            f"output.path: {output} lies in what source.path reads, {source}: the next run would read files "
+            f"that this one writes, such as {read[0]}. Choose an output.path beside the source, or a pattern "
+            f"in source.path that matches the data alone."
+        )
+
+
+def _path_within(folder: str, output: str) -> str | None:
+    """Return the path of an output relative to a folder that it lies in; None for one elsewhere."""
+    base = plain_place(folder if "://" in folder else os.path.abspath(os.path.expanduser(folder)))
+    place = plain_place(output if "://" in output else str(output_of(output)))
+    if base is None or place is None or not f"{place}/".startswith(f"{base.rstrip('/')}/"):
+        return None
+    return place[len(base) :].strip("/")
+
+
+def _names_read(recipe: Recipe, names: Sequence[str]) -> list[str]:
+    """Return those names, relative to the source's folder, that a listing of the source would take."""
+    path, format, known = recipe.source.path, recipe.source.format, connectors()
+    pattern = split_glob(path)[1]
+    if pattern:
+        rule = Glob(pattern)
+        names = [name for name in names if rule.matches(name)]
+    elif format == "auto" and any(one.markers and marked(path, one.markers) for one in known.values()):
+        return []  # a table, which says itself what its files are
+    if pattern and format != "auto":
+        return [*names]
+    used = known.values() if format == "auto" else [known[format]] if format in known else []
+    endings = {ending for one in used for ending in one.extensions}
+    return [name for name in names if extension(name, endings)]
 
 
 class TakenNameError(InputError):

@@ -24,7 +24,12 @@ from engine.plan.exports import open_exports
 from engine.plan.fitted_rows import check_keys, row_parts
 from engine.plan.model import Plan
 from engine.plan.operator_setup import build_operator, encode_params, ingest_params
-from engine.plan.plan_checks import check_contract_names, check_internal_names, check_trained_model
+from engine.plan.plan_checks import (
+    check_contract_names,
+    check_internal_names,
+    check_output_apart,
+    check_trained_model,
+)
 from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
 from engine.plan.version_resolution import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
@@ -53,6 +58,7 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
     maker = next((o for o in chain if any(f.name == FEATURES for f in o.adds) and o.name != ENCODE), None)
     try:
+        check_output_apart(recipe)
         source, listing = list_source(recipe)
     except ConnectorError as error:
         raise InputError(str(error)) from None

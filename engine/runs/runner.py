@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
+from connectors.base import ConnectorError
 from engine.core.alarm import errors_of_checks
 from engine.core.errors import InputError, system_error
 from engine.core.events import Event, Kind, Listener, Meter, silent
@@ -226,9 +227,12 @@ class _Runner:
             operators.meter(plan, "publish").reused()
             return True
         meter = operators.start_meter(plan, "publish")
-        for part in publish(plan, operators.executor, context.lease, operators.part_digests):
-            meter.add(part["rows"])
-            self._parts_taken_over += part["taken_over"]
+        try:
+            for part in publish(plan, operators.executor, context.lease, operators.part_digests):
+                meter.add(part["rows"])
+                self._parts_taken_over += part["taken_over"]
+        except ConnectorError as error:  # a file of the source has changed or is gone
+            raise InputError(str(error)) from None
         meter.emit("finish")
         return False
 

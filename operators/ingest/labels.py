@@ -15,6 +15,9 @@ from operators.base import OperatorError
 from operators.columns import plain_values
 from operators.ingest.kernel import Codes, Reason
 
+MAX_LABEL = 2**63 - 1
+"""Largest whole number that names a class: classes are compared and recorded as int64."""
+
 
 def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.NDArray[np.int32], Codes]:
     """Return the class index of each label, and for labels that are missing the reason.
@@ -35,7 +38,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
         fits = _kind(known.type) == _kind(labels.type) or (
             pa.types.is_integer(known.type) and pa.types.is_floating(labels.type)
         )
-    except pa.ArrowException:  # classes of several types
+    except (pa.ArrowException, OverflowError):  # classes of several types, or beyond int64
         fits = False
     if not fits:
         raise OperatorError(
@@ -55,7 +58,7 @@ def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.
 def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
     """Return the rows of each label but null and NaN; 0.0 and -0.0 are one label.
 
-    Raises OperatorError for types that name no class.
+    Raises OperatorError for types that name no class, and for whole numbers beyond int64.
     """
     labels = _plain_labels(column).drop_null()
     if not _kind(labels.type):
@@ -65,6 +68,11 @@ def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
         )
     if pa.types.is_floating(labels.type):
         labels = labels.filter(pc.invert(pc.is_nan(labels)))
+    if pa.types.is_uint64(labels.type) and len(labels) and (most := pc.max(labels).as_py()) > MAX_LABEL:
+        raise OperatorError(
+            f"The label column holds {most}, and the largest whole number of a label is {MAX_LABEL}. Write "
+            f"the labels as text, or name another column as source.label."
+        )
     counted = pc.value_counts(labels)
     return {entry["values"].as_py(): entry["counts"].as_py() for entry in counted}
 

@@ -86,7 +86,9 @@ def test_datatrove_files_whose_metadata_differ(tmp_path: Path) -> None:
             {"text": "t", "id": str(i), "metadata": {"label": "a", "score": 0.5, **extra}} for i in range(3)
         ]
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{rank:05d}.parquet")
-    plan = plan_of(tmp_path, tmp_path, rename={"metadata.label": "label", "metadata.score": "score"})
+    plan = plan_of(
+        tmp_path, tmp_path / "*.parquet", rename={"metadata.label": "label", "metadata.score": "score"}
+    )
     assert [row["metadata"]["url"] for row in rows_of(plan)] == [None] * 3 + ["http://a"] * 3
 
 

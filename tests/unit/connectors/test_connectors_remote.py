@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, get_ident
 from typing import Any
@@ -69,10 +70,15 @@ def test_globs_keys_from_the_environment_and_new_bytes(
     assert list(before) == [f"s3://{bucket}/x/y/{name}.jsonl{region}" for name in ("a", "b%20c")]
     assert rows_of(source) == formats.rows()
     assert rows_of(open_source(f"s3://{bucket}/x/y/b*.jsonl{region}")) == formats.rows()[5:]
+    listing = source.list()
     formats.jsonl(tmp_path, "a", formats.rows()[:5][::-1])  # as many bytes
     upload(s3, bucket, tmp_path, "x/y")
     after = source.list().identities
     assert [before[path] == after[path] for path in before] == [False, True]
+    changed, same = listing.shards
+    assert source.read(same, ["n"], listing.schema).num_rows == same.n_rows
+    with pytest.raises(ConnectorError, match=r"x/y/a\.jsonl.* has changed since it was listed"):
+        source.read(changed, ["n"], listing.schema)
 
 
 @pytest.mark.parametrize(
@@ -190,5 +196,7 @@ def test_a_shard_that_cannot_be_read_keeps_its_place_under_a_filter(tmp_path: Pa
         source.read(listing.shards[1], ["n"], listing.schema)
     assert source.read(listing.shards[2], ["n"], listing.schema)["n"].to_pylist() == [9, 10]
     path.write_bytes(whole)  # nobody knows which of its rows were meant
-    with pytest.raises(CorruptError, match="could not be read when it was listed"):
+    with pytest.raises(ConnectorError, match=r"a\.parquet has changed since it was listed"):
         source.read(listing.shards[1], ["n"], listing.schema)
+    with pytest.raises(CorruptError, match="could not be read when it was listed"):
+        source.read(replace(listing.shards[1], stamp=None), ["n"], listing.schema)

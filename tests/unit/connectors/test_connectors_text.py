@@ -172,6 +172,8 @@ BAD_JSONL = {
     "number among words": ('{"a": "x"}\n{"a": 2}\n', ["line 2", "column 'a'", "2 is not string"]),
     "word in a vector": ('{"v": [1.5]}\n{"v": [2, "x"]}\n', ["line 2", "column 'v'", "'x'"]),
     "twice": ('{"a": 1}\n{"a": 1, "a": 2}\n', ["line 2", "twice"]),
+    "half a pair": ('{"a": "x"}\n{"a": "\\ud800"}\n', ["line 2", "column 'a'", "\\ud800 is half of a pair"]),
+    "half a pair first": ('{"k\\udc00": 1}\n', ["line 1", "\\udc00 is half of a pair of surrogates"]),
     "latin1": ('{"a": 1}\n{"a": "\xe9"}\n'.encode("latin1"), ["line 2", "byte 16", "not UTF-8"]),
     "blank": (" \n\n", ["no rows"]),
 }

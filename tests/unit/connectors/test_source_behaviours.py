@@ -296,3 +296,42 @@ def test_the_identity_follows_the_bytes(kind: str, tmp_path: Path) -> None:
         str(path.parent),
         *(name for name in before if name.endswith(("/c.parquet", "/a"))),
     }
+
+
+def replaced(kind: str, folder: Path) -> None:
+    """Put another file of as many rows in the place of the last one that :func:`written` wrote."""
+    other = [{**row, "x": 999.5} for row in formats.rows()]
+    if kind in ONE_FILE:
+        write(kind, folder, "a", other)
+    else:
+        write(kind, folder, "c", other[9:])
+
+
+@every_file_format
+@pytest.mark.parametrize("skip_corrupt", [False, True])
+def test_a_file_that_is_replaced_after_listing_is_an_error(
+    kind: str, skip_corrupt: bool, tmp_path: Path
+) -> None:
+    path = written(kind, tmp_path)
+    name = str(path.parent if kind == "images" else path)
+    source = pickle.loads(pickle.dumps(opened(kind, tmp_path, skip_corrupt=skip_corrupt)))
+    listing = pickle.loads(pickle.dumps(source.list()))
+    shards = [shard for shard in listing.shards if shard.path == name]
+    replaced(kind, tmp_path)
+    for shard in (shards[-1], narrowed(source, shards[-1], 1)):
+        with pytest.raises(ConnectorError, match=r"chang.*since (it was|they were) listed") as caught:
+            source.read(shard, ["y"], listing.schema)
+        assert name in str(caught.value)
+        assert not isinstance(caught.value, CorruptError)  # which would drop the rows
+
+
+@every_file_format
+def test_a_file_that_is_touched_after_listing_is_read(kind: str, tmp_path: Path) -> None:
+    path = written(kind, tmp_path)
+    if kind == "images":
+        pytest.skip("files of a folder are compared by size and time")
+    source = opened(kind, tmp_path)
+    listing = source.list()
+    path.touch()
+    for shard in listing.shards:
+        assert source.read(shard, [], listing.schema).num_rows == shard.n_rows

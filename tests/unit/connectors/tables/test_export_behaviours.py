@@ -131,3 +131,22 @@ def test_create_keeps_what_is_there(target: Target) -> None:
     with pytest.raises(ConnectorError, match="is there already"):
         start_export(target, "create", NEW)
     assert target.ids() == [0, 1, 2, 3, 4]
+
+
+def test_a_percent_sign_in_the_path_is_written_or_refused_with_a_remedy(
+    target: Target, tmp_path: Path
+) -> None:
+    if target.format == "iceberg":
+        pytest.skip("the path is a name in a catalog")
+    for name in ("ex 100% ü", "ex %20u"):
+        (tmp_path / name).mkdir()
+        target.path = str(tmp_path / name / "table")
+        if target.format == "delta" and name == "ex %20u":
+            with pytest.raises(
+                ConnectorError, match="reads %20 in the name of a folder as the character ' '"
+            ):
+                target.open("create")
+            continue
+        pending = start_export(target, "create", OLD)
+        assert pending.commit(write(pending)).written
+        assert target.ids() == [0, 1, 2, 3, 4]

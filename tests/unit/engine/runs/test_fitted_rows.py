@@ -36,7 +36,7 @@ GRASP: dict[str, Any] = {
 def planned(folder: Path, table: pa.Table, operators: dict[str, Any], **sections: Any) -> Plan:
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, folder / "m.parquet")
-    value = recipe_for(folder, folder / "out", **sections)
+    value = recipe_for(folder / "*.parquet", folder / "out", **sections)
     value["operators"] = operators
     return make_plan(Recipe.parse(value))
 

@@ -300,3 +300,22 @@ def test_truth_is_out_of_reach(tmp_path: Path) -> None:
     peeking = recipe.source.model_copy(update={"features": ("a", "truth")})
     with pytest.raises(InputError, match="scoring only"):
         make_plan(recipe.model_copy(update={"source": peeking}))
+
+
+@pytest.mark.parametrize("operator", ["ingest", "probe", "split"])
+def test_a_source_file_that_is_replaced_during_a_run_ends_it(operator: str, tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, shards=2)
+    file = tmp_path / "data" / "s1.parquet"
+    old, other = file.read_bytes(), spurious_table(seed=1)
+
+    def replace_file(event: Event) -> None:
+        if event.operator == operator and event.kind == "finish":
+            pq.write_table(other.slice(0, 120), tmp_path / "new.parquet")
+            (tmp_path / "new.parquet").replace(file)
+
+    with pytest.raises(InputError, match=r"s1\.parquet has changed since it was listed.*Run again"):
+        run(recipe, listener=replace_file)
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    file.write_bytes(old)  # what was computed from the listed content still holds
+    source = spurious_table()
+    assert published(run(recipe)).select(source.column_names).to_pylist() == source.to_pylist()

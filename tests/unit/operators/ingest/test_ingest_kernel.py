@@ -144,6 +144,16 @@ def test_classes_of_another_type_are_refused(classes: list[Any]) -> None:
         class_indices(pa.chunked_array([[0, 1]]), classes)
 
 
+def test_whole_numbers_beyond_int64_are_no_labels() -> None:
+    labels = pa.chunked_array([pa.array([1, 2**63, None], pa.uint64())])
+    with pytest.raises(OperatorError, match=r"holds 9223372036854775808, .*Write the labels as text"):
+        count_labels(labels)
+    with pytest.raises(OperatorError, match=r"source\.classes .*9223372036854775808.* cannot be compared"):
+        class_indices(labels, [1, 2**63])
+    largest = pa.chunked_array([pa.array([2**63 - 1], pa.uint64())])
+    assert class_indices(largest, [*count_labels(largest)])[0].tolist() == [0]
+
+
 def test_counts_leave_out_what_is_missing() -> None:
     assert count_labels(pa.chunked_array([["a", None], ["b", "a"]])) == {"a": 2, "b": 1}
     assert count_labels(pa.chunked_array([[0.0, math.nan, None, 0.0]])) == {0.0: 2}
