@@ -17,7 +17,7 @@ MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads values alone, no number of more than ``MAX_DIGITS`` characters, and no key that is given twice."""
+    """Reads values alone, no number of more than ``MAX_DIGITS`` characters, and no key twice."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Return a mapping as it is written, before any merge key (``<<``) adds to it."""
