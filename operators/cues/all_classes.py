@@ -1,4 +1,4 @@
-"""What was fitted on the classes that have enough rows, as of all classes of the table.
+"""Fits on the classes that have enough rows, numbered as all classes of the table.
 
 The search numbers these classes 0 .. K - 1: its measurements depend on the number of classes, to which a
 class of a few rows, or of none, must not count. A row of such a class has the weight of its class.
