@@ -224,8 +224,8 @@ class Context:
     seed: int = 0
     all_shards: ShardReader | None = None
     """In a ``fit`` from which rows are held out: a reader of all rows. It tells whether the texts of a column
-    are all numbers or dates, and of what kind it is if they are not, since held-out rows are encoded too;
-    nothing else is learnt from it."""
+    are all numbers or dates, and of what kind it is if they are not, since held-out rows are encoded too, and
+    what the classes are, since held-out rows have one too; nothing else is learnt from it."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -34,12 +33,12 @@ from operators.leaks import Leak
 
 from .execution import run
 from .published import GROUP_COLUMNS, PublishedVersion
+from .python_remedies import with_arguments, with_whole_chain
 from .tables import write_input
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_KEY_OF_SOURCE = re.compile(r"\bsource\.(\w+)")
 SHOWN_ROWS = 5
 """An error names this many faulty rows."""
 
@@ -211,8 +210,9 @@ def curate(
         Column with the true group, or ``{"group": ..., "outlier": ...}``. It is used for scores in the report
         only; no method may read it.
     operators
-        Operators to run: names, or a mapping from names to parameters as in a recipe. By default
-        ``probe``, ``cues``, ``groups`` by cues, ``weights`` and ``split``.
+        All operators to run: names, or a mapping from names to parameters as in a recipe. By default
+        ``probe``, ``cues``, ``groups`` by cues, ``weights`` and ``split``. To change one of them, name all:
+        ``{"cues": {"spurious": ["background"]}, "groups": {"method": "cues"}, "weights": {}, "split": {}}``.
     seed
         Seed of everything that is drawn. The same data and seed give the same result.
     output
@@ -279,7 +279,7 @@ def curate(
         result = run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
-        text = _with_python_key(text)
+        text = with_whole_chain(with_arguments(text), recipe.operators if operators is not None else None)
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary, result.leaks)
 
@@ -324,12 +324,6 @@ def _with_faulty_rows(error: RowsieveError, recipe: Recipe) -> str:
         f"{text} The first: {reasons}. Repair the rows, raise the rate, or give `output`, a folder that "
         f"keeps all of them with their reasons."
     )
-
-
-def _with_python_key(text: str) -> str:
-    """Return the message of an error, with the argument of ``curate`` that sets the key it names, if any."""
-    key = _KEY_OF_SOURCE.search(text)
-    return f"{text} In Python: curate(..., source={{{key[1]!r}: ...}})." if key else text
 
 
 def _chain(operators: Sequence[str] | Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rich.table import Table
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
+from engine.recipe.promotion import EXAMPLE
 from operators.counts import count
 
 if TYPE_CHECKING:
@@ -287,9 +288,7 @@ def retrain(
     register: Annotated[
         str | None, typer.Option(metavar="NAME", help="Register the model on MLflow as challenger")
     ] = None,
-    promote_if: Annotated[
-        str | None, typer.Option(help='Such as "worst_group_accuracy > champion with confidence 0.95"')
-    ] = None,
+    promote_if: Annotated[str | None, typer.Option(help=f'Such as "{EXAMPLE}"')] = None,
     reference: Annotated[
         str,
         typer.Option(

@@ -64,8 +64,17 @@ def _check_words(action: str, version: str, keep: int | None) -> None:
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="V1", help="Version, its folder, or OUTPUT@VERSION")],
-    after: Annotated[str, typer.Argument(metavar="V2", help="Version, its folder, or OUTPUT@VERSION")],
+    before: Annotated[
+        str,
+        typer.Argument(
+            metavar="V1",
+            help="Version, its folder, or OUTPUT@VERSION. Default: the one published before V2",
+        ),
+    ] = "",
+    after: Annotated[
+        str,
+        typer.Argument(metavar="V2", help="Version, its folder, or OUTPUT@VERSION. Default: the current one"),
+    ] = "",
     output: Annotated[str | None, typer.Option(help="Output folder that holds the versions")] = None,
     tolerance: Annotated[
         float, typer.Option(min=0, help="Change above which a weight counts as changed")
@@ -92,15 +101,42 @@ def diff(
         from engine.runs.row_pairs import RowPairs
         from engine.training.data.version import open_version
 
-        names = [name if output is None else f"{output}@{name}" for name in (before, after)]
-        then, now = (open_version(name) for name in names)
+        then, now = (open_version(name) for name in _compared(before, after, output))
         with RowPairs(then, now, key or ()) as pairs:
             found = compare(pairs, tolerance=tolerance)
             if rows is not None:
                 found["rows_written"] = write_row_changes(pairs, found, rows, tolerance=tolerance)
+        if then.folder == now.folder and not as_json:
+            console.print(
+                f"{now.name} is compared with itself, so that nothing differs. `rowsieve diff --output "
+                "OUTPUT` compares the current version with the one published before it.",
+                soft_wrap=True,
+            )
         show_json(found) if as_json else _show_diff(found)
         if rows is not None and not as_json:
             console.print(f"{count(found['rows_written'], 'row')} in {rows}", soft_wrap=True)
+
+
+def _compared(before: str, after: str, output: str | None) -> tuple[str, str]:
+    """Return both versions of a comparison, each as a folder or as OUTPUT@VERSION.
+
+    Raises InputError if a version is left out without an output, or there is none before the current one.
+    """
+    from engine.core.output_layout import output_of
+    from engine.storage.withdrawals import current_version, nothing_current, version_before
+
+    if output is None:
+        if not after:
+            raise InputError(
+                f"{' '.join(['rowsieve diff', before]).strip()}: name two versions, or give --output OUTPUT: "
+                "its current version is then compared with the one published before it."
+            )
+        return before, after
+    place = output_of(output)
+    after = after or current_version(place) or ""
+    if not after:
+        raise nothing_current(place, output)
+    return f"{output}@{before or version_before(place, after)}", f"{output}@{after}"
 
 
 def _show_versions(entries: list[dict[str, Any]]) -> None:

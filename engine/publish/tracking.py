@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,8 @@ _log = logging.getLogger("rowsieve")
 VERSION_TAG = "rowsieve.version"
 OUTPUT_TAG = "rowsieve.output"
 SQLITE = "sqlite:///"
+CREATION_SECONDS = 60
+"""Time to wait for another process that makes the database."""
 
 
 def tracking_uri(output: Place) -> str:
@@ -67,7 +71,39 @@ def client(output: Place) -> MlflowClient:
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    return MlflowClient(tracking_uri(output))
+    with _only_one_creates(output):
+        return MlflowClient(tracking_uri(output))
+
+
+@contextmanager
+def _only_one_creates(output: Place) -> Iterator[None]:
+    """Let other processes of this host wait, for a minute at most, while MLflow makes the output's database.
+
+    MLflow makes the tables when a client is made, without a lock: of two processes that do so at once, one
+    fails. The folder itself is locked, since a file in it could be a link. Where folders cannot be locked,
+    nobody waits.
+    """
+    if not (isinstance(output, Path) and output.is_dir() and tracking_uri(output).startswith(SQLITE)):
+        yield
+        return
+    folder, last = os.open(output, os.O_RDONLY), time.monotonic() + CREATION_SECONDS
+    try:
+        while not _is_locked(folder) and time.monotonic() < last:
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _is_locked(folder: int) -> bool:
+    """Lock a folder unless another process holds it; True also where folders cannot be locked."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 class Tracker:

@@ -57,6 +57,8 @@ SHARE = re.compile(r"accuracy(?:_low)?$|auprc$|^ece$|^coverage$|^cvar_")
 """Metrics with values from 0 to 1."""
 AND = re.compile(r"\s+and\s+")
 ACCURACY, WORST = "accuracy", "worst_group_accuracy"
+MAX_UNASKED_LOSS = 0.02
+"""Accuracy that a promotion may cost under a rule without a bound on it before it is worth a warning."""
 EXAMPLE = "worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"
 
 
@@ -228,3 +230,12 @@ class PromotionRule:
         """Return whether all conditions hold, and the reasons; see :meth:`Condition.evaluate`."""
         found = [condition.evaluate(challenger, champion, test) for condition in self.conditions]
         return all(holds for holds, _ in found), "; ".join(reason for _, reason in found)
+
+    def unbounded_loss(self, challenger: Mapping[str, float], champion: Mapping[str, float]) -> str:
+        """Say that the challenger has much less accuracy where no condition bounds it; else an empty text."""
+        if ACCURACY in (condition.metric for condition in self.conditions):
+            return ""
+        mine, theirs = challenger.get(ACCURACY), champion.get(ACCURACY)
+        if mine is None or theirs is None or theirs - mine <= MAX_UNASKED_LOSS:
+            return ""
+        return f"its accuracy is {mine:.4f}, the champion's was {theirs:.4f}, and the rule has no bound on it"

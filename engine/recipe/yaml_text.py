@@ -7,16 +7,30 @@ from typing import Any
 
 import yaml
 
-from connectors.foundation.messages import nearest
+from connectors.foundation.messages import nearest, shorten
 from engine.core.errors import InputError, one_line
 
 MAX_BYTES, MAX_NODES = 2**20, 100_000
 MAX_DIGITS, LARGEST = 100, 2**63 - 1
 """Characters of a number, since reading one takes the square of its length, and the largest whole number."""
+MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads values alone, and no number of more than ``MAX_DIGITS`` characters."""
+    """Reads values alone, no number of more than ``MAX_DIGITS`` characters, and no key twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Return a mapping as it is written, before any merge key (``<<``) adds to it."""
+        found: yaml.MappingNode = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], yaml.ScalarNode] = {}
+        for key, _ in found.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                continue
+            other = first.setdefault((key.tag, key.value), key)
+            if other is not key:
+                twice = f"the key {shorten(key.value)} is given twice, keep one of them: the first"
+                raise yaml.constructor.ConstructorError(twice, other.start_mark, "the second", key.start_mark)
+        return found
 
     def construct_number(self, node: yaml.ScalarNode) -> Any:
         """Return a whole number or a fraction."""

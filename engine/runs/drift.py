@@ -20,8 +20,9 @@ from engine.plan.decisions import COMPARED
 from engine.plan.model import Plan
 from engine.plan.shard_matching import match_shards
 from engine.storage.manifest import is_published, read_manifest
+from engine.storage.reader import StoreReader
 from operators.arrays import Float32, Float64
-from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, Executor, ShardReader
+from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, VALID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.threads import limit_threads
 
@@ -226,15 +227,19 @@ def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], 
         if len(mine):
             work.append((info.index, (mine + info.first_row).tolist()))
         first = end
-    parts = [
-        part for part in executor.map(partial(_rows, plan.reader(fitting=True), column), work) if len(part)
-    ]
+    judged = any(f.name == VALID for planned in plan.operators if planned.kept for f in planned.operator.adds)
+    task = partial(_rows, plan.reader(fitting=True), column, judged)
+    parts = [part for part in executor.map(task, work) if len(part)]
     return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
 
-def _rows(reader: ShardReader, column: str, work: tuple[int, list[int]]) -> Float32:
-    """Return the values of the drawn rows of one shard. Runs on a worker."""
-    table = reader.read(work[0], [column])
+def _rows(reader: StoreReader, column: str, judged: bool, work: tuple[int, list[int]]) -> Float32:
+    """Return the values of the drawn rows of one shard. Runs on a worker.
+
+    ``judged``: whether `ingest` is kept and has said which rows are valid. If it is fitted again, it has not
+    done so yet, and the rows that have a value are taken.
+    """
+    table = reader.read(work[0], [column]) if judged else reader.read_all(work[0], [column]).drop_null()
     places = np.flatnonzero(np.isin(table.column(ROW_ID).to_numpy(), work[1]))
     return np.asarray(vectors_to_numpy(table.column(column).take(places)), np.float32)
 

@@ -119,6 +119,22 @@ def standing_versions(output: Place) -> list[str]:
     return sorted(standing, key=lambda name: (-publication_number(output, name), name))
 
 
+def version_before(output: Place, version: str) -> str:
+    """Return the standing version whose publication came last before that of a version.
+
+    Raises InputError if there is none.
+    """
+    number = publication_number(output, version)
+    earlier = (name for name in standing_versions(output) if publication_number(output, name) < number)
+    name = next(earlier, None)
+    if name is None:
+        raise InputError(
+            f"{output} holds no version that was published before {version}. Run the recipe on new rows "
+            f"first, or name two of the versions that `rowsieve versions {output}` lists."
+        )
+    return name
+
+
 def withdrawn_bases(output: Place, manifest: Mapping[str, Any], stands: str = "") -> dict[str, str]:
     """Return the withdrawn versions that a version continues from, the nearest first, with their reasons.
 

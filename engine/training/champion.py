@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from connectors.foundation.messages import shorten
 from engine.core.json_files import read_json
 from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
@@ -84,8 +85,8 @@ def _features_of(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
     """Return how the model in a folder sees the rows of a job; None if as the job's own models do.
 
-    Raises CannotCompareError if it reads a column that the version does not publish, predicts something else,
-    or, of a regression, another property of the target, such as a quantile.
+    Raises CannotCompareError if it reads a column that the version does not publish, knows none of its
+    classes, predicts something else, or, of a regression, another property of the target, such as a quantile.
     """
     target = job.params.target
     theirs = read_json(folder / SERVING).get("target")
@@ -100,6 +101,7 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
         describe_features(job.version, job.maker, Path(scratch), target)
         if _features_of(Path(scratch)) == _features_of(folder):
             return None
+        classes = read_json(Path(scratch) / SERVING)["classes"]
     if target is not None:
         raise CannotCompareError("it reads other columns or another encoder, and it predicts numbers")
     published = {str(field["name"]) for field in job.version.manifest["schema"]}
@@ -107,6 +109,12 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
     if missing:
         raise CannotCompareError(
             f"it reads the column {missing[0]!r}, which version {job.version.name} does not publish"
+        )
+    known = read_json(folder / SERVING)["classes"]
+    if not set(known).intersection(classes):
+        raise CannotCompareError(
+            f"it knows the classes {shorten(known)}, and version {job.version.name} has none of them, but "
+            f"{shorten(classes)}"
         )
     return OwnFeatures(folder)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 TRAINING_TAG = "rowsieve.training"
 """Tag of a model version: the name of the training's folder, which identifies its rows and parameters."""
 CHALLENGER = "challenger"
+_logger = logging.getLogger("rowsieve")
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,8 @@ def promote(
                     job, result.folder, folder, source, opened, split=split, truth=truth
                 )
     holds, reason = rule.evaluate(mine.metrics(), theirs, paired)
+    if holds and theirs is not None:
+        reason += _warned_loss(rule, registered, mine.metrics(), theirs)
     if theirs is not None and split == "validation":
         reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
     if current is not None and not holds:
@@ -207,6 +211,23 @@ def promote(
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
     return _record_decision(found, registered, PromotionDecision(holds, reason))
+
+
+def _warned_loss(
+    rule: PromotionRule, registered: RegisteredModel, mine: Mapping[str, float], theirs: Mapping[str, float]
+) -> str:
+    """Warn of a promotion that costs much accuracy without being asked about it; return the reason's part."""
+    text = rule.unbounded_loss(mine, theirs)
+    if not text:
+        return ""
+    _logger.warning(
+        "%s %s is champion now, and %s. To bound it, add ` and accuracy > champion - 0.005` to the rule; to "
+        "go back, set the alias by hand.",
+        registered.name,
+        registered.version,
+        text,
+    )
+    return f"; {text}"
 
 
 def _withdrawn_text(mlflow_client: MlflowClient, name: str, champion: str, output: Place) -> str:

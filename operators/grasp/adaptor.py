@@ -271,7 +271,7 @@ class Groups(GroupsBase[GroupsParams]):
         def grouped(index: int, rows: pa.Table) -> Labels:
             return to_groups(label(index, rows), group_of.get(index))
 
-        return apply_by_class(read_offsets(state), grouped, marked_by, state)
+        return apply_by_class(read_offsets(state), grouped, marked_by)
 
 
 def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:

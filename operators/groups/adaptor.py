@@ -105,9 +105,7 @@ class ClassWise(GroupsBase[OperatorParams]):
         return self._apply(context.state, partial(stored_labels, context.state))
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Return a function that assigns new rows by the method's ``predict``; an unknown class is an
-        error.
-        """
+        """Return a function that assigns new rows by the method's ``predict``."""
 
         def predicted(index: int, rows: pa.Table) -> Labels:
             columns = {name: column_to_numpy(rows.column(name)) for name in self.method.columns}
@@ -124,7 +122,7 @@ class ClassWise(GroupsBase[OperatorParams]):
         def grouped(index: int, rows: pa.Table) -> Labels:
             return to_groups(label(index, rows), group_of[index])
 
-        return apply_by_class(offsets, grouped, str(record["params"]["method"]), state)
+        return apply_by_class(offsets, grouped, str(record["params"]["method"]))
 
 
 @cache

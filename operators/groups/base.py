@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.arrays import NOISE, Labels
+from operators.arrays import NOISE, Labels, Mask
 from operators.base import (
     CATEGORY,
     GROUP,
@@ -76,17 +76,17 @@ class GroupsBase(Operator[P]):
         return self.open(context)
 
 
-def apply_by_class(
-    offsets: Mapping[int, int], label: LabelClass, marked_by: str | None, state: Path
-) -> Apply:
+def apply_by_class(offsets: Mapping[int, int], label: LabelClass, marked_by: str | None) -> Apply:
     """Return the function that labels the rows of a table class by class.
+
+    Rows of a class that had no row to learn from, since all of its rows are held out, are in no group; they
+    are not marked as outliers for it.
 
     Parameters
     ----------
     offsets : class index -> number of its first group.
     label : labels, from 0 within the class, of a table's rows of one class.
     marked_by : see :func:`group_columns`.
-    state : named in the error for a class without groups.
     """
 
     def apply(table: pa.Table) -> pa.Table:
@@ -94,14 +94,11 @@ def apply_by_class(
         group = np.full(len(classes), NOISE, np.int32)
         for value in np.unique(classes).tolist():
             if value not in offsets:
-                raise OperatorError(
-                    f"operators.groups: class index {value} had no row when {state} was made, so it has no "
-                    "groups there. Run the operator `groups` again on all rows."
-                )
+                continue
             rows = np.flatnonzero(classes == value)
             labels = label(value, table.take(rows))
             group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
-        return group_columns(group, marked_by)
+        return group_columns(group, marked_by, np.isin(classes, list(offsets)))
 
     return apply
 
@@ -111,11 +108,14 @@ def stored_labels(state: Path, index: int, rows: pa.Table) -> Labels:
     return read_labels(state, index, rows.column(ROW_ID).to_numpy())
 
 
-def group_columns(group: Labels, marked_by: str | None = None) -> pa.Table:
-    """Return the added columns. With ``marked_by``, rows in no group are marked as the noise of that
-    method.
+def group_columns(group: Labels, marked_by: str | None = None, learnt: Mask | None = None) -> pa.Table:
+    """Return the added columns.
+
+    With ``marked_by``, rows in no group are marked as the noise of that method, except those that ``learnt``
+    (n,) excludes.
     """
     outlier = (group == NOISE) & (marked_by is not None)
+    outlier = outlier if learnt is None else outlier & learnt
     sources = pa.array(["", f"{marked_by}:noise"])
     reason = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
     return pa.table({GROUP: group, GROUP_OUTLIER: reason})

@@ -114,9 +114,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
             place: Labels = group_of[index][broken(rows)]
             return place
 
-        return apply_by_class(
-            {record["class"]: record["offset"] for record in records}, label, None, context.state
-        )
+        return apply_by_class({record["class"]: record["offset"] for record in records}, label, None)
 
     def _record(self, index: int, sizes: Sequence[int]) -> dict[str, Any]:
         # An empty part is not a group, even if 0 rows are required.

@@ -26,7 +26,7 @@ from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, group_columns
 from operators.groups.params import EiilParams, JttParams
 from operators.groups.small_groups import least_rows
-from operators.groups.state import read_group_record, write_group_record
+from operators.groups.state import class_names, read_group_record, write_group_record
 from operators.probe.params import ProbeParams
 
 Part = Callable[[pa.Table], Mask]
@@ -63,9 +63,10 @@ class ByModel(GroupsBase[P], Generic[P]):
         for found in executor.map(partial(self._counts, context), shards, resources=self.params.resources):
             counts.update(found)
         whole = []
-        for y in sorted({y for y, _ in counts}):
+        for y in range(len(class_names(context.states["ingest"]))):
             sizes = counts[y, False], counts[y, True]
-            if min(sizes) < least_rows(sum(sizes), self.params.min_rows, self.params.min_share):
+            least = least_rows(sum(sizes), self.params.min_rows, self.params.min_share)
+            if min(sizes) < least or not any(sizes):
                 whole.append(y)
         write_group_record(context.state, self.params, whole=whole)
 

@@ -94,6 +94,9 @@ class Ingest(Operator[IngestParams]):
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Count the labels and measure the vectors; leaves ``classes.json``.
 
+        Classes are the labels of all rows, counts those of the rows to learn from: a class may occur in
+        held-out rows only, and has count 0 then.
+
         Raises
         ------
         OperatorError
@@ -102,10 +105,10 @@ class Ingest(Operator[IngestParams]):
         """
         shards = range(len(context.shards.shards))
         counts: Counter[Any] = Counter()
-        for found in executor.map(partial(_count, context.shards, self.params.label), shards):
+        for found in executor.map(partial(_count, context, self.params.label), shards):
             counts.update(found)
             _check_few(self.params.label, len(counts))
-        _refuse_quantity(LabelCounts(self.params.label, counts, 0), self.params.classes)
+        _refuse_quantity(LabelCounts(self.params.label, +counts, 0), self.params.classes)
         classes = self._classes(counts)
         widths = self._widths(context, executor) if self.params.features else _encoded_widths(context)
         state = {
@@ -130,18 +133,19 @@ class Ingest(Operator[IngestParams]):
         Raises
         ------
         CannotPredictError
-            A label is new, or had no row before.
+            A label is new, or had no row to learn from before and has one now.
         """
         state = read_json(delta.state / STATE)
         counts = Counter(dict(zip(state["classes"], state["counts"], strict=True)))
         known = [value for value in counts if counts[value]]
         shards = range(len(context.shards.shards)) if delta.rows_removed else delta.new_shards
         counts = Counter() if delta.rows_removed else counts
-        for found in executor.map(partial(_count, context.shards, self.params.label), shards):
+        for found in executor.map(partial(_count, context, self.params.label), shards):
             if self.params.classes is not None:  # others are faults of their rows
                 found = {value: n for value, n in found.items() if value in state["classes"]}
-            if new := sorted(set(found).difference(known)):
-                raise CannotPredictError(f"the label {shorten(new[0])} is new: no row had it before")
+            new = [value for value, n in found.items() if value not in (known if n else state["classes"])]
+            if new:
+                raise CannotPredictError(f"the label {shorten(min(new))} is new: no row had it before")
             counts.update(found)
         state["counts"] = [counts[value] for value in state["classes"]]
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
@@ -206,6 +210,9 @@ class Ingest(Operator[IngestParams]):
         if len(present) >= 2:
             return classes
         found = f"its only value is {shorten(present[0])}" if present else "it has no value"
+        if declared is None and len(classes) > len(present):
+            held = ", ".join(shorten(value) for value in classes if value not in present)
+            found += f" among the rows to learn from; {held} occur in rows that source.holdout holds out only"
         if declared is not None:
             found = f"of source.classes {shorten(classes)}, {len(present)} occur in it"
         raise OperatorError(
@@ -284,9 +291,12 @@ def _row_error(fault: Fault, label: str, shards: ShardReader, table: pa.Table) -
     return RowError(message, shard=shard, row=row, column=fault.column, value=fault.value)
 
 
-def _count(reader: ShardReader, label: str, shard: int) -> dict[Any, int]:
-    column = reader.read_source(shard, [label])[label]
-    counts = count_labels(column)
+def _count(context: Context, label: str, shard: int) -> dict[Any, int]:
+    """Return the rows to learn from of each label of a shard; 0 for a label of held-out rows only."""
+    counts = count_labels(context.shards.read_source(shard, [label])[label])
+    if context.all_shards is not None:
+        everything = count_labels(context.all_shards.read_source(shard, [label])[label])
+        counts = dict.fromkeys(everything, 0) | counts
     _check_few(label, len(counts))
     return counts
 

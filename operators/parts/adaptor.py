@@ -1,8 +1,9 @@
 """``parts`` over shards: names the part of every row from the source alone, before anything is fitted.
 
 The engine adds this operator in front of all others where rows are held out: the readers that it hands to
-``fit`` leave out the rows that are not :data:`~operators.parts.held_out.FITTED`. One thing is decided by all
-rows: whether the texts of a column are all numbers or dates, and of what kind it is if they are not.
+``fit`` leave out the rows that are not :data:`~operators.parts.held_out.FITTED`. Two things are decided by
+all rows: whether the texts of a column are all numbers or dates, and of what kind it is if they are not; and
+what the classes are.
 """
 
 from __future__ import annotations

@@ -56,9 +56,10 @@ class RandomParams(SplitParams):
     fit_on: Literal["train", "all"] | None = None
     """Rows that operators learn from. ``train``: a row's part is drawn from what the source holds before
     anything is fitted, so that no feature, group, weight or outlier mark has learnt from a validation or test
-    row; these rows are placed as new rows are. One thing is decided by all rows: whether the texts of a
-    column are all numbers or dates, and of what kind it is if they are not. Shares are then
-    those of the hash, not exact in any class, and classes with fewer than 20 rows are training rows.
+    row; these rows are placed as new rows are. Two things are decided by all rows: whether the texts of a
+    column are all numbers or dates, and of what kind it is if they are not; and what the classes are.
+    Shares are then those of the hash, not exact in any class, and classes with fewer than 20 rows are
+    training rows.
     ``all``: scores on validation and test rows are optimistic. Default: ``train``, or ``all`` beside an
     operator that cannot place rows and where ``stratify_by_group: true`` is written out; plan and report
     say which."""

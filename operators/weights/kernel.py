@@ -134,8 +134,12 @@ def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Float6
 
 
 def doubtful(y: Integers, keys: Integers, largest: Mapping[int, int]) -> Mask:
-    """Return the mask (n,) of the rows outside the largest group of their class."""
-    common = np.array([largest[value] for value in y.tolist()], np.int64)
+    """Return the mask (n,) of the rows outside the largest group of their class.
+
+    No row of a class without a row to learn from is in doubt: no classifier knows the class.
+    """
+    pairs = zip(y.tolist(), keys.tolist(), strict=True)
+    common = np.array([largest.get(value, key) for value, key in pairs], np.int64)
     return np.asarray(keys != common)
 
 

@@ -48,6 +48,10 @@ def test_the_notebook_runs_for_every_library(tmp_path: Path, monkeypatch: pytest
         assert again["curated"].table.equals(curated.table)
         assert again["curated"].groups.equals(curated.groups)
         assert again["curated"]._repr_html_() == shown
+    (answer,) = (block for block in BLOCKS if "spurious" in block)
+    exec(answer.replace("background", "b"), found)
+    assert found["curated"].recipe.operators["cues"] == {"spurious": ["b"]}
+    assert [*found["chain"]] == [*curated.recipe.operators]
 
 
 def test_a_version_opens_in_pandas_polars_duckdb_and_datasets(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import decimal
 import subprocess
@@ -269,9 +270,45 @@ def test_names_of_a_frame_are_not_lost_in_silence(table: pa.Table) -> None:
 
 def test_a_remedy_in_the_source_is_told_as_an_argument(table: pa.Table) -> None:
     labels = [None, *table["label"].to_pylist()[1:]]
-    at = table.column_names.index("label")
-    with pytest.raises(InputError, match=r"In Python: curate\(..., source={'on_error': ...}\)"):
-        rowsieve.curate(table.set_column(at, "label", pa.array(labels)), label="label", operators=PLAIN)
+    faulty = table.set_column(table.column_names.index("label"), "label", pa.array(labels))
+    with pytest.raises(InputError) as stopped:
+        rowsieve.curate(faulty, label="label", operators=PLAIN)
+    quarantine, leave_out = {"on_error": "quarantine"}, {"filter": [["label", "!=", None]]}
+    told = f"In Python: curate(..., source={quarantine}) or curate(..., source={leave_out})."
+    assert str(stopped.value).endswith(told)
+    assert (
+        len(rowsieve.curate(faulty, label="label", operators=PLAIN, source=leave_out).weights)
+        == table.num_rows - 1
+    )
+
+
+def test_a_remedy_that_is_an_argument_of_its_own_is_told_as_that(table: pa.Table) -> None:
+    with pytest.raises(InputError, match=r"In Python: curate\(\.\.\., label=\.\.\.\)\.$"):
+        rowsieve.curate(table, label="lable")
+
+
+@pytest.mark.parametrize(
+    "operators", [{"cues": {"spurious": ["b"]}}, {"split": {"test": 0.1}}, ["cues", "groups"]]
+)
+def test_a_chain_with_a_gap_is_answered_with_the_whole_chain(operators: Any, table: pa.Table) -> None:
+    """One missing operator after the other was named, and the first remedies led to another method."""
+    with pytest.raises(InputError, match="`operators` names the whole chain") as stopped:
+        rowsieve.curate(table, label="label", operators=operators)
+    chain = ast.literal_eval(str(stopped.value).rpartition("operators=")[2].rstrip("."))
+    assert list(chain) == ["probe", "cues", "groups", "weights", "split"]
+    given = operators if isinstance(operators, dict) else {}
+    assert all(chain[name] == params for name, params in given.items())
+    assert (
+        len(rowsieve.curate(table, label="label", truth="truth", operators=chain).weights) == table.num_rows
+    )
+
+
+def test_a_method_that_lacks_an_operator_gets_it(table: pa.Table) -> None:
+    chain: dict[str, Any] = {"groups": {"min_samples": [5, 10]}, "weights": {}, "split": {}}
+    with pytest.raises(InputError, match=r"'min_samples'.*'gradients': \{\}") as stopped:
+        rowsieve.curate(table, label="label", operators=chain)
+    told = ast.literal_eval(str(stopped.value).rpartition("operators=")[2].rstrip("."))
+    assert rowsieve.curate(table, label="label", truth="truth", operators=told).recipe.operators == told
 
 
 def typed_frames() -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """MLflow as the record: what a run leaves there, and the way back from a version."""
 
 import contextlib
+import fcntl
 import json
+import os
 import shutil
 import sqlite3
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -190,3 +194,35 @@ def test_a_server_that_dies_at_any_call(tracked: tuple[Path, RunResult]) -> None
 
 def read_everything(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_two_processes_do_not_create_the_database_at_once(tmp_path: Path) -> None:
+    """A run and its training did, on the first night, and one found the tables of the other half made."""
+    waiting = threading.Thread(target=client, args=(tmp_path,))
+    with open_folder(tmp_path) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # as another process that creates it
+        waiting.start()
+        waiting.join(1)
+        assert waiting.is_alive()
+        assert not (tmp_path / "mlflow.db").exists()
+    waiting.join()
+    assert (tmp_path / "mlflow.db").exists()
+
+
+def test_a_process_that_hangs_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.publish.tracking.CREATION_SECONDS", 0.1)
+    with open_folder(tmp_path) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        client(tmp_path)
+    assert (tmp_path / "mlflow.db").exists()
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path) -> Iterator[int]:
+    found = os.open(folder, os.O_RDONLY)
+    try:
+        yield found
+    finally:
+        os.close(found)

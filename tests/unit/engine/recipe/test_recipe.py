@@ -14,7 +14,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError, RowsieveError
 from engine.plan.operator_setup import build_operator
 from engine.recipe.recipe import Recipe
-from engine.recipe.yaml_text import apply_override, read_yaml
+from engine.recipe.yaml_text import apply_override, parse_yaml, read_yaml
 
 SMALL = {"name": "small", "source": {"path": "x.csv", "label": "y"}, "output": {"path": "out"}}
 
@@ -76,6 +76,15 @@ def test_missing_recipe_names_the_nearest_file(tmp_path: Path) -> None:
 def test_bad_yaml_names_the_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2"):
         load(tmp_path, "name: a\nsource: [1\n")
+
+
+def test_a_key_that_is_given_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
+    """The last one won, so that a column could come back that the first had excluded."""
+    text = "source:\n  exclude: [ssn]\n  label: y\n  exclude: [id]\n"
+    with pytest.raises(InputError, match=r"'exclude' is given twice.* first, line 2, .* second, line 4, "):
+        parse_yaml(text, "r.yaml")
+    merged = parse_yaml("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b, x: 3}\n", "r.yaml")
+    assert merged == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 3}}
 
 
 def test_yaml_cannot_build_objects(tmp_path: Path) -> None:

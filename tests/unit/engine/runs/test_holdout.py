@@ -168,3 +168,48 @@ def test_faulty_holdouts(
     value["operators"] = operators
     with pytest.raises(InputError, match=message):
         make_plan(Recipe.parse(value))
+
+
+def held_customer(folder: Path, table: pa.Table, source: dict[str, Any]) -> str:
+    """Return a customer whose rows are held out."""
+    found, _ = published(folder, {"m": table}, source=source, operators=STANDARD)
+    return str(found.index[found["split"] == "test"][0])
+
+
+def with_label(table: pa.Table, customer: str, label: str) -> pa.Table:
+    mine = np.asarray(table["customer"].to_pylist()) == customer
+    labels = np.where(mine, label, np.asarray(table["label"].to_pylist())).tolist()
+    return table.set_column(table.column_names.index("label"), "label", pa.array(labels))
+
+
+@pytest.mark.parametrize("operators", [STANDARD, CHAIN], ids=["standard", "full"])
+def test_a_class_of_held_out_rows_alone_is_published(tmp_path: Path, operators: dict[str, Any]) -> None:
+    """Such a row ended the run as one of a class that had not been declared, though none was declared."""
+    source = {"holdout": {"share": 0.2, "key": "customer"}}
+    table, more = numbered(400), numbered(200, seed=1, first=400)
+    rare = held_customer(tmp_path / "a", table, source)
+    later = held_customer(tmp_path / "b", more, source)
+    nightly = {"source": source, "operators": operators, "incremental": {"base": "current"}}
+    tables = {"m": with_label(table, rare, "perhaps")}
+    found, _ = published(tmp_path / "c", tables, **nightly)
+    assert found.loc[rare, ["split", "label", "group"]].tolist() == ["test", "perhaps", -1]
+    assert not found.loc[rare, "is_outlier"]
+    assert np.isfinite(found["weight"]).all()
+
+    found, manifest = published(tmp_path / "c", {"n": with_label(more, later, "never")}, **nightly)
+    assert manifest["incremental"]["why"] == "the label 'never' is new: no row had it before"
+    assert found.loc[later, ["split", "group"]].tolist() == ["test", -1]
+
+
+def test_a_class_whose_last_training_row_is_gone_is_still_placed(tmp_path: Path) -> None:
+    source = {"holdout": {"share": 0.2, "key": "customer"}}
+    table, more = numbered(400), numbered(200, seed=1, first=400)
+    rare = held_customer(tmp_path / "a", more, source)
+    nightly = {"source": source, "operators": STANDARD, "incremental": {"base": "current"}}
+    taught, _ = published(tmp_path / "b", {"m": table, "n": more}, **nightly)
+    learnt = str(
+        taught.index[(taught["split"] == "train") & taught.index.isin(more["customer"].to_pylist())][0]
+    )
+    published(tmp_path / "b", {"n": with_label(more, learnt, "perhaps")}, **nightly)
+    found, _ = published(tmp_path / "b", {"n": with_label(more, rare, "perhaps")}, **nightly)
+    assert found.loc[rare, ["split", "label", "group"]].tolist() == ["test", "perhaps", -1]

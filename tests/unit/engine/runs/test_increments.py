@@ -434,3 +434,45 @@ def test_rows_set_aside_stay_so_and_their_ids_move(tmp_path: Path) -> None:
     assert after.column("row_id").to_pylist() == [3, 7]
     assert before.drop_columns(["row_id"]).equals(after.drop_columns(["row_id"]))
     assert result.manifest["summary"]["quarantined"] == 2
+
+
+STANDARD_CHAIN: dict[str, Any] = {"cues": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
+
+
+def standard(folder: Path, on_error: str = "fail", **sections: Any) -> Recipe:
+    """Return a recipe in which `encode` makes the features, so that it is kept without `ingest`."""
+    source = {"on_error": on_error, "max_error_rate": 0.1}
+    value = recipe_for(folder / "data", folder / "out", **{**BASE, "source": source, **sections})
+    return Recipe.parse(value | {"operators": STANDARD_CHAIN})
+
+
+@pytest.mark.parametrize("mode", ["auto", "predict"])
+@pytest.mark.parametrize(("before", "after"), [("fail", "quarantine"), ("quarantine", "fail")])
+def test_the_treatment_of_faulty_rows_may_change_when_a_shard_arrives(
+    tmp_path: Path, before: str, after: str, mode: str
+) -> None:
+    """`ingest` is fitted again then, and drift was looked for in parts that it had not made yet."""
+    nights(tmp_path / "data", 160)
+    run(standard(tmp_path, before))
+    rows = spurious_table(60, seed=1)
+    if after == "quarantine":
+        a = rows["a"].to_numpy().copy()
+        a[7] = np.inf
+        rows = rows.set_column(rows.column_names.index("a"), "a", pa.array(a))
+    add_night(tmp_path, rows, "z")
+    found = run(standard(tmp_path, after, incremental={"base": "current", "mode": mode}))
+    record = found.manifest["incremental"]
+    assert record["fitted"]["ingest"] == "its parameters have changed: on_error"
+    assert "encode" in record["kept"]
+    assert {"columns", "features"} <= {figure["name"] for figure in record["drift"]}
+
+
+def test_what_ingest_left_in_the_store_may_be_gone(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160)
+    plan = make_plan(standard(tmp_path))
+    run(standard(tmp_path))
+    shutil.rmtree(plan.store.state(plan.fingerprint_of("ingest")).parent)
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    record = run(standard(tmp_path)).manifest["incremental"]
+    assert record["fitted"]["ingest"] == "the store no longer has what it left"
+    assert "encode" in record["kept"]

@@ -21,6 +21,7 @@ from engine.runs.history import history, prune
 from engine.runs.row_changes import write_row_changes
 from engine.runs.row_matching import match_rows
 from engine.runs.row_pairs import RowPairs
+from engine.storage.withdrawals import version_before
 from engine.training.data.version import Version, open_version
 from tests.unit.engine.runs.test_increments import add_night, nights, recipe, run, spurious_table
 
@@ -202,6 +203,26 @@ def test_groups_are_matched_by_their_rows() -> None:
         (None, 0, "born", 1),
         (None, 3, "born", None),
     ]
+
+
+def test_versions_that_are_left_out_are_the_current_one_and_the_one_before(tmp_path: Path) -> None:
+    """The front page took the first by name, which after the second night was the current one itself."""
+    nights(tmp_path / "data", 160)
+    out = tmp_path / "out"
+    made = [run(recipe(tmp_path)).version]
+    with pytest.raises(InputError, match=f"no version that was published before {made[0]}. Run the recipe"):
+        version_before(out, made[0])
+    for night in (1, 2):
+        add_night(tmp_path, spurious_table(40, seed=night), f"z{night}")
+        made.append(run(recipe(tmp_path)).version)
+    for names, then in (((), made[1]), ((made[0],), made[0])):
+        shown = CliRunner().invoke(app, ["diff", *names, "--output", str(out), "--json"])
+        assert [json.loads(shown.stdout)[side] for side in ("before", "after")] == [then, made[2]]
+    same = CliRunner().invoke(app, ["diff", made[0], made[0], "--output", str(out)])
+    assert f"{made[0]} is compared with itself, so that nothing differs" in same.stdout
+    alone = CliRunner().invoke(app, ["diff", made[0]])
+    assert alone.exit_code == 2
+    assert f"rowsieve diff {made[0]}: name two versions, or give --output OUTPUT" in alone.stderr
 
 
 def test_history_diff_and_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,18 @@ def test_a_champion_whose_column_is_gone_says_so(tmp_path: Path) -> None:
         rows_for(served, job)
 
 
+@pytest.mark.parametrize("names", [{"no": "0", "yes": "1"}, {"no": 0, "yes": 1}], ids=["text", "type"])
+def test_a_champion_of_classes_with_other_names_says_so(tmp_path: Path, names: dict[str, Any]) -> None:
+    """All its answers counted as wrong, so that any challenger replaced it."""
+    table = pure(200, 3)
+    _, _, served = trained(tmp_path / "old", table, features=["a", "b"])
+    labels = pa.array([names[value] for value in table["label"].to_pylist()])
+    renamed = table.set_column(table.column_names.index("label"), "label", labels)
+    _, job, _ = trained(tmp_path / "new", renamed, features=["a", "b"])
+    with pytest.raises(CannotCompareError, match=r"\['no', 'yes'\], and version v.* has none of them, but "):
+        rows_for(served, job)
+
+
 def test_rows_that_the_champion_cannot_read_are_wrong_answers(tmp_path: Path) -> None:
     """The challenger dropped column ``a``, which has holes now."""
     table = pure(300, 4)

@@ -20,7 +20,7 @@ import engine
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.publish.lineage import trace
-from engine.recipe.promotion import Condition
+from engine.recipe.promotion import Condition, PromotionRule
 from engine.training import Ensemble
 from engine.training.data.version import open_version
 from engine.training.page import sentences
@@ -231,3 +231,25 @@ def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None
     assert Path(result["folder"], link).resolve() == report.resolve()
     unscored = SimpleNamespace(evaluations={}, regressions={})
     assert "nothing is known" in sentences(unscored, None)[0]  # type: ignore[arg-type]
+
+
+def test_a_promotion_that_costs_accuracy_without_a_bound_on_it_says_so(
+    published: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rule on the worst group alone let a model through that cost .19 of the accuracy."""
+    scores = {"accuracy": 0.77, "worst_group_accuracy": 0.75}, {"accuracy": 0.961}
+    bare = PromotionRule.parse("worst_group_accuracy > champion with confidence 0.95")
+    assert bare.unbounded_loss(*scores) == (
+        "its accuracy is 0.7700, the champion's was 0.9610, and the rule has no bound on it"
+    )
+    assert not bare.unbounded_loss({"accuracy": 0.945}, {"accuracy": 0.961})
+    assert not bare.unbounded_loss({"loss": 2.0}, {"loss": 1.0})
+    assert not PromotionRule.parse("accuracy > 0.5").unbounded_loss(*scores)
+
+    base = ["--dataset", str(published), "--register", "costly"]
+    rule = ["--promote-if", "log_loss > 0.0"]
+    retrain(*base, *rule, "--trainer", "gdro", "--set", "lr=0.2", "--set", "model=mlp")
+    worse = retrain(*base, *rule, "--trainer", "erm", "--set", "optimizer=sgd", "--set", "lr=1e-6")
+    assert worse["promoted"]["promoted"]
+    assert "the champion's was 1.0000, and the rule has no bound on it" in worse["promoted"]["reason"]
+    assert "add ` and accuracy > champion - 0.005` to the rule" in caplog.text

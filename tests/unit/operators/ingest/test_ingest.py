@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,18 @@ def test_numbers_sort_by_value(tmp_path: Path) -> None:
     table = pa.table({"label": [10, 9, 10], "v": [[0.0]] * 3, "a": [1, 2, 3]})
     fitted(tmp_path, [table])
     assert json.loads((tmp_path / "classes.json").read_text())["classes"] == [9, 10]
+
+
+def test_classes_are_those_of_all_rows_and_counts_those_of_rows_to_learn_from(tmp_path: Path) -> None:
+    table = pa.table({"label": ["a", "b", "c", "a"], "v": [[0.0]] * 4, "a": [1, 2, 3, 4]})
+    learnt, everything = MemoryReader([table.slice(0, 2)]), MemoryReader([table])
+    ingest = Ingest(IngestParams(label="label", features=("v", "a")))
+    context = Context(learnt, tmp_path, all_shards=everything)
+    ingest.fit(context, LocalExecutor())
+    state = json.loads((tmp_path / "classes.json").read_text())
+    assert (state["classes"], state["counts"]) == (["a", "b", "c"], [1, 1, 0])
+    with pytest.raises(OperatorError, match="value is 'a' among the rows to learn from; 'b', 'c' occur in"):
+        ingest.fit(replace(context, shards=MemoryReader([table.slice(0, 1)])), LocalExecutor())
 
 
 def faulty() -> list[pa.Table]:

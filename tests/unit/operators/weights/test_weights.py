@@ -24,6 +24,7 @@ from operators.weights.kernel import (
     balanced_weights,
     bound_noise,
     class_priors,
+    doubtful,
     group_masses,
     largest_groups,
     trusted_share,
@@ -205,6 +206,11 @@ def test_no_classifier_is_trained_where_each_class_is_one_group(tmp_path: Path) 
     assert set(result[WEIGHT].to_pylist()) == {1.0}
     assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
     assert metrics["doubted"] == 0
+
+
+def test_no_row_of_a_class_without_rows_to_learn_from_is_in_doubt() -> None:
+    y, keys = np.array([0, 0, 2]), np.array([0, 1, -3])
+    assert doubtful(y, keys, {0: 0, 1: 5}).tolist() == [False, True, False]
 
 
 def test_a_group_that_fit_has_not_seen_weighs_one() -> None:
