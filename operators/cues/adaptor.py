@@ -120,7 +120,8 @@ class Cues(Operator[CuesParams]):
         -------
         ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
         ``expected_gain`` (of the worst group; 0 where the gate decides), every measurement of the evidence,
-        strength and accuracies of the baseline and of the published weights on held-out rows with the
+        strength and accuracies of the baseline and of the published weights on held-out rows, and accuracies
+        without weights, with the
         ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
         worst class), ``suspects``, ``sample_rows`` and the importances of source columns, as
         ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
@@ -156,6 +157,21 @@ class Cues(Operator[CuesParams]):
             (metrics,) = executor.map(run_fit, [task])
         _log_outcome(metrics, self.params, read_suspects(context.state))
         return metrics
+
+    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Say so where a model with these weights is right far less often than one without."""
+        known = "unweighted_mean_accuracy" in metrics
+        if not known or metrics["unweighted_mean_accuracy"] - metrics["published_mean_accuracy"] <= DEAR:
+            return ()
+        means, worst = (
+            " -> ".join(f"{metrics[f'{kind}_{part}_accuracy']:.3f}" for kind in ("unweighted", "published"))
+            for part in ("mean", "worst")
+        )
+        return (
+            f"with these weights a model is right on fewer of all held-out rows than without any ({means}), for "
+            f"those of the worst group or class ({worst}). `rowsieve cues OUTPUT` says why; "
+            "`max_mean_loss: 0.02` of a training takes milder ones.",
+        )
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Keep the state: new rows are weighed by the models there are.

@@ -198,6 +198,7 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
     if point is None:
         return found
     found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
+    found |= {f"unweighted_{name}": float(curve["points"][0][name]) for name in CURVE_METRICS[1:]}
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 

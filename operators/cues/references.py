@@ -167,7 +167,8 @@ class FeatureColumns:
         """Return the positions and the cut of a shortcut that the user names.
 
         A column of dates means whichever of its features the models lean on most: elapsed time, or a part. So
-        does a column of numbers with gaps: its value, or whether it is missing.
+        does a column of numbers with gaps: its value, or whether it is missing; and one of many values: the
+        share of one of several classes.
         """
         if isinstance(reference, CueWords):
             return Named((self.n_features + self.mentions.index(reference),), 0.0)
@@ -180,6 +181,8 @@ class FeatureColumns:
             if cut is None:
                 return Named(positions, one_of=True)
             positions = elapsed or positions
+        if cut is None and len(positions) > 1 and self._are_shares(positions):
+            return Named((*positions, *self._missing_of(positions[0])), one_of=True)
         if cut is None and isinstance(reference, str) and (gaps := self._gaps_of(positions)):
             return Named((*positions, *gaps), one_of=True)
         if cut is not None and len(positions) > 1:
@@ -201,8 +204,16 @@ class FeatureColumns:
         """Return the feature that says whether a number is missing, where the positions are its value."""
         if len(positions) != 1 or not self.outputs or self.outputs[positions[0]].role != "value":
             return ()
-        source = self.outputs[positions[0]].source
-        places = enumerate(self.outputs)
+        return self._missing_of(positions[0])
+
+    def _are_shares(self, positions: tuple[int, ...]) -> bool:
+        """Return whether the positions are the class shares of one column of many values."""
+        own = [self.outputs[p] for p in positions] if self.outputs else []
+        return all(one.role == "target" for one in own) and len({one.source for one in own}) == 1
+
+    def _missing_of(self, position: int) -> tuple[int, ...]:
+        """Return the features that say whether the column of a feature is missing, if there are any."""
+        places, source = enumerate(self.outputs), self.outputs[position].source
         return tuple(p for p, one in places if one.source == source and one.role == "missing")
 
     def _slice(self, text: str) -> tuple[int, float] | None:

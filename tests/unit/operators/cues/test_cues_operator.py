@@ -254,3 +254,17 @@ def test_many_features_are_sampled_on_fewer_rows() -> None:
     assert rows_that_fit(640, 50_000) == 50_000
     assert rows_that_fit(3200, 50_000) == 10_000
     assert rows_that_fit(0, 50_000) == 50_000
+
+
+def test_a_run_says_what_the_weights_cost():
+    costly = {
+        "unweighted_mean_accuracy": 0.9496,
+        "unweighted_worst_accuracy": 0.1,
+        "published_mean_accuracy": 0.8,
+        "published_worst_accuracy": 0.31,
+    }
+    (said,) = Cues(CuesParams()).warnings(costly)
+    assert "(0.950 -> 0.800)" in said
+    assert "(0.100 -> 0.310)" in said
+    assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}) == ()
+    assert Cues(CuesParams()).warnings({}) == ()

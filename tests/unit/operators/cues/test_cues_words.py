@@ -113,6 +113,19 @@ def test_a_named_column_of_many_values_means_their_class_shares():
         assert known.named("branch").columns == named
 
 
+def test_a_named_column_of_many_values_means_one_of_its_class_shares():
+    """Of three classes it has three; to name it was refused as a category that is not one-hot."""
+    shares = [Output("code", "categorical", f"code: share of {c}", "target") for c in "abc"]
+    missing = Output("code", "categorical", "code is missing", "missing")
+    known = FeatureColumns(
+        ("code", "age"), (4, 1), (*shares, missing, Output("age", "numeric", "age", "value")), {}
+    )
+    assert known.named("code") == Named((0, 1, 2, 3), one_of=True)
+    assert known.named("code: share of b") == Named((1,))
+    alone = FeatureColumns(("code",), (2,), (shares[0], missing), {})
+    assert alone.named("code") == Named((0,))
+
+
 def test_a_named_number_with_gaps_means_its_value_or_its_gaps():
     outputs = (
         Output("income", "numeric", "income", "value"),
