@@ -168,9 +168,9 @@ class Cues(Operator[CuesParams]):
             for part in ("mean", "worst")
         )
         return (
-            f"with these weights a model is right on fewer of all held-out rows than without any ({means}), for "
-            f"those of the worst group or class ({worst}). `rowsieve cues OUTPUT` says why; "
-            "`max_mean_loss: 0.02` of a training takes milder ones.",
+            f"on held-out rows a model is right on {means} of all rows and on {worst} of the worst group or "
+            "class (without -> with these weights). `rowsieve cues OUTPUT` says why; `max_mean_loss: 0.02` "
+            "of a training takes milder weights.",
         )
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:

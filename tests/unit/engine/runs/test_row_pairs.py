@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.core.errors import InputError
+from engine.plan.chain import USUAL_ADDER
 from engine.recipe.recipe import Recipe
 from engine.runs import row_pairs
 from engine.runs.diff import compare, diff
@@ -64,7 +65,7 @@ def version(
         "schema": [{"name": field.name, "type": str(field.type)} for field in table.schema],
         "summary": {"groups": {str(row): 1 for row in range(n)}},
         "outputs": [
-            {"name": name, "operator": "x", "description": ""}
+            {"name": name, "operator": USUAL_ADDER.get(name, "x"), "description": ""}
             for name in table.column_names
             if name not in source.column_names
         ],

@@ -264,7 +264,7 @@ def test_a_run_says_what_the_weights_cost():
         "published_worst_accuracy": 0.31,
     }
     (said,) = Cues(CuesParams()).warnings(costly)
-    assert "(0.950 -> 0.800)" in said
-    assert "(0.100 -> 0.310)" in said
+    assert "0.950 -> 0.800 of all rows" in said
+    assert "0.100 -> 0.310 of the worst" in said
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}) == ()
     assert Cues(CuesParams()).warnings({}) == ()
