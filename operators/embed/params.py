@@ -67,8 +67,9 @@ class EmbedParams(OperatorParams):
     image_size: int = Field(default=224, ge=32, le=1024)
     """Height and width in pixels an image is scaled to. EfficientNet-lite0 was trained on 224."""
     resources: Resources = Resources()
-    """Resources of one actor. ``cpus`` is also torch's number of threads. A GPU is used if there is one,
-    unless ``gpus`` is 0; its last digits differ from a CPU's."""
+    """Resources of one actor. ``cpus`` is also the number of threads, of torch and for tokens and pixels: on
+    a GPU several pay. A GPU is used if there is one, unless ``gpus`` is 0; its last digits differ from a
+    CPU's."""
 
     @classmethod
     def recorded(cls, params: Mapping[str, Any]) -> Self:
