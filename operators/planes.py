@@ -12,6 +12,7 @@ from operators.arrays import Float64
 from operators.base import LABEL, ROW_ID, ReportContext
 from operators.columns import vectors_to_numpy
 from operators.report.sections import PointMap
+from operators.spread import mean_and_scale
 
 LOST = 1e-12
 """Shares of the variance below this one are rounding errors."""
@@ -31,17 +32,16 @@ def vector_maps(context: ReportContext, column: str, title: str, *, scaled: bool
 
     Parameters
     ----------
-    scaled : divide each component of the vectors by its standard deviation over the sample, where they have
-        different units; else the one with the largest numbers decides.
+    scaled : standardise each component of the vectors over the sample, where they have different units; else
+        the one with the largest numbers decides.
     """
     sample = context.sample([column])
-    scale = np.ones(1)
-    if scaled:
-        scale = vectors_to_numpy(sample.column(column)).astype(np.float64).std(axis=0)
-        scale[scale < np.finfo(np.float32).tiny] = 1.0
+    mean, scale = np.zeros(1), np.ones(1)
+    if scaled and sample.num_rows:
+        mean, scale = mean_and_scale(vectors_to_numpy(sample.column(column)))
     maps = []
     for y, rows in classes_of(sample):
-        vectors = vectors_to_numpy(rows.column(column)).astype(np.float64) / scale
+        vectors = (vectors_to_numpy(rows.column(column)).astype(np.float64) - mean) / scale
         maps.append(point_map(title, y, rows, *principal_plane(vectors)))
     return maps
 

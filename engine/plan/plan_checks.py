@@ -23,6 +23,18 @@ from operators.factories import check_allowed
 from operators.models.spec import PRETRAINED
 from operators.yaml_text import inline_yaml
 
+OUTPUT_FILES = (
+    "versions/v0/data/part-00000.parquet",
+    "versions/v0/manifest.json",
+    "versions/v0/README.md",
+    "store/0/part-00000.parquet",
+    "reports/v0.html",
+    "models/0/cvar.png",
+    "identities.json",
+    "CURRENT",
+)
+"""Files of the kinds that an output holds, relative to it."""
+
 
 def check_trained_model(recipe: Recipe) -> None:
     """Raise InputError if the model to train would import a module that the operator does not allow, or needs
@@ -55,19 +67,6 @@ def _check_model(model: object, key: str) -> None:
             check_allowed(model, key)
         except OperatorError as error:
             raise InputError(str(error)) from None
-
-
-OUTPUT_FILES = (
-    "versions/v0/data/part-00000.parquet",
-    "versions/v0/manifest.json",
-    "versions/v0/README.md",
-    "store/0/part-00000.parquet",
-    "reports/v0.html",
-    "models/0/cvar.png",
-    "identities.json",
-    "CURRENT",
-)
-"""Files of the kinds that an output holds, relative to it."""
 
 
 def check_output_apart(recipe: Recipe) -> None:

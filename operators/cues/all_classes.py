@@ -42,7 +42,7 @@ class LearntClasses:
         """Return the number of each label, which has to be one of ``labels``, shape (n,)."""
         return np.asarray(np.searchsorted(self.labels, y))
 
-    def search(self, found: Search, class_factor: Floats) -> Search:
+    def as_all_classes(self, found: Search, class_factor: Floats) -> Search:
         """Return the findings on the K classes as those of all.
 
         ``class_factor`` is the weight of the rows of each class, shape (C,).

@@ -133,7 +133,7 @@ def _search(
     """Return the findings among the classes that are learnt, as those of all classes."""
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
-    return learnt.search(found, class_factor)
+    return learnt.as_all_classes(found, class_factor)
 
 
 def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:

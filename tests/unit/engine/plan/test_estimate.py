@@ -93,5 +93,5 @@ def test_an_operator_that_is_not_in_the_recipe_is_told_apart(tmp_path: Path) -> 
 def test_free_text_is_told_apart() -> None:
     cost = estimate(COSTS, 10_000, 400, [10_000], texts=2)
     assert cost.text_seconds == pytest.approx(20_000 / TEXTS_PER_SECOND)
-    assert cost.text.endswith("; up to 6 min more for the network that reads free text")
+    assert cost.text.endswith("; up to 7 min more for the network that reads free text")
     assert f"embed, float32 | {TEXTS_PER_SECOND:g} |" in README.read_text("utf-8")

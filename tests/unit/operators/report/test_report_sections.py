@@ -95,3 +95,13 @@ def test_a_map_of_columns_in_different_units_is_not_that_of_the_largest_numbers(
     assert "100%" in plain.axes[0]
     assert "100%" not in scaled.axes[0]
     assert np.corrcoef(plain.points[:, 0], rows[:, 2])[0, 1] ** 2 > 0.999
+
+
+def test_a_large_number_that_all_rows_share_hides_no_map() -> None:
+    """Identifiers beyond 2^53 are one float32: every point was drawn in the same place."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(60, 3)), np.full(60, 9e15)]).astype(np.float32)
+    table = pa.table({LABEL: np.zeros(60, int), ROW_ID: np.arange(60), FEATURES: numpy_to_vectors(rows)})
+    context: Any = SimpleNamespace(sample=lambda columns: table)
+    (found,) = vector_maps(context, FEATURES, "map", scaled=True)
+    assert found.points.std(axis=0).min() > 0.5
