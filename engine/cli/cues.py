@@ -76,8 +76,8 @@ def read_cues(version: Version) -> dict[str, Any]:
 
     """
     from engine.storage.stores import store_of
-    from operators.cues.importance import read_importance
-    from operators.cues.listing import SUSPECTS, read_suspects, recipe_section
+    from operators.cues.output.importance import read_importance
+    from operators.cues.output.listing import SUSPECTS, read_suspects, recipe_section
 
     known = {entry["name"]: entry["fingerprint"] for entry in version.manifest["operators"]}
     if "cues" not in known:
@@ -97,8 +97,8 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from operators.cues.report import importance_sentences
-    from operators.cues.verdict import verdict, word_notes
+    from operators.cues.output.report import importance_sentences
+    from operators.cues.output.verdict import verdict, word_notes
 
     console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
     for note in word_notes(found):
@@ -151,7 +151,7 @@ def _show_suspects(found: dict[str, Any]) -> None:
 
 def _show_curve(record: Mapping[str, Any]) -> None:
     """Print the trade-off over the strength of weighting."""
-    from operators.cues.curve_report import COLUMNS, RULE, summary_sentence, table_rows
+    from operators.cues.output.curve_report import COLUMNS, RULE, summary_sentence, table_rows
 
     table = plain_table(*COLUMNS, right=COLUMNS[:-1])
     for row in table_rows(record):
@@ -177,7 +177,7 @@ def _class_names(by_class: Mapping[str, float | None]) -> str:
 
 def example_section(found: dict[str, Any]) -> str:
     """Return the recipe section to copy: today's answers, with the open suspects as comments."""
-    from operators.cues.listing import yaml_reference
+    from operators.cues.named.recipe_text import yaml_reference
 
     text = str(found["recipe_section"])
     open_ones = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]

@@ -152,7 +152,7 @@ def loss_warning(found: RetrainResult) -> str:
     """
     from engine.cli.cues import naming_the_state, read_cues
     from engine.core.json_files import DamagedFileError
-    from operators.cues.curve_report import published_point
+    from operators.cues.output.curve_report import published_point
 
     result = found.result
     accuracy = result.evaluations["validation"].accuracy if "validation" in result.evaluations else None

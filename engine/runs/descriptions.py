@@ -32,7 +32,7 @@ from engine.runs.description_format import fault_of
 from engine.storage.reader import StoreReader
 from operators.base import FEATURES, GROUP, LABEL, PREDICTION, ROW_ID, Executor
 from operators.columns import is_binary, vectors_to_numpy
-from operators.cues.listing import SUSPECTS, read_suspects
+from operators.cues.output.listing import SUSPECTS, read_suspects
 from operators.descriptions import GroupSample, describe_groups, describe_slices
 from operators.encode.tags import is_tags
 from operators.hashing import row_hashes

@@ -208,7 +208,7 @@ def _part(
 
 def _strength(result: TrainResult) -> dict[str, Any] | None:
     """Return the section about the strength of weighting; None if the published weights were used."""
-    from operators.cues.curve_report import COLUMNS, EXPLANATION, table_rows
+    from operators.cues.output.curve_report import COLUMNS, EXPLANATION, table_rows
 
     found = result.record.get("strength")
     if found is None:
@@ -244,7 +244,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
     """Return a sentence about the chosen strength: the rule, and the accuracies on held-out train rows."""
-    from operators.cues.curve_report import group_word
+    from operators.cues.output.curve_report import group_word
 
     curve = found["trade_off"]
     best = max(point["mean_accuracy"] for point in curve["points"])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.cues.named import Named
+    from operators.cues.models.strength import TradeOffPoint, WeightPath, choose, trade_off
     from operators.cues.robust_weights import fit
     from operators.cues.row_weights import breaks, full_factor, weights
+    from operators.cues.search.suspects import Suspect
     from operators.cues.serialise import load_state, save_state
-    from operators.cues.state import CueSettings, CueState, summary
-    from operators.cues.strength import TradeOffPoint, WeightPath, choose, trade_off
-    from operators.cues.suspects import Suspect
+    from operators.cues.settings import CueSettings, Named
+    from operators.cues.state import CueState, summary
 
 __all__ = [
     "CueSettings",
@@ -37,20 +37,20 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
-    "CueSettings": "state",
+    "CueSettings": "settings",
     "CueState": "state",
-    "Named": "named",
-    "Suspect": "suspects",
-    "TradeOffPoint": "strength",
-    "WeightPath": "strength",
+    "Named": "settings",
+    "Suspect": "search.suspects",
+    "TradeOffPoint": "models.strength",
+    "WeightPath": "models.strength",
     "breaks": "row_weights",
-    "choose": "strength",
+    "choose": "models.strength",
     "fit": "robust_weights",
     "full_factor": "row_weights",
     "load_state": "serialise",
     "save_state": "serialise",
     "summary": "state",
-    "trade_off": "strength",
+    "trade_off": "models.strength",
     "weights": "row_weights",
 }
 

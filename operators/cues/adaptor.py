@@ -31,8 +31,8 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
+from operators.cues.named.references import FeatureColumns, check_answers, check_references
 from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams, CueWords, named_words
-from operators.cues.references import FeatureColumns, check_answers, check_references
 from operators.encode.column_use import Kind
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
@@ -134,7 +134,7 @@ class Cues(Operator[CuesParams]):
         """
         from operators.cues.fit_task import FitTask, run_fit, settings_of
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
-        from operators.cues.listing import read_suspects
+        from operators.cues.output.listing import read_suspects
 
         ingest = read_json(context.states["ingest"] / "classes.json")
         classes = [str(value) for value in ingest["classes"]]
@@ -198,15 +198,15 @@ class Cues(Operator[CuesParams]):
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
         """Give the weight against the class's own, whether the row breaks the shortcut, and its slices."""
-        from operators.cues.explanation import row_facts
+        from operators.cues.output.explanation import row_facts
 
         return [*added_facts(self.adds, row), *row_facts(context.state, row)]
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """List the suspected shortcuts, with buttons that compose the answer."""
-        from operators.cues.importance import read_importance
-        from operators.cues.listing import read_suspects
-        from operators.cues.report import cue_section
+        from operators.cues.output.importance import read_importance
+        from operators.cues.output.listing import read_suspects
+        from operators.cues.output.report import cue_section
 
         return cue_section(read_suspects(context.state), read_importance(context.state))
 
@@ -294,11 +294,11 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             DEAR_IF_HONEST if metrics["named_cost"] > DEAR else "",
         )
     elif found["found_words"]:
-        from operators.cues.verdict import words_sentence
+        from operators.cues.output.verdict import words_sentence
 
         _log.info("cues: %s by %.0f %%.", words_sentence(found), 100 * metrics["blend"])
     elif metrics["expected_gain"]:
-        from operators.cues.verdict import expected_sentence
+        from operators.cues.output.verdict import expected_sentence
 
         said = "cues: %s: the weights follow the robust ones by %.0f %%."
         _log.info(said, expected_sentence(found), 100 * metrics["blend"])

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.environments import Twins
 from operators.cues.fit_searched import Search
 from operators.cues.limits import Limits
-from operators.cues.named import Sides
+from operators.cues.models.twins import Twins
+from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
 
 NEVER = np.finfo(np.float32).min
@@ -49,11 +49,12 @@ class LearntClasses:
         """
         if len(self.labels) == self.n_classes:
             return found
-        together, rival = (
-            None if one is None else self._state(one, class_factor) for one in (found.together, found.rival)
+        together, one_class = (
+            None if one is None else self._state(one, class_factor)
+            for one in (found.together, found.one_class)
         )
         column = None if found.column is None else self._sides(found.column)
-        return Search(self._state(found.state, class_factor), column, together, rival)
+        return Search(self._state(found.state, class_factor), column, together, one_class)
 
     def _state(self, state: CueState, class_factor: Floats) -> CueState:
         limits = Limits(
@@ -67,7 +68,7 @@ class LearntClasses:
             slices=replace(state.slices, above=self._spread(state.slices.above, 0.0)),
             limits=limits,
             effective=self._spread(state.effective, 1.0),
-            carrier=None if state.carrier is None else self._sides(state.carrier),
+            class_column=None if state.class_column is None else self._sides(state.class_column),
             further=tuple(self._sides(one) for one in state.further),
         )
 

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from operators.arrays import Floats, Integers
-from operators.cues.carrying_column import CarryingColumn, SearchedRows, candidates, judge
-from operators.cues.cross_fitting import cross_fit, cross_fit_factor
-from operators.cues.decision import LEAST_PART, RAISED_GATE
-from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
-from operators.cues.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
-from operators.cues.followed_columns import follow_one_class, join_columns
-from operators.cues.leading_column import leading_column
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.limits import fit_limits
-from operators.cues.linear import Scaler
-from operators.cues.named import Sides
+from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.models.linear import Scaler
+from operators.cues.models.twins import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.row_weights import combine, mask_columns
-from operators.cues.several_columns import SURE_RATIO
-from operators.cues.share_columns import share_support
-from operators.cues.slices import find_slices, slice_factor, strongest
-from operators.cues.state import CueSettings, CueState
+from operators.cues.search.class_column import Candidate, ClassColumn, SearchedRows, candidates, judge
+from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
+from operators.cues.search.one_class import one_class_column
+from operators.cues.search.ramps import RAISED_GATE, ramp
+from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_gate
+from operators.cues.search.share_columns import share_support
+from operators.cues.search.slices import Slices, find_slices, slice_factor, strongest
+from operators.cues.search.strongest_slice import judge_strongest_slice
+from operators.cues.search.wrong_labels import SURE_RATIO, are_wrong_labels, judge_several
+from operators.cues.settings import CueSettings
+from operators.cues.sides.sides import Sides
+from operators.cues.state import CueState
 
-SURE_CARRIER = 0.5
+SURE_COLUMN = 0.5
 """Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
+LABEL_ACCURACY = (0.15, 0.2)
+"""Limits between which three and more columns come to be balanced, of the accuracy above chance of models
+that see none of them. Each is judged by models that see the others, whatever the rest tells."""
 
 
 class Search(NamedTuple):
@@ -40,27 +46,37 @@ class Search(NamedTuple):
         column is strong, or where it may not be balanced alone: of two classes beside another one that is
         about as strong, and where it holds shares of classes.
     together
-        The state that balances several columns, each of which carries a shortcut, or one that carries a
-        shortcut of one class where nothing else is found; None where there are none.
-    rival
-        The state that balances a column which carries a shortcut of one class, beside ``state``, whose gate
-        is open; None where there is none.
+        The state that balances several columns, each of which carries a shortcut; None where there are none.
+    one_class
+        The state that balances a column which carries a shortcut of one class; None where there is none.
 
     """
 
     state: CueState
     column: Sides | None
-    together: CueState | None
-    rival: CueState | None = None
+    together: CueState | None = None
+    one_class: CueState | None = None
 
 
 def fit_searched(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, scaler: Scaler, class_factor: Floats
 ) -> Search:
-    """Search for shortcuts: twins, slices and evidence.
+    """Search for shortcuts: twins, slices, columns, and the evidence for each.
 
     Legitimate columns have no part in twins and slices. The models that measure the evidence see them, as the
     models do that are trained with the weights.
+
+    Parameters
+    ----------
+    Z, y, ids
+        Standardised rows (n, d), labels 0 .. C - 1 (n,) and row ids (n,) of the sample.
+    s
+        Settings.
+    C
+        Number of classes.
+    scaler, class_factor
+        Standardisation of the rows, and class balance, shape (C,): parts of the state.
+
     """
     shown = mask_columns(Z, s.legitimate)
     twins = fit_twins(shown, y, ids, C, s.seed, l2=s.l2)
@@ -68,27 +84,18 @@ def fit_searched(
     before, after = held_out(models.before, Z, ids, s.seed), held_out(twins.after, shown, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
-    pointed = len(np.unique(y))
-    by_slices = slice_factor(slices, Z, y)
-    by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
-    agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
-    halved = cross_fit_factor(Z, y, ids, models, combine(by_slices, by_halves, slice_part(agreement)), s)
-    part = slice_part(agreement, pointed)
-    robust = combine(by_slices, environment_factor(after, y, errors, pointed), part)
-    tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
-    plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
-    sides = slices.sides(strongest(slices), Z)
-    rows = SearchedRows(Z, y, ids, before.mean(axis=0))
+    rows, n_learnt = SearchedRows(Z, y, ids, before.mean(axis=0)), len(np.unique(y))
+    robust, part, evidence = _measure_weights(rows, models, before, after, slices, errors, s)
     likely = candidates(slices, Z, y, rows.p, s)
-    carrier = judge(likely[0], Z, y, ids, s) if likely else None
+    judged = judge(likely[0], Z, y, ids, s) if likely else None
     evidence = replace(
-        measure(y, agreement, before, plain, after, halved, tried, sides),
+        evidence,
         share_support=share_support(slices, Z, y, ids, s),
-        **{f"lead_{name}": value for name, value in vars(leading_column(slices, Z, y, ids, s)).items()},
-        **(carrier.measurements() if carrier else {}),
+        **judge_strongest_slice(slices, Z, y, ids, s).measurements(),
+        **(judged.measurements() if judged else {}),
     )
-    gate, sided = gate_and_sides(evidence, carrier, pointed)
-    robust = robust if sided is None else sided.apply(Z, y)
+    gate, sides = gate_and_sides(evidence, judged, n_learnt)
+    robust = robust if sides is None else sides.apply(Z, y)
     state = CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -99,44 +106,126 @@ def fit_searched(
         blend=gate,
         slice_blend=0.0,
         slice_part=part,
-        pointed=pointed,
+        n_learnt=n_learnt,
         limits=fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective),
         evidence=evidence,
         effective=np.ones(C),
         legitimate=s.legitimate,
         seed=s.seed,
-        carrier=sided,
+        class_column=sides,
     )
-    rivalled = pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL
-    column = None if carrier is None or carrier.partial or rivalled else carrier.sides
-    together = None if carrier is None else join_columns(state, carrier, likely, evidence, rows, s)
-    if together is not None or pointed <= 2:
-        return Search(state, column, together)
-    one_class = follow_one_class(state, evidence, rows, s)
-    if gate < LEAST_PART:
-        return Search(state, column, one_class)
-    return Search(state, column, None, one_class)
+    equal = n_learnt <= 2 and evidence.slice_rival >= EQUAL_RIVAL
+    column = None if judged is None or judged.partial or equal else judged.sides
+    together = None if judged is None else join_columns(state, judged, likely, evidence, rows, s)
+    alone = None if together or n_learnt <= 2 else follow_one_class(state, evidence, rows, s)
+    return Search(state, column, together, alone)
+
+
+def _measure_weights(
+    rows: SearchedRows,
+    models: Twins,
+    before: Floats,
+    after: Floats,
+    slices: Slices,
+    errors: Floats,
+    s: CueSettings,
+) -> tuple[Float64, float, Evidence]:
+    """Measure models that are trained with the weights of twins and slices on rows that they have not seen.
+
+    Parameters
+    ----------
+    rows, slices, s
+        Rows of the sample, their slices, and settings.
+    models
+        Class-balanced models that see all columns.
+    before, after
+        Held-out probabilities of these and of the twins, shape (splits, n, C).
+    errors
+        Mean errors of the twins, shape (splits, C).
+
+    Returns
+    -------
+    The robust factor of each row, shape (n,), the part that slices have in it, and the evidence but for what
+    the columns say of each other.
+
+    """
+    Z, y, ids, _ = rows
+    n_learnt = len(np.unique(y))
+    by_slices = slice_factor(slices, Z, y)
+    by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
+    agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
+    halved = cross_fit_factor(Z, y, ids, models, combine(by_slices, by_halves, slice_part(agreement)), s)
+    part = slice_part(agreement, n_learnt)
+    robust = combine(by_slices, environment_factor(after, y, errors, n_learnt), part)
+    tried = halved if n_learnt <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
+    plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    sides = slices.sides(strongest(slices), Z)
+    return robust, part, measure(y, agreement, before, plain, after, halved, tried, sides)
 
 
 def gate_and_sides(
-    evidence: Evidence, carrier: CarryingColumn | None, pointed: int
+    evidence: Evidence, column: ClassColumn | None, n_learnt: int
 ) -> tuple[float, Sides | None]:
     """Return the part of the robust factor that the evidence allows, and the sides of the column it balances.
 
-    No sides are returned where twins and slices are followed, as they are of two classes (``pointed``) where
+    No sides are returned where twins and slices are followed, as they are of two classes (``n_learnt``) where
     two columns are about as strong. Of two classes a column is returned as well that they do not show;
     held-out rows then have to favour it clearly.
     """
-    gate, found, own = evidence.searched_gate(), evidence.carrier_gate(), evidence.own_carrier_gate()
+    gate, found, own = evidence.searched_gate(), evidence.column_gate(), evidence.own_column_gate()
     opened = gate > RAISED_GATE[0]
     alone = (
-        pointed <= 2
-        and evidence.carrier_of_two_gate() >= SURE_CARRIER
-        and evidence.carrier_ratio >= SURE_RATIO
+        n_learnt <= 2 and evidence.column_of_two_gate() >= SURE_COLUMN and evidence.column_ratio >= SURE_RATIO
     )
-    if pointed <= 2 and evidence.lead_rival >= EQUAL_RIVAL:
+    if n_learnt <= 2 and evidence.slice_rival >= EQUAL_RIVAL:
         return gate, None
-    if carrier is None or found < gate or not (own > 0 or (opened and found > 0) or alone):
+    if column is None or found < gate or not (own > 0 or (opened and found > 0) or alone):
         return gate, None
-    part = carrier.part() if pointed > 2 else 1.0  # a class of few rows does not count
-    return (found if opened or alone else own) * part, carrier.sides
+    part = column.part() if n_learnt > 2 else 1.0  # a class of few rows does not count
+    return (found if opened or alone else own) * part, column.sides
+
+
+def join_columns(
+    state: CueState,
+    first: ClassColumn,
+    likely: Sequence[Candidate],
+    evidence: Evidence,
+    rows: SearchedRows,
+    s: CueSettings,
+) -> CueState | None:
+    """Return the state that balances several columns together; None where there are none to balance.
+
+    Three and more are balanced only if models that see none of them tell the label. Where they are not, the
+    state's ``blend`` is 0 and nothing is followed: one or two of them alone would leave the others.
+
+    Parameters
+    ----------
+    state
+        State of the search; its ``blend`` is what the evidence allows without them.
+    first, likely, evidence, rows, s
+        As for ``columns_together``.
+
+    """
+    columns = columns_together(first, likely, evidence, rows, s)
+    if len(columns) < 2:
+        return None
+    gate = joint_gate(columns, evidence, state.blend > RAISED_GATE[0])
+    sides = balanced(columns, rows.Z, rows.y, rows.p.shape[1])
+    judged = judge_several(sides, rows.Z, rows.y, rows.ids, s)
+    if len(columns) >= LEAST_TOGETHER:
+        gate *= ramp(judged.label_accuracy, *LABEL_ACCURACY)
+    elif gate <= 0:
+        return None
+    return replace(
+        state, blend=gate, class_column=sides[0], further=sides[1:], caps_several=are_wrong_labels(judged)
+    )
+
+
+def follow_one_class(
+    state: CueState, evidence: Evidence, rows: SearchedRows, s: CueSettings
+) -> CueState | None:
+    """Return the state that balances a column which tells one class; None where none is a shortcut."""
+    found = one_class_column(state.slices, evidence, rows, s)
+    if found is None:
+        return None
+    return replace(state, blend=found.gate * found.column.part(), class_column=found.column.sides)

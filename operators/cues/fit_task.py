@@ -10,23 +10,24 @@ from typing import Any
 import numpy as np
 
 from operators.base import OperatorError
-from operators.cues.curve import measured_curve
-from operators.cues.curve_report import published_point
-from operators.cues.fit_words import FoundWords, find_words, fit_with_words
 from operators.cues.gather import SampledRows, read_sample
-from operators.cues.importance import measured_importance, write_importance
-from operators.cues.linear import with_directions
-from operators.cues.listing import Answers, shortcut_names, write_suspects, yaml_reference
-from operators.cues.mentions import Directions, absent_words, by_set, fit_directions, unclear_sets
-from operators.cues.named import Named
+from operators.cues.models.linear import with_directions
+from operators.cues.named.recipe_text import yaml_reference
+from operators.cues.named.references import FeatureColumns
+from operators.cues.output.curve import measured_curve
+from operators.cues.output.curve_report import published_point
+from operators.cues.output.importance import measured_importance, write_importance
+from operators.cues.output.listing import Answers, shortcut_names, write_suspects
 from operators.cues.params import CuesParams, CueWords
-from operators.cues.references import FeatureColumns
 from operators.cues.robust_weights import fit
+from operators.cues.search.slices import find_slices
+from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.serialise import save_state
-from operators.cues.slices import find_slices
-from operators.cues.state import CueSettings, CueState
-from operators.cues.suspects import Suspect, measure_suspects, measured_sample
-from operators.cues.word_suspects import frequent_words, list_word_suspects, read_texts
+from operators.cues.settings import CueSettings, Named
+from operators.cues.state import CueState
+from operators.cues.words.fit_words import FoundWords, find_words, fit_with_words
+from operators.cues.words.mentions import Directions, absent_words, by_set, fit_directions, unclear_sets
+from operators.cues.words.word_suspects import frequent_words, list_word_suspects, read_texts
 from operators.report.importances import importance_metrics
 from operators.threads import limit_threads
 

@@ -12,6 +12,9 @@ import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
 
+MAX_FACTOR = 20.0
+"""Largest factor of a row relative to the others of its class."""
+
 
 @dataclass(frozen=True)
 class Limits:

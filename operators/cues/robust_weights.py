@@ -25,27 +25,23 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
 from operators.cues.all_classes import LearntClasses
-from operators.cues.balance_of_classes import choose_class_strength
-from operators.cues.decision import RAISED_GATE, Decision, shortcut_groups, worst_rise
-from operators.cues.draws import draw_sample, learnt_classes
-from operators.cues.fit_named import fit_named
-from operators.cues.fit_searched import SURE_CARRIER, Search, fit_searched
-from operators.cues.full_weights import follow_in_full
+from operators.cues.decision.balance_of_classes import choose_class_strength
+from operators.cues.decision.choice import choose_state
+from operators.cues.decision.decision import Decision
+from operators.cues.decision.full_weights import follow_in_full
+from operators.cues.decision.sample_decision import Sample, decide_on
+from operators.cues.fit_searched import Search, fit_searched
 from operators.cues.limits import effective_share, fit_limits
-from operators.cues.linear import Scaler
-from operators.cues.row_weights import breaks, broken_column, raw_factor
-from operators.cues.sample_decision import Sample, decide_on
-from operators.cues.state import CueSettings, CueState, class_balance_only
-from operators.cues.strength import CLASS_BALANCE, Fits, point_at
-from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
+from operators.cues.models.draws import draw_sample, learnt_classes
+from operators.cues.models.linear import Scaler
+from operators.cues.models.strength import Fits
+from operators.cues.named.fit_named import fit_named
+from operators.cues.row_weights import raw_factor
+from operators.cues.settings import CueSettings
+from operators.cues.state import CueState, class_balance_only
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
-SURE_RISE = 0.15
-"""Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
-CLEAR_RISE = 0.05
-"""Least rise of the worst group by which a column that tells one class is balanced in place of what opens the
-gate."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -105,18 +101,18 @@ def fit(
     Z = scaler.apply(X)
     learnt, fits = LearntClasses(np.unique(y), C), Fits()
     found = _search(learnt, Z, y, ids, s, scaler, class_factor)
-    search, without = _choose_state(found, sample, s, fits)
+    search, without = choose_state(found, sample, s, fits)
     search, without = follow_in_full(search, found.column, without, sample, s, fits)
     if not s.spurious:
         return _apply_decision(search, without, Z, y, ids, s, counts)
     search = replace(search, blend=without.blend)
-    if not s.must_gain:  # as far as the evidence allows without the name
+    if not s.only_if_better:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
     named = fit_named(Z, y, ids, s, C, search, found.column)
     if not named.named:  # no name divides the rows
         return _apply_decision(search, without, Z, y, ids, s, counts)
     decision = decide_on(named, sample, s, fits=fits)
-    if s.must_gain and not decision.blend:
+    if s.only_if_better and not decision.blend:
         return _apply_decision(search, without, Z, y, ids, s, counts)
     return _with_class_strength(named, decision, without, sample)
 
@@ -134,104 +130,6 @@ def _search(
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
     return learnt.as_all_classes(found, class_factor)
-
-
-def _choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
-    """Return the state that is followed, and the decision on it.
-
-    Several columns are balanced together or not at all: one of them alone leaves the others, of which models
-    then make more. A column that tells one of several classes takes the place of what opens the gate where
-    held-out rows favour it, unless the same column stands for every class there.
-    """
-    if found.together:
-        return found.together, decide_on(found.together, sample, s, fits=fits)
-    search, decision = _choose_factor(found.state, sample, s, fits)
-    if found.rival is None or _balances_all_classes(search, found.rival):
-        return search, decision
-    other = decide_on(found.rival, sample, s, fits=fits)
-    if other.blend > 0 and _is_better(other, decision, found.rival, search, sample):
-        return found.rival, other
-    return search, decision
-
-
-def _balances_all_classes(search: CueState, rival: CueState) -> bool:
-    """Return whether the search balances the rival's column by values that stand for every class."""
-    column, own = search.carrier, rival.carrier
-    if column is None or own is None or not set(column.columns) & set(own.columns):
-        return False
-    C = len(column.factor)
-    return len(set(column.level_side.tolist()) - {C}) == search.pointed
-
-
-def _is_better(
-    other: Decision, decision: Decision, rival: CueState, search: CueState, sample: Sample
-) -> bool:
-    """Return whether the rival's decision is better on its own shortcut, and not worse on the other one.
-
-    Where the other one lies in a column too, rows are compared by which of both they break: the classes that
-    the rival does not tell apart have rows of their own that break that column.
-    """
-    X, y, ids, _ = sample
-    own, others = broken_column(rival, X, y, ids), broken_column(search, X, y, ids)
-    if search.carriers:
-        others = own + 2 * others
-    changes = [
-        worst_of_decision(other, broken, sample) - worst_of_decision(decision, broken, sample)
-        for broken in (own, others)
-    ]
-    return changes[0] >= CLEAR_RISE and changes[1] >= 0.0
-
-
-def worst_of_decision(decision: Decision, broken: Integers, sample: Sample) -> float:
-    """Return the accuracy of the worst group under a decision, on held-out rows.
-
-    It is 0 where rows are too few to measure. ``broken`` is 0 for a row that follows the shortcuts and else
-    the number of a kind, shape (n,).
-    """
-    strength = CLASS_BALANCE + decision.blend if decision.blend > 0 else decision.class_strength
-    if decision.trials is None:
-        return 0.0
-    groups = shortcut_groups(sample.y, broken, len(sample.counts), max(int(broken.max()), 1))
-    reached = point_at(decision.trials.points(groups), strength)
-    return 0.0 if reached is None else reached.worst
-
-
-def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
-    """Return the state whose robust factor is followed, and the decision on it.
-
-    Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
-    better than the baseline as well, or held-out rows clearly favour it (``_clearly_better``): an honest
-    column can look so. One that opens a gate by itself comes first, and twins and slices are tried if it is
-    no better than the baseline.
-    """
-    if search.carrier is None or search.evidence is None or search.pointed > 2:
-        return search, decide_on(search, sample, s, fits=fits)
-    without = replace(search, carrier=None, blend=search.evidence.searched_gate())
-    if search.evidence.own_carrier_gate() > 0:
-        balanced = decide_on(search, sample, s, fits=fits)
-        if balanced.blend > 0 or without.blend <= 0:
-            return search, balanced
-        return without, decide_on(without, sample, s, fits=fits)
-    plain, balanced = (decide_on(state, sample, s, fits=fits) for state in (without, search))
-    gained = plain.blend > 0 and without.blend > RAISED_GATE[0]
-    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, sample)):
-        return search, balanced
-    return without, plain
-
-
-def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> bool:
-    """Return whether a column of two classes is balanced although twins and slices gain nothing by it.
-
-    Held-out rows have to show a large rise of the worst group, and both classes enough rows that
-    contradict the column: with few, rows of both classes are one group, which an honest column can raise.
-    """
-    if balanced.blend <= 0 or search.evidence is None or search.evidence.carrier_of_two_gate() < SURE_CARRIER:
-        return False
-    X, y, ids, counts = sample
-    contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=len(counts))
-    return bool(contradicting[learnt_classes(counts)].min() >= MIN_GROUP_ROWS) and (
-        worst_rise(balanced.points, CLASS_BALANCE + balanced.blend) >= SURE_RISE
-    )
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

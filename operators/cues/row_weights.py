@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.environments import environment_factor, held_out
-from operators.cues.several_columns import breaks_several, first_broken, several_factor
-from operators.cues.slices import slice_factor
+from operators.cues.models.twins import environment_factor, held_out
+from operators.cues.search.slices import slice_factor
+from operators.cues.sides.joint_balance import breaks_several, first_broken, several_factor
 from operators.cues.state import CueState
 
 
@@ -55,7 +55,7 @@ def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArra
     if state.blend <= 0:
         return np.zeros(len(y), np.bool_)
     Z = state.scaler.apply(X)
-    if state.named is not None or state.carriers:
+    if state.named is not None or state.class_columns:
         return np.asarray(first_broken(state.balanced, Z, y) > 0)
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
@@ -84,7 +84,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
     if state.named is not None:
-        robust = several_factor(state.named, state.spares_named, Z, y)
+        robust = several_factor(state.named, state.caps_named, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found
@@ -99,10 +99,10 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     Z = mask_columns(Z, state.legitimate)
     by_slices = slice_factor(state.slices, Z, y)
-    if state.carriers:
-        return several_factor(state.carriers, state.spares_several, Z, y), by_slices
+    if state.class_columns:
+        return several_factor(state.class_columns, state.caps_several, Z, y), by_slices
     p = held_out(state.twins.after, Z, ids, state.seed)
-    by_twins = environment_factor(p, y, state.mean_error, state.pointed)
+    by_twins = environment_factor(p, y, state.mean_error, state.n_learnt)
     return combine(by_slices, by_twins, state.slice_part), by_slices
 
 

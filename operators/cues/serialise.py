@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.bounded_json import read_json
-from operators.cues.environments import Twins
-from operators.cues.evidence import Evidence
 from operators.cues.limits import Limits
-from operators.cues.linear import Scaler
-from operators.cues.named import Sides
-from operators.cues.slices import Slices
+from operators.cues.models.linear import Scaler
+from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.twins import Twins
+from operators.cues.search.evidence import Evidence
+from operators.cues.search.slices import Slices
+from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
-from operators.cues.strength import TradeOffPoint
 
 STRUCTURE, ARRAYS = "cues.json", "cues.npz"
 TYPES: dict[str, type] = {

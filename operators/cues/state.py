@@ -6,81 +6,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from operators.arrays import Floats
-from operators.cues.decision import LEAST_PART
-from operators.cues.environments import Twins
-from operators.cues.evidence import Evidence
 from operators.cues.limits import Limits
-from operators.cues.linear import Scaler
-from operators.cues.named import Named, Sides
-from operators.cues.slices import Slices, SourceColumn
-from operators.cues.strength import TradeOffPoint
+from operators.cues.models.linear import Scaler
+from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.twins import Twins
+from operators.cues.search.evidence import Evidence
+from operators.cues.search.ramps import LEAST_PART
+from operators.cues.search.slices import Slices
+from operators.cues.settings import CueSettings
+from operators.cues.sides.sides import Sides
 
-Setting = Literal["safe", "bold"]
 MOST_COMPARED = 4
 """Balanced columns beyond which the rows that break one of them are one group in each class."""
-
-
-@dataclass(frozen=True)
-class CueSettings:
-    """Settings of the robust weights; the defaults are the safe ones.
-
-    Attributes
-    ----------
-    setting
-        "safe" or "bold".
-    spurious
-        Shortcuts that the user names.
-    legitimate
-        Columns that are honest signal.
-    columns
-        Source columns of the features, whose other columns have to support a shortcut in one of them; a
-        feature of none is a column of its own.
-    cap
-        Largest weight relative to class balance.
-    min_effective
-        Least effective sample size of each class, as a share of its rows.
-    named_share
-        Part of the weight that balances a named shortcut, at most, unless the evidence of the search opens
-        the gate further; the rest is class balance. All of it would give the wrong labels among the rows that
-        break the shortcut as much weight as the others there.
-    searched_share
-        Part of the robust factor that the search has beside the names, where its evidence is full.
-    max_named_cost
-        Largest loss of held-out balanced accuracy, and C / 2 of it that of the worst of C
-        classes; the part is two thirds, a third or a sixth of ``named_share``, or 0, where they are exceeded.
-        At 1 nothing is too much.
-    must_gain
-        Whether names are followed only if the worst group is better for it on held-out rows: those that the
-        user has not given.
-    l2
-        Ridge penalty of the probe.
-    max_rows
-        Rows of the sample; more are drawn down by a hash of their ids.
-    seed
-        Decides sample, halves and flips.
-
-    """
-
-    setting: Setting = "safe"
-    spurious: Sequence[Named] = ()
-    legitimate: frozenset[int] = frozenset()
-    columns: Sequence[SourceColumn] = ()
-    cap: float = 20.0
-    min_effective: float = 0.2
-    named_share: float = 0.85
-    searched_share: float = 0.5
-    max_named_cost: float = 1.0
-    must_gain: bool = False
-    l2: float = 1e-3
-    max_rows: int = 50_000
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +63,7 @@ class CueState:
         How far classes are balanced, from 0 to 1 (``operators.class_shares``).
     slice_part
         Part of the slice factor in the robust factor; the environment factor has the rest.
-    pointed
+    n_learnt
         Classes to which a shortcut may point: those with enough rows to be learnt from.
     named_cost
         Loss of held-out balanced accuracy by the balance of named shortcuts, or by the smallest part that was
@@ -131,12 +74,12 @@ class CueState:
     searched_part
         Part of the factor of the search in the robust factor where shortcuts are named; the names have the
         rest.
-    carrier
+    class_column
         Column whose values stand for the classes, where the search balances that one; None where it follows
         twins and slices.
     further
         Columns that carry a shortcut beside it; all are balanced together.
-    spares_several, spares_named
+    caps_several, caps_named
         Whether rows that break more than one of the columns that the search balances, or of the named ones,
         keep at most the weight of their class, as most of them have wrong labels.
     leaning_column
@@ -164,26 +107,26 @@ class CueState:
     reason: str = ""
     class_strength: float = 1.0
     slice_part: float = 0.0
-    pointed: int = 2
+    n_learnt: int = 2
     named_cost: float = 0.0
     points: tuple[TradeOffPoint, ...] = ()
     searched_part: float = 0.0
-    carrier: Sides | None = None
+    class_column: Sides | None = None
     expected_gain: float = 0.0
     further: tuple[Sides, ...] = ()
-    spares_several: bool = False
-    spares_named: bool = False
+    caps_several: bool = False
+    caps_named: bool = False
     leaning_column: Sides | None = None
 
     @property
-    def carriers(self) -> tuple[Sides, ...]:
+    def class_columns(self) -> tuple[Sides, ...]:
         """The columns whose values stand for the classes, where the search balances these."""
-        return () if self.carrier is None else (self.carrier, *self.further)
+        return () if self.class_column is None else (self.class_column, *self.further)
 
     @property
     def balanced(self) -> tuple[Sides, ...]:
         """The columns that are balanced: the named ones, or those that the search has found."""
-        return self.carriers if self.named is None else self.named
+        return self.class_columns if self.named is None else self.named
 
     @property
     def compared(self) -> tuple[Sides, ...]:
@@ -195,7 +138,7 @@ class CueState:
         """Whether rows that break more than one column are compared apart: models that lean on three and more
         are right where one of these is broken. Not of named columns, of which one may repeat another."""
         several = self.named is None and self.blend > 0 and len(self.compared) > 2
-        return several and not self.spares_several
+        return several and not self.caps_several
 
     @property
     def broken_parts(self) -> int:

@@ -15,7 +15,7 @@ import yaml
 
 import rowsieve
 from engine.report.templates import template
-from operators.cues.listing import yaml_reference
+from operators.cues.named.recipe_text import yaml_reference
 from operators.report import RecipeChoice, RecipeChoices
 from tests.faults.test_browser import BROWSER, EVIL, opened
 

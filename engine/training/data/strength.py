@@ -1,8 +1,8 @@
 """The strength of weighting that a training uses: measured on train rows, chosen by the user's rule.
 
 ``max_mean_loss`` asks for the largest strength whose mean accuracy is little below the best
-(``operators.cues.strength``). Workers write a bounded sample of the train rows, one task measures the curve
-by linear models, and ``strength.json`` beside the model keeps curve and choice. Every worker of
+(``operators.cues.models.strength``). Workers write a bounded sample of the train rows, one task measures the
+curve by linear models, and ``strength.json`` beside the model keeps curve and choice. Every worker of
 the training then weighs its rows by that file. Validation and test rows, which report the score, are not
 read, and neither is a true group.
 """
@@ -32,8 +32,8 @@ from operators.base import Executor, copy_state
 from operators.hashing import END, row_hashes
 
 if TYPE_CHECKING:
+    from operators.cues.models.strength import WeightPath
     from operators.cues.state import CueState
-    from operators.cues.strength import WeightPath
 
 RECORD, CUES, SAMPLE = "strength.json", "strength-cues", ".strength-sample"
 MAX_ROWS, MAX_VALUES = 50_000, 32_000_000
@@ -76,7 +76,7 @@ class StrengthWeights:
     @cached_property
     def _opened(self) -> tuple[WeightPath, float, Factor]:
         from operators.cues.limits import Limits
-        from operators.cues.strength import WeightPath
+        from operators.cues.models.strength import WeightPath
 
         record = read_strength(self.folder)
         kept = record["path"]
@@ -203,7 +203,7 @@ def _draw(task: SampleTask, shard: int) -> Cells:
 
 def _measure(task: SampleTask, cells: Cells) -> None:
     """Measure the curve on the drawn rows, choose, and write the record. Runs on a worker."""
-    from operators.cues.strength import choose
+    from operators.cues.models.strength import choose
     from operators.threads import limit_threads
 
     rows, numbers = _read_sample(task)
@@ -238,9 +238,9 @@ def _curve(
     task: SampleTask, rows: GroupedRows, numbers: Int64, counts: Int64, cells: Cells, classes: list[str]
 ) -> dict[str, Any]:
     """Return the record without the choice, and the points."""
-    from operators.cues.curve_report import curve_record
-    from operators.cues.linear import Scaler
-    from operators.cues.strength import WeightPath, compared_groups, has_factor, trade_off
+    from operators.cues.models.linear import Scaler
+    from operators.cues.models.strength import WeightPath, compared_groups, has_factor, trade_off
+    from operators.cues.output.curve_report import curve_record
 
     end: dict[str, Any] = {"end": "groups", "cells": _balance(cells, counts)}
     cap, share = CAP, MIN_EFFECTIVE

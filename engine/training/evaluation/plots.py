@@ -51,7 +51,7 @@ def draw_strength(strength: Mapping[str, Any], folder: Path) -> Path:
     """Write ``strength.png``: the trade-off over the strength of weighting, with the choice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    from operators.cues.curve_report import draw as draw_curve
+    from operators.cues.output.curve_report import draw as draw_curve
     from operators.report.figures import own_style
 
     folder.mkdir(parents=True, exist_ok=True)

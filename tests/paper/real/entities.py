@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import TargetEncoder
 
-from operators.cues.slices import SourceColumn
+from operators.cues.settings import SourceColumn
 from tests.paper.real.design import Maker, above, is_true
 from tests.paper.real.fresh import table
 from tests.paper.real.generated import Problem

@@ -24,12 +24,20 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.model_selection import GroupKFold
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, fit, full_weights, robust_weights, weights
-from operators.cues.balance_of_classes import choose_class_strength
-from operators.cues.expected_gain import LEAST, LEAST_OF_MANY, NAMES, STORED, STORED_OF_MANY, measurements
-from operators.cues.full_weights import gain_to_expect, tried_in_full
+from operators.cues import CueSettings, fit, robust_weights, weights
+from operators.cues.decision import full_weights
+from operators.cues.decision.balance_of_classes import choose_class_strength
+from operators.cues.decision.expected_gain import (
+    LEAST,
+    LEAST_OF_MANY,
+    NAMES,
+    STORED,
+    STORED_OF_MANY,
+    measurements,
+)
+from operators.cues.decision.full_weights import gain_to_expect, tried_in_full
+from operators.cues.models.strength import CLASS_BALANCE, FULL, WeightPath
 from operators.cues.row_weights import full_factor
-from operators.cues.strength import CLASS_BALANCE, FULL, WeightPath
 from tests.paper.real.generated import Problem
 from tests.paper.real.kernel import groups_of, score
 
@@ -337,7 +345,7 @@ def summary(table: Table, found: Array, title: str) -> list[str]:
 
 
 def stored(model: GradientBoostingRegressor) -> dict[str, Any]:
-    """Return the trees in the form of ``operators.cues.expected_gain.Trees``."""
+    """Return the trees in the form of ``operators.cues.decision.expected_gain.Trees``."""
     nodes: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
     roots = []
     for (one,) in model.estimators_:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
-from operators.cues.named import Named
+from operators.cues.settings import Named
 from tests.paper.real import many, many_classes
 from tests.paper.real.entities import from_frame
 from tests.paper.real.generated import Problem

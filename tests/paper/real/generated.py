@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from operators.cues.slices import SourceColumn
+from operators.cues.settings import SourceColumn
 
 Array = npt.NDArray[Any]
 PEOPLE = (

@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
-from operators.cues.linear import Scaler, fit_softmax, predict
-from operators.cues.named import Named
+from operators.cues.models.linear import Scaler, fit_softmax, predict
+from operators.cues.settings import Named
 from tests.paper.real.generated import BINARY, Problem
 
 MIN_TEST_ROWS = 25

@@ -36,7 +36,7 @@ def test_the_slice_is_named_in_a_narrow_terminal(
         "answer": "open",
     }
     monkeypatch.setattr(cues, "console", Console(width=80))
-    monkeypatch.setattr("operators.cues.verdict.verdict", lambda found: "weak")
+    monkeypatch.setattr("operators.cues.output.verdict.verdict", lambda found: "weak")
     cues._show({"version": "v1", "suspects": [suspect], "recipe_section": ""})
     lines = capsys.readouterr().out.splitlines()
     (header,) = (line for line in lines if line.startswith("slice "))

@@ -9,11 +9,11 @@ import pytest
 
 from operators.cues import fit, weights
 from operators.cues.all_classes import LearntClasses
-from operators.cues.class_sides import independent_factors
-from operators.cues.draws import learnt_classes
-from operators.cues.named import Named, Sides
+from operators.cues.models.draws import learnt_classes
 from operators.cues.row_weights import breaks
-from operators.cues.state import CueSettings
+from operators.cues.settings import CueSettings, Named
+from operators.cues.sides.class_sides import independent_factors
+from operators.cues.sides.sides import Sides
 
 N = 2500
 IDS = np.arange(N + 9, dtype=np.uint64)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, Named, fit, weights
-from operators.cues.balance_of_classes import LeaningSlices, choose_class_strength, leaning_slices
-from operators.cues.curve import measured_curve
-from operators.cues.evidence import Evidence
+from operators.cues.decision.balance_of_classes import LeaningSlices, choose_class_strength, leaning_slices
 from operators.cues.gather import SampledRows
-from operators.cues.linear import Scaler, fit_softmax, predict
-from operators.cues.named import Sides
-from operators.cues.slices import find_slices
-from operators.cues.verdict import WHY_LESS, verdict
+from operators.cues.models.linear import Scaler, fit_softmax, predict
+from operators.cues.output.curve import measured_curve
+from operators.cues.output.verdict import WHY_LESS, verdict
+from operators.cues.search.evidence import Evidence
+from operators.cues.search.slices import find_slices
+from operators.cues.sides.sides import Sides
 from tests.unit.operators.cues.test_cue_report import FOUND
 from tests.unit.operators.cues.test_decision import trials_of
 
@@ -174,7 +174,7 @@ def test_a_column_that_others_speak_against_has_no_sides():
     assert found is not None
     np.testing.assert_array_equal(found.sides[0], X[:, CUE] == 1)
     np.testing.assert_array_equal(found.columns[0].breaks(Z, y), X[:, CUE] != y)
-    assert leaning_slices(state.slices, replace(state.evidence, lead_support=0.4), Z, y, 2) is None
+    assert leaning_slices(state.slices, replace(state.evidence, slice_support=0.4), Z, y, 2) is None
     assert leaning_slices(state.slices, None, Z, y, 2) is None
 
 

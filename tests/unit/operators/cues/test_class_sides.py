@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from operators.cues.class_sides import classes_of_levels, independent_factors, independent_shares
-from operators.cues.named import Named, fit_sides
+from operators.cues.named.named_sides import fit_sides
+from operators.cues.settings import Named
+from operators.cues.sides.class_sides import classes_of_levels, independent_factors, independent_shares
 
 
 def rows_of(count):

@@ -10,16 +10,11 @@ import numpy as np
 import pytest
 
 from operators.cues.gather import SampledRows
-from operators.cues.importance import (
-    MIN_ROWS,
-    measured_importance,
-    read_importance,
-    write_importance,
-)
-from operators.cues.references import FeatureColumns
-from operators.cues.report import cue_section
+from operators.cues.named.references import FeatureColumns
+from operators.cues.output.importance import MIN_ROWS, measured_importance, read_importance, write_importance
+from operators.cues.output.report import cue_section
 from operators.cues.robust_weights import fit
-from operators.cues.state import CueSettings
+from operators.cues.settings import CueSettings
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.test_cue_report import FOUND
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from operators.cues.ramps import RAMPS
-from operators.cues.report import choice_items, cue_section
-from operators.cues.verdict import WEAKEST, summary, verdict
+from operators.cues.output.report import choice_items, cue_section
+from operators.cues.output.verdict import WEAKEST, summary, verdict
+from operators.cues.search.ramps import RAMPS
 from operators.report import RecipeChoices, ReportTable
 
 SUSPECT: dict[str, Any] = {
@@ -227,18 +227,18 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
 
 
 def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
-    text = str(cue_section({**FOUND, "gate": 0.75, "carrier": "camera"}).content[0])
+    text = str(cue_section({**FOUND, "gate": 0.75, "balanced_columns": "camera"}).content[0])
     assert "The values of `camera` go with the classes" in text
     assert "made independent of the column by 75%. If it is honest signal, name it under `legitimate`" in text
-    full = str(cue_section({**FOUND, "gate": 1.0, "carrier": "camera"}).content[0])
+    full = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": "camera"}).content[0])
     assert "of the column in full." in full
 
 
 def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named() -> None:
-    text = str(cue_section({**FOUND, "gate": 1.0, "carrier": ["is_a", "is_b", "is_c"]}).content[0])
+    text = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["is_a", "is_b", "is_c"]}).content[0])
     assert "The values of `is_a`, `is_b` and `is_c` go with the classes" in text
     assert "made independent of the columns in full. If they are honest signal, name them under" in text
-    one = str(cue_section({**FOUND, "gate": 1.0, "carrier": ["camera"]}).content[0])
+    one = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["camera"]}).content[0])
     assert "The values of `camera` go with the classes" in one
 
 
@@ -256,7 +256,7 @@ def test_a_column_that_may_be_honest_is_said_to_shut_the_gate() -> None:
 @pytest.mark.parametrize("gate", [0.0, 0.8])
 def test_two_columns_that_are_suspected_about_equally_are_both_named(gate: float) -> None:
     second = {**SUSPECT, "reference": "site", "slice": "site is north"}
-    equal = {**FOUND, "gate": gate, "evidence": {"agreement": 0.9, "lead_rival": 0.93}}
+    equal = {**FOUND, "gate": gate, "evidence": {"agreement": 0.9, "slice_rival": 0.93}}
     said = verdict({**equal, "suspects": [SUSPECT, {**SUSPECT, "slice": "PAY_0 > 2"}, second]})
     assert said.count("suspected about equally") == 1
     assert "`PAY_0` and `site` are suspected about equally, and nothing measured tells which one" in said
@@ -265,7 +265,7 @@ def test_two_columns_that_are_suspected_about_equally_are_both_named(gate: float
     for other in (
         {**equal, "suspects": answered},
         {**equal, "suspects": []},
-        {**equal, "evidence": {"agreement": 0.9, "lead_rival": 0.5}, "suspects": [SUSPECT, second]},
+        {**equal, "evidence": {"agreement": 0.9, "slice_rival": 0.5}, "suspects": [SUSPECT, second]},
     ):
         assert "suspected about equally" not in verdict(other)
 
@@ -321,7 +321,7 @@ def test_a_suspect_on_which_models_clearly_lean_is_named_although_nothing_is_won
 
 
 def test_the_summary_does_not_end_in_a_name() -> None:
-    found = {**FOUND, "gate": 1.0, "carrier": "No. of St. Louis"}
+    found = {**FOUND, "gate": 1.0, "balanced_columns": "No. of St. Louis"}
     said = summary(found)
     assert said.startswith("The values of `No. of St. Louis` go with the classes")
     assert said.endswith("made independent of the column in full.")
@@ -333,12 +333,12 @@ def test_the_summary_does_not_end_in_a_name() -> None:
         "found_words": [{"column": "note", "words": ["app"]}],
     }
     assert summary(FOUND | words).endswith("by 85%, which costs 0.007 of balanced accuracy on held-out rows.")
-    expected = {"gate": 1.0, "carrier": "depot", "expected_gain": 0.2}
+    expected = {"gate": 1.0, "balanced_columns": "depot", "expected_gain": 0.2}
     assert summary(FOUND | expected).endswith("the label is made independent of the column in full.")
 
 
 def test_every_measurement_that_can_shut_the_gate_has_words() -> None:
-    assert {*RAMPS, "lead_support", "not_honest", "gain over the baseline"} <= {*WEAKEST}
+    assert {*RAMPS, "slice_support", "not_honest", "gain over the baseline"} <= {*WEAKEST}
 
 
 def test_slices_of_one_column_have_one_button() -> None:

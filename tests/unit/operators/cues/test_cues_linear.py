@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from operators.cues.linear import fit_softmax, predict
+from operators.cues.models.linear import fit_softmax, predict
 
 
 @pytest.mark.parametrize("classes", [2, 3])

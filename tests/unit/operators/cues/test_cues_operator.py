@@ -18,10 +18,10 @@ from operators.class_shares import class_shares
 from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings, fit, weights
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
-from operators.cues.draws import draw_sample
 from operators.cues.gather import _put_down, _Wanted, read_sample, rows_that_fit
+from operators.cues.models.draws import draw_sample
+from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CuesParams
-from operators.cues.references import FeatureColumns
 from operators.hashing import END
 from operators.ingest.adaptor import Ingest
 from operators.ingest.params import IngestParams

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from operators.cues import draws, environments, evidence, gain, limits, linear, named, slices
+from operators.cues import limits
+from operators.cues.models import draws, linear
+from operators.cues.models import twins as environments
+from operators.cues.named import named_sides as named
+from operators.cues.search import evidence, gain, slices
 
 
 def test_flip_draws_depend_on_the_id_alone_and_are_uniform():

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import rowsieve
 from engine.cli.app import app
 from engine.cli.cues import example_section
-from operators.cues.listing import recipe_section
+from operators.cues.output.listing import recipe_section
 
 OPERATORS: dict[str, Any] = {
     "cues": {},

@@ -11,10 +11,11 @@ import pytest
 import rowsieve
 from operators.base import OperatorError
 from operators.cues import CueSettings, fit, weights
-from operators.cues.listing import recipe_reference, yaml_reference
-from operators.cues.named import Named
+from operators.cues.named.recipe_text import yaml_reference
+from operators.cues.named.references import FeatureColumns, columns_of
+from operators.cues.output.listing import recipe_reference
 from operators.cues.params import CueSlice, CuesParams
-from operators.cues.references import FeatureColumns, columns_of
+from operators.cues.settings import Named
 from operators.encode.words import ElapsedWords, NumberWords, PartWords
 from operators.encoded_features import Output
 
@@ -180,7 +181,7 @@ def test_words_of_other_scripts_are_shown_as_they_are_and_hidden_characters_are_
 
 
 def test_a_word_in_place_of_a_column_is_told_how_to_name_it():
-    from operators.cues.references import _unknown
+    from operators.cues.named.references import _unknown
 
     assert _unknown("mirror", ["summary", "amount"]) == (
         "the features have no column 'mirror'. The features are: summary, amount. A word of a text is named "

@@ -9,10 +9,8 @@ import pytest
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
-from operators.cues.balance_of_classes import choose_class_strength
-from operators.cues.curve import measured_curve
-from operators.cues.curve_report import baseline_of, baseline_sentence
-from operators.cues.decision import (
+from operators.cues.decision.balance_of_classes import choose_class_strength
+from operators.cues.decision.decision import (
     DecisionSample,
     beats_baseline,
     broken_rise,
@@ -23,7 +21,9 @@ from operators.cues.decision import (
     worst_rise,
 )
 from operators.cues.gather import SampledRows
-from operators.cues.strength import STRENGTHS, TradeOffPoint, Trials, WeightPath, baseline, point_at
+from operators.cues.models.strength import STRENGTHS, TradeOffPoint, Trials, WeightPath, baseline, point_at
+from operators.cues.output.curve import measured_curve
+from operators.cues.output.curve_report import baseline_of, baseline_sentence
 
 RARE_ROWS = 9
 
@@ -104,12 +104,12 @@ def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
     for factor, opens in ((harmful, False), (helpful, True)):
         path = WeightPath.fit(factor, y, counts, cap=20.0, min_effective=0.2)
         sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
-        found = decide(sample, path, 0.9, named=False, must_gain=True, l2=1e-3, seed=0)
+        found = decide(sample, path, 0.9, named=False, only_if_better=True, l2=1e-3, seed=0)
         assert (found.blend >= 0.9) == opens
         published = [point.strength for point in found.points]
         assert (1.9 in published) == opens
         assert set(STRENGTHS) <= set(published)
-        assert decide(sample, path, 0.9, named=True, must_gain=False, l2=1e-3, seed=0).blend == 0.9
+        assert decide(sample, path, 0.9, named=True, only_if_better=False, l2=1e-3, seed=0).blend == 0.9
 
 
 def test_less_than_half_of_the_robust_factor_is_not_followed_though_held_out_rows_gain() -> None:
@@ -121,16 +121,18 @@ def test_less_than_half_of_the_robust_factor_is_not_followed_though_held_out_row
     factor = np.where(broken, 5.0, 1.0)
     path = WeightPath.fit(factor, y, np.bincount(y), cap=20.0, min_effective=0.2)
     sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
-    small = decide(sample, path, 0.09, named=False, must_gain=True, l2=1e-3, seed=0)  # no gate that is raised
+    small = decide(
+        sample, path, 0.09, named=False, only_if_better=True, l2=1e-3, seed=0
+    )  # no gate that is raised
     assert (small.blend, small.class_strength) == (0.0, 1.0)
     assert 1.09 not in [point.strength for point in small.points]
     little, best = (
-        decide(sample, path, gate, named=False, must_gain=True, carried=True, l2=1e-3, seed=0)
+        decide(sample, path, gate, named=False, only_if_better=True, by_part=True, l2=1e-3, seed=0)
         for gate in (0.3, 0.6)
     )
     assert little.blend == 0.0
     assert best.blend >= 0.5, "of a column the part that is best"
-    assert decide(sample, path, 0.09, named=True, must_gain=True, l2=1e-3, seed=0).blend == 0.09
+    assert decide(sample, path, 0.09, named=True, only_if_better=True, l2=1e-3, seed=0).blend == 0.09
 
 
 def broken_rows_right(shares: dict[float, tuple[float, ...]]) -> tuple[Any, Any, Any]:

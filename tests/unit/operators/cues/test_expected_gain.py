@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, fit, fit_searched, full_weights, weights
-from operators.cues.decision import Decision
-from operators.cues.evidence import Evidence
-from operators.cues.expected_gain import (
+from operators.cues import CueSettings, fit, fit_searched, weights
+from operators.cues.decision import full_weights
+from operators.cues.decision.decision import Decision
+from operators.cues.decision.expected_gain import (
     FROM_TRIALS,
     LEAST,
     LEAST_OF_MANY,
@@ -26,11 +26,12 @@ from operators.cues.expected_gain import (
     measurements,
     stored_trees,
 )
-from operators.cues.named import Sides
-from operators.cues.sample_decision import Sample
+from operators.cues.decision.sample_decision import Sample
+from operators.cues.models.strength import Trials
+from operators.cues.output.verdict import verdict
+from operators.cues.search.evidence import Evidence
+from operators.cues.sides.sides import Sides
 from operators.cues.state import class_balance_only
-from operators.cues.strength import Trials
-from operators.cues.verdict import verdict
 from tests.paper.real.expected_gain import family, fitted, stored
 from tests.unit.operators.cues.test_cue_report import FOUND
 
@@ -62,7 +63,7 @@ def test_the_measurements_are_those_of_the_definition(split_rows: Any) -> None:
     y, broken, trials = split_rows
     found = dict(zip(NAMES, measurements(EVIDENCE, trials, y, broken, of_column=True), strict=True))
     assert found["agreement"] == 0.1
-    assert found["carrier_standing"] == 1.0
+    assert found["column_share_with_class"] == 1.0
     expected = {
         "of_column": 1.0,
         "baseline": 0.2,
@@ -178,7 +179,7 @@ def force(monkeypatch: pytest.MonkeyPatch, gain: float, *, better: bool = True) 
         return gain - 0.01 * of_column
 
     monkeypatch.setattr(full_weights, "expected_gain", expected)
-    monkeypatch.setattr("operators.cues.decision.beats_baseline", lambda *_: better)
+    monkeypatch.setattr("operators.cues.decision.decision.beats_baseline", lambda *_: better)
     return asked
 
 
@@ -186,7 +187,7 @@ def test_a_large_expected_gain_opens_what_the_gate_leaves_shut(table: Any, monke
     asked = force(monkeypatch, SAFE + 0.1)
     state = fit(*table)
     assert asked[0] is False, "twins and slices are tried first"
-    assert (state.blend, state.class_strength, state.carrier) == (1.0, 1.0, None)
+    assert (state.blend, state.class_strength, state.class_column) == (1.0, 1.0, None)
     assert state.expected_gain == pytest.approx(SAFE + 0.1)
     assert state.published_strength in {point.strength for point in state.points}
     assert np.ptp(weights(state, *table)) > 1.0
@@ -224,7 +225,7 @@ def three_classes() -> tuple[Any, Any, Any]:
 
 def shut_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the evidence of every search suffice for nothing."""
-    for gate in ("searched_gate", "carrier_gate", "own_carrier_gate", "carrier_of_two_gate"):
+    for gate in ("searched_gate", "column_gate", "own_column_gate", "column_of_two_gate"):
         monkeypatch.setattr(Evidence, gate, lambda _: 0.0)
 
 
@@ -233,8 +234,8 @@ def test_of_more_classes_the_column_alone_is_tried(three_classes: Any, monkeypat
     shut_the_gate(monkeypatch)
     state = fit(*three_classes)
     assert asked == [True]
-    assert state.carrier is not None
-    assert state.carrier.columns == (5,)
+    assert state.class_column is not None
+    assert state.class_column.columns == (5,)
     assert state.expected_gain == pytest.approx(LEAST_OF_MANY["safe"] + 0.01)
     assert state.blend > 0.0
     assert np.ptp(weights(state, *three_classes)) > 1.0
@@ -292,13 +293,13 @@ def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
     assert "the accuracy of the worst group rose by about 0.21: the weights follow the robust ones" in said
     assert "The strongest suspect is `PAY_0 > 1.5`: if it is honest signal, name `PAY_0` under" in said
     assert "The strongest suspect" not in verdict({**shown, "suspects": []})
-    column = verdict({**shown, "carrier": ["site"]})
+    column = verdict({**shown, "balanced_columns": ["site"]})
     assert "The values of `site` go with the classes. The evidence for a shortcut does not" in column
     assert "without telling which rows break that" not in column
 
 
 @pytest.mark.parametrize(
-    ("pointed", "gate", "blend", "expected"),
+    ("n_learnt", "gate", "blend", "expected"),
     [
         (2, 1.0, 0.9, True),
         (2, 1.0, 0.8, False),
@@ -309,12 +310,12 @@ def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
     ],
 )
 def test_the_gate_is_open_by_the_evidence_ahead_of_the_part(
-    pointed: int, gate: float, blend: float, expected: bool, monkeypatch: pytest.MonkeyPatch
+    n_learnt: int, gate: float, blend: float, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of more than two classes a part is kept back for wrong labels, which the trees do not give back."""
     monkeypatch.setattr(Evidence, "gate", lambda _: gate)
     state = class_balance_only(None, np.ones(3), CueSettings(), "")  # type: ignore[arg-type]
-    search = replace(state, evidence=EVIDENCE, pointed=pointed)
+    search = replace(state, evidence=EVIDENCE, n_learnt=n_learnt)
     assert full_weights.is_open(search, Decision(1.0, blend, ())) is expected
 
 
@@ -325,8 +326,10 @@ def test_a_column_of_two_classes_beside_an_equal_one_is_not_tried(rival: float, 
     X = rng.normal(size=(3000, 6)).astype(np.float32)
     X[:, 0] += 0.8 * y
     X[:, 5] = np.where(rng.random(3000) < 0.9, y, 1 - y)
-    judged = fit_searched.leading_column
-    monkeypatch.setattr(fit_searched, "leading_column", lambda *given: replace(judged(*given), rival=rival))
+    judged = fit_searched.judge_strongest_slice
+    monkeypatch.setattr(
+        fit_searched, "judge_strongest_slice", lambda *given: replace(judged(*given), rival=rival)
+    )
     asked = force(monkeypatch, 0.0)
     shut_the_gate(monkeypatch)
     fit(X, y, np.arange(3000))

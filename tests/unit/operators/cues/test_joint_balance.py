@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from operators.cues.joint_balance import balance_jointly, joint_factor
-from operators.cues.named import Named, Sides, fit_sides
+from operators.cues.named.named_sides import fit_sides
+from operators.cues.settings import Named
+from operators.cues.sides.joint_balance import balance_jointly, joint_factor
+from operators.cues.sides.sides import Sides
 
 Table = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 

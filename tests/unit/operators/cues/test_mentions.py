@@ -16,8 +16,11 @@ from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from operators.cues.linear import Scaler, with_directions
-from operators.cues.mentions import (
+from operators.cues.models.linear import Scaler, with_directions
+from operators.cues.params import CuesParams, CueWords
+from operators.cues.row_weights import breaks, weights
+from operators.cues.serialise import load_state
+from operators.cues.words.mentions import (
     absent_words,
     by_set,
     contains,
@@ -25,9 +28,6 @@ from operators.cues.mentions import (
     read_mentions,
     unclear_sets,
 )
-from operators.cues.params import CuesParams, CueWords
-from operators.cues.row_weights import breaks, weights
-from operators.cues.serialise import load_state
 from tests.data import recipe_for, write_shards
 from tests.unit.in_memory import MemoryReader
 

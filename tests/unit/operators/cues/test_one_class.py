@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, CueState, fit, robust_weights, weights
-from operators.cues.decision import Decision
+from operators.cues import CueSettings, CueState, fit, weights
+from operators.cues.decision import choice
+from operators.cues.decision.decision import Decision
+from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.fit_searched import fit_searched
-from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.listing import _one_class as one_class_record
-from operators.cues.listing import shortcut_names
-from operators.cues.references import FeatureColumns
+from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.models.strength import Fits
+from operators.cues.named.references import FeatureColumns
+from operators.cues.output.listing import _one_class as one_class_record
+from operators.cues.output.listing import shortcut_names
+from operators.cues.output.verdict import verdict
 from operators.cues.row_weights import breaks
-from operators.cues.sample_decision import Sample, decide_on
-from operators.cues.slices import SourceColumn
-from operators.cues.strength import Fits
-from operators.cues.verdict import verdict
+from operators.cues.settings import SourceColumn
 from tests.unit.operators.cues.test_cue_report import FOUND
 
 N, C, TARGET = 9000, 3, 1
@@ -64,11 +65,11 @@ def worst_group(weight: Any, X: Any, y: Any, form: str) -> float:
 def test_it_is_found_and_balanced(form: str):
     X, y, cue, columns = table(form)
     state = fit(X, y, IDS, CueSettings(columns=columns))
-    assert state.carrier is not None
-    assert 6 in state.carrier.columns
+    assert state.class_column is not None
+    assert 6 in state.class_column.columns
     assert state.blend >= 0.75
     assert np.mean(breaks(state, X, y, IDS) == (cue != (y == TARGET))) > 0.995
-    factor = state.carrier.apply(state.scaler.apply(X), y)
+    factor = state.class_column.apply(state.scaler.apply(X), y)
     share = [np.average(cue[y == c], weights=factor[y == c]) for c in range(C)]
     np.testing.assert_allclose(share, np.mean([np.mean(cue[y == c]) for c in range(C)]), atol=0.01)
     w = weights(state, X, y, IDS)
@@ -82,11 +83,11 @@ def test_it_takes_the_place_of_twins_that_see_less_of_it(form: str):
     scaler, counts = Scaler.from_rows(X), np.bincount(y)
     found = fit_searched(scaler.apply(X), y, IDS, s, C, scaler, class_factors(counts))
     assert found.state.blend >= 0.5
-    assert found.state.carrier is None
-    assert found.rival is not None
+    assert found.state.class_column is None
+    assert found.one_class is not None
     state = fit(X, y, IDS, s)
-    assert state.carrier is not None
-    assert state.carrier.one_class == TARGET
+    assert state.class_column is not None
+    assert state.class_column.one_class == TARGET
     sample, fits = Sample(X, y, IDS, counts), Fits()
     twins = decide_on(found.state, sample, s, fits=fits)
     w, without = weights(state, X, y, IDS), weights(_decided(found.state, twins), X, y, IDS)
@@ -99,9 +100,9 @@ def _decided(state: CueState, decision: Decision) -> CueState:
 
 def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.MonkeyPatch):
     X, y, _, columns = table("0/1", told=0.96)
-    monkeypatch.setattr(robust_weights, "CLEAR_RISE", 1.0)
+    monkeypatch.setattr(choice, "CLEAR_RISE", 1.0)
     state = fit(X, y, IDS, CueSettings(columns=columns))
-    assert state.carrier is None or state.carrier.one_class is None
+    assert state.class_column is None or state.class_column.one_class is None
 
 
 def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: pytest.MonkeyPatch):
@@ -112,13 +113,13 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
     s = CueSettings(columns=(SourceColumn((6, 7, 8)),))
     scaler, counts = Scaler.from_rows(rows), np.bincount(y)
     found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
-    assert found.state.carrier is not None
-    sides = replace(found.state.carrier, one_class=TARGET)
-    rival = found._replace(rival=replace(found.state, carrier=sides))
-    monkeypatch.setattr(robust_weights, "_is_better", lambda *_: True)
-    state, _ = robust_weights._choose_state(rival, Sample(rows, y, IDS, counts), s, Fits())
-    assert state.carrier is not None
-    assert state.carrier.one_class is None
+    assert found.state.class_column is not None
+    sides = replace(found.state.class_column, one_class=TARGET)
+    other = found._replace(one_class=replace(found.state, class_column=sides))
+    monkeypatch.setattr(choice, "_is_better", lambda *_: True)
+    state, _ = choice.choose_state(other, Sample(rows, y, IDS, counts), s, Fits())
+    assert state.class_column is not None
+    assert state.class_column.one_class is None
 
 
 @pytest.mark.parametrize(
@@ -129,15 +130,15 @@ def test_its_own_worst_group_has_to_rise_and_the_other_not_to_fall(
     own: float, other: float, better: bool, monkeypatch: pytest.MonkeyPatch
 ):
     rows = np.zeros((4, 1)), np.zeros(4, int), np.arange(4), np.array([4])
-    monkeypatch.setattr(robust_weights, "broken_column", lambda state, *_: np.full(4, state.number))
+    monkeypatch.setattr(choice, "broken_column", lambda state, *_: np.full(4, state.number))
     worst = {("before", 1): 0.3, ("after", 1): 0.3 + own}
     for number in (2, 5):  # the other shortcut alone, and both crossed
         worst |= {("before", number): 0.2, ("after", number): 0.2 + other}
-    monkeypatch.setattr(robust_weights, "worst_of_decision", lambda made, by, _: worst[made, by[0]])
-    rival = SimpleNamespace(number=1, carriers=())
-    for carriers in ((), ("column",)):
-        search = SimpleNamespace(number=2, carriers=carriers)
-        found = robust_weights._is_better("after", "before", rival, search, rows)  # type: ignore[arg-type]
+    monkeypatch.setattr(choice, "worst_of_decision", lambda made, by, _: worst[made, by[0]])
+    rival = SimpleNamespace(number=1, class_columns=())
+    for class_columns in ((), ("column",)):
+        search = SimpleNamespace(number=2, class_columns=class_columns)
+        found = choice._is_better("after", "before", rival, search, rows)  # type: ignore[arg-type]
         assert found == better
 
 
@@ -148,15 +149,15 @@ def test_the_list_names_the_class():
     assert one_class_record(state, ["lost", "late", "ok"]) == {"one_class": "late"}
     assert one_class_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
     assert shortcut_names(state, columns) == ["g"]
-    assert shortcut_names(replace(state, blend=0.0, leaning_column=state.carrier), columns) == ["g"]
-    found = {**FOUND, "gate": 1.0, "carrier": ["hub"], "one_class": "late"}
+    assert shortcut_names(replace(state, blend=0.0, leaning_column=state.class_column), columns) == ["g"]
+    found = {**FOUND, "gate": 1.0, "balanced_columns": ["hub"], "one_class": "late"}
     assert "The values of `hub` tell class late from the others, and" in verdict(found)
 
 
 def test_a_column_of_which_the_others_tell_the_side_is_not_followed():
     X, y, _, columns = table("0/1", honest=True)
     state = fit(X, y, IDS, CueSettings(columns=columns))
-    assert state.carrier is None or 6 not in state.carrier.columns
+    assert state.class_column is None or 6 not in state.class_column.columns
 
 
 def test_a_column_that_stands_for_each_class_is_read_by_class():
@@ -165,18 +166,18 @@ def test_a_column_that_stands_for_each_class_is_read_by_class():
     named = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
     rows = np.column_stack([X[:, :6], np.eye(C)[named]]).astype(np.float32)
     state = fit(rows, y, IDS, CueSettings(columns=(SourceColumn((6, 7, 8)),)))
-    assert state.carrier is not None
-    assert state.carrier.level_side.tolist() == [C, 0, 1, 2]
+    assert state.class_column is not None
+    assert state.class_column.level_side.tolist() == [C, 0, 1, 2]
 
 
 def test_a_legitimate_column_is_not_followed():
     X, y, _, _ = table("0/1")
     state = fit(X, y, IDS, CueSettings(legitimate=frozenset({6})))
-    assert state.carrier is None or 6 not in state.carrier.columns
+    assert state.class_column is None or 6 not in state.class_column.columns
 
 
 def test_features_that_tell_nothing_are_no_shortcut_of_a_class():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 5, 1000)
     X = np.eye(3)[rng.integers(0, 3, 1000)].astype(np.float32)
-    assert fit(X, y, np.arange(1000), CueSettings(columns=(SourceColumn((0, 1, 2)),))).carrier is None
+    assert fit(X, y, np.arange(1000), CueSettings(columns=(SourceColumn((0, 1, 2)),))).class_column is None

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, Named, fit, load_state, save_state, weights
-from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import fit_searched
-from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.named import balance_table, fit_sides
-from operators.cues.ramps import RAMPS
+from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.named.fit_named import fit_named
+from operators.cues.named.named_sides import balance_table, fit_sides
 from operators.cues.row_weights import full_factor
+from operators.cues.search.ramps import RAMPS
+from operators.cues.search.slices import find_slices
+from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.serialise import _encode
-from operators.cues.slices import find_slices
-from operators.cues.suspects import Suspect, measure_suspects, measured_sample
 
 
 def worst(X, w, label, y, cue):
@@ -189,7 +189,7 @@ def test_a_named_number_goes_two_in_c_of_the_way_for_c_classes():
 def test_twins_that_find_a_shortcut_have_a_part_beside_the_name(cue_problem, monkeypatch):
     def without_columns(*arguments):
         found = fit_searched(*arguments)
-        return found._replace(state=replace(found.state, carrier=None), column=None, together=None)
+        return found._replace(state=replace(found.state, class_column=None), column=None, together=None)
 
     monkeypatch.setattr("operators.cues.robust_weights.fit_searched", without_columns)
     X, label, y, cue, ids = cue_problem
@@ -234,7 +234,7 @@ def test_a_named_fit_takes_models_and_slices_from_the_search(cue_problem, named,
     Z = scaler.apply(X)
     search = replace(fit_searched(Z, label, ids, settings, 2, scaler, np.ones(2))[0], blend=0.0)
     afresh = fit_named(Z, label, ids, settings, 2, replace(search, twins=None))
-    monkeypatch.setattr("operators.cues.fit_named.fit_twins", None)
+    monkeypatch.setattr("operators.cues.named.fit_named.fit_twins", None)
     reused = fit_named(Z, label, ids, settings, 2, search)
     assert arrays_of(reused) == arrays_of(afresh)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from operators.cues import CueSettings, fit
-from operators.cues.decision import is_worth_its_cost
-from operators.cues.independence import independence
-from operators.cues.references import FeatureColumns
-from operators.cues.share_columns import ADDITIVE, EVENNESS, RATIO, class_shares_lead, support
-from operators.cues.slices import SourceColumn
-from operators.cues.strength import TradeOffPoint
+from operators.cues.decision.decision import is_worth_its_cost
+from operators.cues.models.strength import TradeOffPoint
+from operators.cues.named.references import FeatureColumns
+from operators.cues.search.independence import independence
+from operators.cues.search.share_columns import ADDITIVE, EVENNESS, RATIO, class_shares_lead, support
+from operators.cues.settings import SourceColumn
 from operators.encoded_features import Output
 
 N, CATEGORIES = 6000, 120
@@ -94,7 +94,7 @@ def test_class_shares_of_an_entity_open_no_gate_and_those_of_a_shortcut_do(made,
         fit(X, y, np.arange(N), s, n_classes=2) for s in (plain, replace(plain, columns=(COLUMN,)))
     )
     assert free.evidence.share_support == 1.0
-    ordinary = replace(free.evidence, lead_strength=0.0, lead_support=1.0, carrier_strength=0.0)
+    ordinary = replace(free.evidence, slice_strength=0.0, slice_support=1.0, column_strength=0.0)
     assert ordinary.gate() > 0.5, "this table would open the gate but for the judgement of the other columns"
     assert found.evidence.share_support == supported
     assert found.blend == (free.blend if supported else 0.0)

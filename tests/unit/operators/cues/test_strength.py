@@ -13,13 +13,13 @@ from scipy.special import ndtri
 
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, WeightPath, choose, fit, full_factor, trade_off, weights
-from operators.cues.curve import measured_curve
-from operators.cues.curve_report import curve_record, draw, summary_sentence, table_rows
-from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
-from operators.cues.named import Named
-from operators.cues.report import cue_section
-from operators.cues.strength import SPLIT, STRENGTHS, TradeOffPoint, compared_groups
+from operators.cues.models.draws import halves
+from operators.cues.models.strength import SPLIT, STRENGTHS, TradeOffPoint, compared_groups
+from operators.cues.output.curve import measured_curve
+from operators.cues.output.curve_report import curve_record, draw, summary_sentence, table_rows
+from operators.cues.output.report import cue_section
+from operators.cues.settings import Named
 from operators.metrics.group_scores import pooled_name
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.test_cue_report import FOUND

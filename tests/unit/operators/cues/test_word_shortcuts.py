@@ -14,14 +14,14 @@ import pytest
 from operators.base import FEATURES, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings
-from operators.cues.fit_words import find_words, fit_with_words
-from operators.cues.mentions import contains
+from operators.cues.named.references import FeatureColumns
+from operators.cues.output.verdict import verdict
 from operators.cues.params import DEAR, CuesParams, CueWords
-from operators.cues.references import FeatureColumns
 from operators.cues.row_weights import weights
-from operators.cues.verdict import verdict
-from operators.cues.word_shortcuts import WordShortcut, find_word_shortcuts
-from operators.cues.word_suspects import SampledTexts, frequent_words
+from operators.cues.words.fit_words import find_words, fit_with_words
+from operators.cues.words.mentions import contains
+from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
+from operators.cues.words.word_suspects import SampledTexts, frequent_words
 from tests.unit.in_memory import split_table
 from tests.unit.operators.cues.test_word_suspects import run_cues
 

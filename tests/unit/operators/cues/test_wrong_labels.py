@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from operators.cues import fit
-from operators.cues.evidence import UNSEEN, Evidence
-from operators.cues.full_weights import tried_in_full
-from operators.cues.ramps import LEAD_VETO, UNLED
-from operators.cues.sample_decision import Sample
+from operators.cues.decision.full_weights import tried_in_full
+from operators.cues.decision.sample_decision import Sample
+from operators.cues.search.evidence import UNSEEN, Evidence
+from operators.cues.search.ramps import NO_STRONG_SLICE, SLICE_VETO
 
 OPEN = Evidence(
     agreement=0.8,
@@ -22,15 +22,15 @@ OPEN = Evidence(
     cost=0.05,
     gain=0.3,
     righted=0.2,
-    exchange=UNLED["exchange"][1],
+    exchange=NO_STRONG_SLICE["exchange"][1],
 )
-SHUT = replace(OPEN, exchange=UNLED["exchange"][0])
+SHUT = replace(OPEN, exchange=NO_STRONG_SLICE["exchange"][0])
 
 
 def test_without_a_leading_column_the_weights_have_to_put_many_rows_right() -> None:
     assert (OPEN.gate(), SHUT.gate()) == (1.0, 0.0)
     assert (OPEN.looks_like_wrong_labels(), SHUT.looks_like_wrong_labels()) == (False, True)
-    led = replace(SHUT, lead_strength=0.6, lead_ratio=0.9, lead_dependence=0.5, lead_unevenness=1.0)
+    led = replace(SHUT, slice_strength=0.6, slice_ratio=0.9, slice_dependence=0.5, slice_unevenness=1.0)
     assert (led.gate(), led.looks_like_wrong_labels()) == (1.0, False)
     many = replace(SHUT, classes=3)
     assert (many.gate(), many.looks_like_wrong_labels()) == (1.0, False)
@@ -40,12 +40,12 @@ def test_without_a_leading_column_the_weights_have_to_put_many_rows_right() -> N
     ("lead", "strength", "opened"), [(0.0, 0.8, 0), (0.4, 0.8, 0), (0.7, 0.8, 1), (0, 0.6, 1)]
 )
 def test_the_others_judge_a_column_that_no_slice_shows(lead: float, strength: float, opened: int) -> None:
-    honest = replace(OPEN, lead_strength=lead, carrier_strength=strength, carrier_support=0.0)
+    honest = replace(OPEN, slice_strength=lead, column_strength=strength, column_support=0.0)
     assert (strength < lead + UNSEEN) == (lead == 0.7)
-    assert (strength <= LEAD_VETO[0]) == (strength == 0.6)
+    assert (strength <= SLICE_VETO[0]) == (strength == 0.6)
     assert honest.gate() == opened
     assert honest.looks_like_wrong_labels() == (not opened)
-    assert replace(honest, carrier_support=1.0).gate() == 1.0
+    assert replace(honest, column_support=1.0).gate() == 1.0
 
 
 def test_full_weights_are_not_tried_where_mistakes_look_like_wrong_labels() -> None:

@@ -15,9 +15,9 @@ from operators.base import FEATURES, IS_OUTLIER, LABEL, Operator
 from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings, robust_weights
 from operators.cues.adaptor import Cues
-from operators.cues.named import Named
 from operators.cues.params import CuesParams
 from operators.cues.serialise import save_state as save_cues
+from operators.cues.settings import Named
 from operators.cues.shortcut_scores import shortcut_scores
 from operators.encode.adaptor import Encode
 from operators.encode.params import EncodeParams

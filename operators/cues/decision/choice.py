@@ -1,0 +1,126 @@
+"""Choice among what the search has found: columns, twins and slices, or class balance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from operators.arrays import Integers
+from operators.cues.decision.decision import Decision, shortcut_groups, worst_rise
+from operators.cues.decision.sample_decision import Sample, decide_on
+from operators.cues.fit_searched import SURE_COLUMN, Search
+from operators.cues.models.draws import learnt_classes
+from operators.cues.models.strength import CLASS_BALANCE, Fits, point_at
+from operators.cues.row_weights import breaks, broken_column
+from operators.cues.search.ramps import LEAST_PART, RAISED_GATE
+from operators.cues.settings import CueSettings
+from operators.cues.state import CueState
+from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
+
+SURE_RISE = 0.15
+"""Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
+CLEAR_RISE = 0.05
+"""Least rise of the worst group by which a column that tells one class is balanced in place of what opens the
+gate."""
+
+
+def choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+    """Return the state that is followed, and the decision on it.
+
+    Several columns are balanced together or not at all: one of them alone leaves the others, of which models
+    then make more. A column that tells one of several classes takes the place of what opens the gate where
+    held-out rows favour it, unless the same column stands for every class there.
+    """
+    if found.together:
+        return found.together, decide_on(found.together, sample, s, fits=fits)
+    one_class = found.one_class
+    if one_class and found.state.blend < LEAST_PART:
+        return one_class, decide_on(one_class, sample, s, fits=fits)
+    search, decision = _choose_factor(found.state, sample, s, fits)
+    if one_class is None or _balances_all_classes(search, one_class):
+        return search, decision
+    other = decide_on(one_class, sample, s, fits=fits)
+    if other.blend > 0 and _is_better(other, decision, one_class, search, sample):
+        return one_class, other
+    return search, decision
+
+
+def _balances_all_classes(search: CueState, one_class: CueState) -> bool:
+    """Return whether the search balances the same column by values that stand for every class."""
+    column, own = search.class_column, one_class.class_column
+    if column is None or own is None or not set(column.columns) & set(own.columns):
+        return False
+    C = len(column.factor)
+    return len(set(column.level_side.tolist()) - {C}) == search.n_learnt
+
+
+def _is_better(
+    other: Decision, decision: Decision, one_class: CueState, search: CueState, sample: Sample
+) -> bool:
+    """Return whether balancing one class's column is better for its shortcut, and no worse for the other.
+
+    Where the other one lies in a column too, rows are compared by which of both they break: the classes that
+    that column does not tell apart have rows of their own that break that column.
+    """
+    X, y, ids, _ = sample
+    own, others = broken_column(one_class, X, y, ids), broken_column(search, X, y, ids)
+    if search.class_columns:
+        others = own + 2 * others
+    changes = [
+        worst_of_decision(other, broken, sample) - worst_of_decision(decision, broken, sample)
+        for broken in (own, others)
+    ]
+    return changes[0] >= CLEAR_RISE and changes[1] >= 0.0
+
+
+def worst_of_decision(decision: Decision, broken: Integers, sample: Sample) -> float:
+    """Return the accuracy of the worst group under a decision, on held-out rows.
+
+    It is 0 where rows are too few to measure. ``broken`` is 0 for a row that follows the shortcuts and else
+    the number of a kind, shape (n,).
+    """
+    strength = CLASS_BALANCE + decision.blend if decision.blend > 0 else decision.class_strength
+    if decision.trials is None:
+        return 0.0
+    groups = shortcut_groups(sample.y, broken, len(sample.counts), max(int(broken.max()), 1))
+    reached = point_at(decision.trials.points(groups), strength)
+    return 0.0 if reached is None else reached.worst
+
+
+def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+    """Return the state whose robust factor is followed, and the decision on it.
+
+    Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
+    better than the baseline as well, or held-out rows clearly favour it (``_clearly_better``): an honest
+    column can look so. One that opens a gate by itself comes first, and twins and slices are tried if it is
+    no better than the baseline.
+    """
+    if search.class_column is None or search.evidence is None or search.n_learnt > 2:
+        return search, decide_on(search, sample, s, fits=fits)
+    without = replace(search, class_column=None, blend=search.evidence.searched_gate())
+    if search.evidence.own_column_gate() > 0:
+        balanced = decide_on(search, sample, s, fits=fits)
+        if balanced.blend > 0 or without.blend <= 0:
+            return search, balanced
+        return without, decide_on(without, sample, s, fits=fits)
+    plain, balanced = (decide_on(state, sample, s, fits=fits) for state in (without, search))
+    gained = plain.blend > 0 and without.blend > RAISED_GATE[0]
+    if balanced.blend > 0 and (gained or _clearly_better(balanced, search, sample)):
+        return search, balanced
+    return without, plain
+
+
+def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> bool:
+    """Return whether a column of two classes is balanced although twins and slices gain nothing by it.
+
+    Held-out rows have to show a large rise of the worst group, and both classes enough rows that
+    contradict the column: with few, rows of both classes are one group, which an honest column can raise.
+    """
+    if balanced.blend <= 0 or search.evidence is None or search.evidence.column_of_two_gate() < SURE_COLUMN:
+        return False
+    X, y, ids, counts = sample
+    contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=len(counts))
+    return bool(contradicting[learnt_classes(counts)].min() >= MIN_GROUP_ROWS) and (
+        worst_rise(balanced.points, CLASS_BALANCE + balanced.blend) >= SURE_RISE
+    )

@@ -1,0 +1,358 @@
+"""Decides the strength of the published weights on rows that the models have not seen, against one baseline.
+
+The baseline is the better of no weights and class balance (``strength.baseline``). Robust weights whose
+evidence suffices are published only if the worst group is better under them than under both; with more than
+two classes it is enough that the rows which break the shortcut are better in the mean of the classes, by more
+than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows, or
+one of the worst group that full strength alone brings, raises the strength. Less than half of the factor of
+twins and slices is not published, as evidence for so little is weak. Without robust weights the classes are
+balanced, unless the worst class is better with less of it (``balance_of_classes``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Floats, Integers
+from operators.class_shares import counted_classes
+from operators.cues.decision.balance_of_classes import LeaningSlices, choose_class_strength
+from operators.cues.models.draws import learnt_classes
+from operators.cues.models.strength import (
+    CLASS_BALANCE,
+    FULL,
+    STRENGTHS,
+    UNWEIGHTED,
+    Fits,
+    TradeOffPoint,
+    Trials,
+    WeightPath,
+    baseline,
+    point_at,
+    try_strengths,
+)
+from operators.cues.search.gain import exchanged
+from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, ramp
+from operators.cues.sides.sides import Sides
+from operators.metrics.group_scores import MIN_ROWS
+
+SURE_OF_RISE = 2.0
+"""Standard errors by which a rise that raises the gate is lowered."""
+SURE_OF_MANY = 3.0
+"""Standard errors by which the rows that break the shortcut have to gain where the worst group does not."""
+MAX_WORST_LOSS = 0.02
+"""Largest fall of the worst group's accuracy in that case: the least of many noisy figures."""
+RAISED_RISE = (0.15, 0.25)
+"""Lower limits of the rise at full strength between which the gate is raised to 1."""
+RAISED_EXCHANGE = (0.10, 0.18)
+"""Rows put right for each row made wrong, between which the gate is raised to 1: an honest feature that
+decides nearly all rows has few mistakes to put right."""
+TRUSTED_GATE = (0.3, 0.4)
+"""Gate from which a rise of the worst group raises it, and from which it raises it in full."""
+TRUSTED_RISE = (0.15, 0.25)
+"""Rise of the worst group at full strength between which such a gate is raised to 1."""
+ENTITY_RISE = 0.15
+"""Least rise of the worst group on held-out rows where the shortcut lies in a column of many values."""
+MIN_CELL_ROWS = 20
+"""Rows of a class that break the shortcut, below which the class is left out of their rise."""
+
+
+@dataclass(frozen=True)
+class DecisionSample:
+    """Rows on which the decision is made.
+
+    Attributes
+    ----------
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    factor
+        Robust factor in full, ahead of the limits, shape (n,).
+    broken
+        Whether a row breaks the suspected or named shortcut, shape (n,).
+    which
+        Of several kinds of rows that break the shortcut, such as by column, the number of its kind, from 1,
+        else 0, shape (n,).
+    parts
+        Number of these kinds.
+    leaning
+        Slices on which models clearly lean.
+
+    """
+
+    Z: Floats
+    y: Integers
+    ids: Integers
+    factor: Floats
+    broken: npt.NDArray[np.bool_]
+    which: Integers | None = None
+    parts: int = 1
+    leaning: LeaningSlices | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Strength of the published weights, and the figures that led to it.
+
+    Attributes
+    ----------
+    class_strength
+        How far classes are balanced, from 0 to 1.
+    blend
+        Part of the robust factor, from 0 to 1.
+    points
+        Trade-off over the strength, with the published one; empty where rows are too few.
+    trials
+        Rows that are right at each strength that was tried; None where rows are too few.
+    leaning_column
+        Column on which models lean so much that it decided how far classes are balanced, and by whose sides
+        the points compare the rows; None where the classes decided.
+
+    """
+
+    class_strength: float
+    blend: float
+    points: tuple[TradeOffPoint, ...]
+    trials: Trials | None = None
+    leaning_column: Sides | None = None
+
+
+def decide(
+    sample: DecisionSample,
+    path: WeightPath,
+    gate: float,
+    *,
+    named: bool,
+    only_if_better: bool,
+    by_part: bool = False,
+    many_values: bool = False,
+    max_cost: float = np.inf,
+    strengths: Sequence[float] = STRENGTHS,
+    l2: float,
+    seed: int,
+    fits: Fits | None = None,
+) -> Decision:
+    """Return how far classes are balanced and the robust factor is followed.
+
+    Parameters
+    ----------
+    sample, path
+        Rows, and the weights of each strength.
+    gate
+        Part of the robust factor that the evidence allows, from 0 to 1.
+    named
+        Whether the shortcut is named: the part is not raised then.
+    only_if_better
+        Whether the worst group has to be better. The part of what the user names is taken in any case.
+    by_part
+        Whether the robust factor makes the label independent of a column: of it the part is taken that is
+        best for the worst group, as the whole of it leaves little of many classes.
+    many_values
+        Whether the shortcut lies in a column of many values, which may be an entity that decides the label:
+        the worst group then has to rise by ``ENTITY_RISE``, and by more than all rows lose.
+    max_cost
+        Largest loss of all rows against the baseline at which the robust factor is followed.
+    strengths
+        Strengths that are tried beside the part that is allowed; 0, .5 and 1 have to be among them.
+    l2, seed, fits
+        As for ``strength.try_strengths``.
+
+    """
+    published = CLASS_BALANCE + gate
+    tried = sorted({*strengths, published})
+    Z, y, ids = sample.Z, sample.y, sample.ids
+    try:
+        trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed, fits=fits)
+    except ValueError:
+        return Decision(CLASS_BALANCE, gate, ())
+    if gate > 0:
+        which = sample.broken if sample.which is None else sample.which
+        points = trials.points(shortcut_groups(y, which, len(path.counts), sample.parts))
+        trusted = trusted_gate(gate, points)
+        if by_part:
+            blend = best_part(points, trusted)
+        else:
+            blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
+        if not only_if_better:
+            return Decision(choose_class_strength(trials, y).strength, blend, points, trials)
+        enough = named or blend >= LEAST_PART
+        worth = cost(points, CLASS_BALANCE + blend) <= max_cost
+        worth &= not many_values or is_worth_its_cost(points, CLASS_BALANCE + blend)
+        if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
+            return Decision(CLASS_BALANCE, blend, points, trials)
+    return _without_robust_part(trials, sample, strengths)
+
+
+def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
+    """Return whether a strength raises the worst group by enough, and by more than it costs all rows."""
+    return worst_rise(points, strength) >= max(ENTITY_RISE, cost(points, strength))
+
+
+def cost(points: tuple[TradeOffPoint, ...], strength: float) -> float:
+    """Return how much accuracy all rows lose at a strength against the baseline; 0 if not measured."""
+    reached = point_at(points, strength)
+    return 0.0 if reached is None else baseline(points).mean - reached.mean
+
+
+def _without_robust_part(trials: Trials, sample: DecisionSample, strengths: Sequence[float]) -> Decision:
+    """Return the decision where no robust factor is followed; the gate's strength is not on the curve."""
+    kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]
+    kept_trials = Trials(
+        tuple(trials.strengths[k] for k in kept),
+        trials.right[kept],
+        trials.mass,
+        tuple(trials.effective_share[k] for k in kept),
+    )
+    strength, number = choose_class_strength(kept_trials, sample.y, sample.leaning)
+    if sample.leaning is None or number is None:
+        return Decision(strength, 0.0, kept_trials.points(sample.y), trials)
+    column = sample.leaning.columns[number]
+    groups = leaning_groups(column, sample.Z, sample.y)
+    return Decision(strength, 0.0, kept_trials.points(groups), trials, column)
+
+
+def leaning_groups(column: Sides, Z: Floats, y: Integers) -> Integers:
+    """Return the group of each row, shape (n,): its class, divided by whether it breaks the column."""
+    return shortcut_groups(y, column.breaks(Z, y), len(column.factor))
+
+
+def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
+    """Return the part of the robust factor, up to the gate, with the best worst group; the least of equal
+    ones, and 0 where the factor is the same for all rows of a class."""
+    within = [point for point in points if CLASS_BALANCE < point.strength <= CLASS_BALANCE + gate]
+    if not within:
+        return 0.0
+    return max(within, key=lambda point: (point.worst, -point.strength)).strength - CLASS_BALANCE
+
+
+def raised_gate(gate: float, trials: Trials, y: Integers, broken: npt.NDArray[np.bool_]) -> float:
+    """Return the part of the robust factor that is taken where evidence of that part is halfway.
+
+    The gate is a product of ramps, so that some doubt about several measurements leaves little of it. In all
+    design problems that had some evidence, the doubt was unfounded where the rows that break the shortcut
+    gained much at full strength and the others did not pay for it with many more.
+
+    Parameters
+    ----------
+    gate
+        What the evidence allows, from 0 to 1.
+    trials, y, broken
+        Trials with the strengths 0, 1 and 2, labels and whether a row breaks the shortcut, shape (n,).
+
+    Returns
+    -------
+    The gate, or a larger multiple of a quarter: one of the measured strengths.
+
+    """
+    if FULL not in trials.strengths:
+        return gate
+    gained = ramp(broken_rise(trials, FULL, y, broken, SURE_OF_RISE), *RAISED_RISE)
+    bought = ramp(exchanged(trials.at(CLASS_BALANCE), trials.at(FULL)), *RAISED_EXCHANGE)
+    return _towards_one(gate, ramp(gate, *RAISED_GATE) * gained * bought)
+
+
+def trusted_gate(gate: float, points: tuple[TradeOffPoint, ...]) -> float:
+    """Return the gate, or a larger multiple of a quarter where only full strength helps the worst group.
+
+    Part of the robust factor hardly moves a model where few rows break a strong shortcut. If the evidence is
+    halfway, and held-out rows show a large rise of the worst group at full strength, of which the gate
+    reaches less than half, the rest of the way is taken.
+    """
+    full = worst_rise(points, FULL)
+    reached = [point.strength for point in points if point.strength <= CLASS_BALANCE + gate]
+    within = max((worst_rise(points, strength) for strength in reached), default=0.0)
+    if within >= 0.5 * full:
+        return gate
+    return _towards_one(gate, ramp(gate, *TRUSTED_GATE) * ramp(full, *TRUSTED_RISE))
+
+
+def _towards_one(gate: float, part: float) -> float:
+    """Return the gate raised by a part of its distance to 1, as a multiple of a quarter, but never lower."""
+    return max(gate, round(4.0 * (gate + (1.0 - gate) * part)) / 4.0) if part > 0 else gate
+
+
+def worst_rise(points: Sequence[TradeOffPoint], strength: float) -> float:
+    """Return how much better the worst group is at a strength than at the baseline; 0 if not measured."""
+    reached = point_at(points, strength)
+    return 0.0 if reached is None else reached.worst - baseline(points).worst
+
+
+def broken_rise(
+    trials: Trials, strength: float, y: Integers, broken: npt.NDArray[np.bool_], errors: float
+) -> float:
+    """Return how much accuracy the rows that break the shortcut gain, mean over the classes, less so many
+    standard errors.
+
+    The rise is that over no weights or class balance, the smaller one. Classes with fewer than 20 such rows
+    are left out; 0 where that leaves none.
+    """
+    classes = [c for c in np.unique(y) if np.count_nonzero(broken & (y == c)) >= MIN_CELL_ROWS]
+    if not classes:
+        return 0.0
+    found = []
+    for start in (UNWEIGHTED, CLASS_BALANCE):
+        change = trials.at(strength).astype(float) - trials.at(start)
+        parts = [change[broken & (y == c)] for c in classes]
+        variance = sum(part.var() / len(part) for part in parts) / len(parts) ** 2
+        found.append(np.mean([part.mean() for part in parts]) - errors * np.sqrt(variance))
+    return float(min(found))
+
+
+def beats_baseline(
+    points: tuple[TradeOffPoint, ...],
+    trials: Trials,
+    strength: float,
+    y: Integers,
+    broken: npt.NDArray[np.bool_],
+) -> bool:
+    """Return whether robust weights of a measured strength are better than the baseline on held-out rows.
+
+    Better is a higher accuracy of the worst group. With more than two classes the worst group is the least of
+    many noisy figures: there it may fall by .02 if the rows that break the shortcut gain by more than chance.
+    """
+    reached, base = point_at(points, strength), baseline(points)
+    if reached is None:
+        return False
+    if reached.worst > base.worst:
+        return True
+    if learnt_classes(np.bincount(y)).sum() <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
+        return False
+    return broken_rise(trials, reached.strength, y, broken, SURE_OF_MANY) > 0
+
+
+def shortcut_groups(
+    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int, parts: int = 1
+) -> npt.NDArray[np.intp]:
+    """Return the number of each row's group, shape (n,): its class, divided by how it breaks the shortcut.
+
+    Of K kinds that is (K + 1) y where it follows the shortcut, else (K + 1) y + k for kind k, such as that of
+    the rows that break column k. Classes with too few rows to be measured are not divided. Where a class has
+    too few rows of a kind, they form one group, (K + 1) C + k - 1, with those of the classes that have the
+    fewest: what the weights are for has to be among the groups that are compared.
+
+    Parameters
+    ----------
+    y
+        Labels, shape (n,).
+    broken
+        Whether a row breaks the shortcut, shape (n,), or the number of its kind, from 1, else 0.
+    n_classes
+        C.
+    parts
+        K.
+
+    """
+    part = np.where(counted_classes(np.bincount(y))[y], broken, 0).astype(np.intp)
+    groups = np.asarray((parts + 1) * y + part, np.intp)
+    for number in range(1, parts + 1):
+        divided = part == number
+        rows = np.bincount(y[divided], minlength=n_classes)
+        pooled = list[int]()
+        for c in np.argsort(rows, kind="stable").tolist():
+            if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
+                pooled.append(c)
+        if rows[pooled].sum() >= MIN_ROWS:
+            groups[divided & np.isin(y, pooled)] = (parts + 1) * n_classes + number - 1
+    return groups

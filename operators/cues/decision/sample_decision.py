@@ -1,0 +1,85 @@
+"""The decision on the weights of a state, on all rows of the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from operators.arrays import Floats, Integers
+from operators.cues.decision.balance_of_classes import leaning_slices
+from operators.cues.decision.decision import Decision, DecisionSample, decide
+from operators.cues.models.strength import STRENGTHS, Fits, WeightPath
+from operators.cues.row_weights import breaks, broken_column, full_factor
+from operators.cues.search.share_columns import class_shares_lead
+from operators.cues.settings import CueSettings
+from operators.cues.state import CueState
+
+MAX_COST_OF_MANY = 0.1
+"""Largest loss of all rows at which three and more columns are balanced: honest columns that are independent
+of each other and tell most of the label together cost more."""
+
+
+class Sample(NamedTuple):
+    """Rows on which weights are compared, those of rare classes included.
+
+    Attributes
+    ----------
+    X, y, ids
+        Features (n, d), labels (n,) and row ids (n,).
+    counts
+        Rows of each class in the whole table, shape (C,).
+
+    """
+
+    X: Floats
+    y: Integers
+    ids: Integers
+    counts: Integers
+
+
+def decide_on(
+    state: CueState,
+    sample: Sample,
+    s: CueSettings,
+    strengths: Sequence[float] = STRENGTHS,
+    fits: Fits | None = None,
+) -> Decision:
+    """Compare the weights of several strengths and return which is published.
+
+    Parameters
+    ----------
+    state
+        Its ``blend`` is the part of the robust factor that the evidence allows.
+    sample, s
+        Rows and settings.
+    strengths
+        As for ``decision.decide``.
+    fits
+        Models without a robust factor, by which they are fitted once for several states.
+
+    """
+    X, y, ids, counts = sample
+    factor = full_factor(state, X, y, ids)
+    path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
+    which = broken_column(state, X, y, ids)
+    broken = breaks(state, X, y, ids)
+    Z = state.scaler.apply(X)
+    slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
+    rows = DecisionSample(Z, y, ids, factor, broken, which, state.broken_parts, slices)
+    named = state.named is not None
+    return decide(
+        rows,
+        path,
+        state.blend,
+        named=named,
+        only_if_better=s.only_if_better or not named,
+        by_part=state.class_column is not None and state.n_learnt > 2 and not named,
+        many_values=not named and class_shares_lead(state.slices, s),
+        max_cost=MAX_COST_OF_MANY if not named and len(state.class_columns) > 2 else np.inf,
+        strengths=strengths,
+        l2=s.l2,
+        seed=s.seed,
+        fits=fits,
+    )

@@ -1,0 +1,157 @@
+"""Soft environments from twin models that imitate each other's confident held-out mistakes (XRM).
+
+Source: Pezeshki et al., "Discovering environments with XRM", ICML 2024. Twins are trained on two halves
+of the rows; a label changes to the held-out twin's prediction with probability (p_max - 1/C) * C / (C -
+1) (their equation for p_flip), round after round, so that the twins come to rely on what they share: a
+shortcut. Rows that the held-out twin then gets wrong form the environment in which the shortcut fails.
+Deviations from the paper: the twins are linear, and labels are flipped between complete fits instead of
+between gradient steps. A round draws the flips once, then fits each twin to its optimum by L-BFGS, from its
+last solution; ``ROUNDS`` of them stand for the paper's training run. The draws are hashes of row ids, so
+rounds do not depend on shards. The membership of an environment stays soft, and several splits are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.arrays import Float64, Floats, Integers
+from operators.cues.models.draws import flip_draws, halves
+from operators.cues.models.linear import class_balance, fit_softmax, predict, predict_exactly
+
+SPLITS = 2
+ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Pairs of linear classifiers, each trained on the half of the rows that the other has not seen.
+
+    Attributes
+    ----------
+    before
+        Class-balanced models ahead of any flip, shape (splits, 2, d + 1, C); model [s, h] saw half h of
+        split s.
+    after
+        The same after the rounds of label flipping.
+    flipped
+        Share of the rows whose label differs from the given one at the end.
+    seed
+        Decides the halves.
+
+    """
+
+    before: Floats
+    after: Floats
+    flipped: float
+    seed: int
+
+
+def fit_twins(
+    Z: Floats,
+    y: Integers,
+    ids: Integers,
+    n_classes: int,
+    seed: int,
+    *,
+    l2: float,
+    splits: int = SPLITS,
+    rounds: int = ROUNDS,
+) -> Twins:
+    """Train the twins on standardised rows ``Z`` (n, d) with labels ``y`` (n,) and row ids ``ids`` (n,).
+
+    The cost is ``splits * (rounds + 1)`` fits of the probe at most, as every fit sees half of the rows.
+    """
+    before, after, flipped = [], [], []
+    for s in range(splits):
+        half = halves(ids, seed, s)
+        parts = [np.flatnonzero(half == h) for h in (0, 1)]
+        labels = y.copy()
+        pair = [_fit(Z, labels, part, n_classes, l2, None) for part in parts]
+        before.append(np.stack(pair))
+        for r in range(rounds):
+            draws = flip_draws(ids, seed, s, r)
+            labels = _imitate(Z, labels, draws, parts, pair)
+            pair = [_fit(Z, labels, part, n_classes, l2, old) for part, old in zip(parts, pair, strict=True)]
+        after.append(np.stack(pair))
+        flipped.append(float((labels != y).mean()))
+    return Twins(np.stack(before), np.stack(after), float(np.mean(flipped)), seed)
+
+
+def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> Float64:
+    """Return class probabilities, shape (splits, n, C), from the twin that was not trained on the row's half.
+
+    ``models`` is ``Twins.before`` or ``Twins.after``. Rows that were never in the sample are treated the same
+    way. The result for a row does not depend on the other rows, up to one unit in the last place.
+    """
+    found = []
+    for s in range(models.shape[0]):
+        half = halves(ids, seed, s)
+        p = np.empty((len(Z), models.shape[-1]))
+        for h in (0, 1):
+            p[half == h] = predict_exactly(models[s, 1 - h], Z[half == h])
+        found.append(p)
+    return np.stack(found)
+
+
+def _fit(
+    Z: Floats, labels: Integers, part: Integers, n_classes: int, l2: float, start: Floats | None
+) -> Floats:
+    w = class_balance(labels[part], n_classes)
+    return fit_softmax(
+        Z[part], labels[part], w, n_classes, l2=l2, start=start, max_iter=100 if start is None else 25
+    )
+
+
+def _imitate(
+    Z: Floats, labels: Integers, draws: Floats, parts: Sequence[Integers], pair: Sequence[Floats]
+) -> Integers:
+    """Replace labels by the held-out twin's prediction with the paper's flip probability."""
+    new = labels.copy()
+    C = pair[0].shape[1]
+    for h, part in enumerate(parts):
+        p = predict(pair[1 - h], Z[part])
+        chance = (p.max(axis=1) - 1 / C) * C / (C - 1)
+        change = draws[part] < chance
+        new[part[change]] = p.argmax(axis=1)[change]
+    return new
+
+
+def environment_factor(p: Floats, y: Integers, mean_error: Floats, n_classes: int) -> Float64:
+    """Return the factor within its class, shape (n,), that makes the shortcut independent of the label.
+
+    Parameters
+    ----------
+    p
+        Held-out probabilities of ``Twins.after``, shape (splits, n, C).
+    y
+        Labels, shape (n,).
+    mean_error
+        Mean of e = 1 - p_y per split and class on the fitted sample, shape (splits, C).
+    n_classes
+        C below: classes to which a shortcut may point, at least 2. Those with few rows do not count.
+
+    Notes
+    -----
+    A row belongs to the environment of mistakes to the degree e. A shortcut that points to each of C classes
+    alike is wrong in (C - 1) / C of the rows, so this part of the weight goes to the mistakes: half of it for
+    two classes. The factor is (C - 1) / C * e / mean e + 1 / C * (1 - e) / (1 - mean e), averaged over the
+    splits; means are clipped to [.025, .975], which bounds it by 40.
+
+    """
+    out, C = np.zeros(len(y)), n_classes
+    for s in range(len(p)):
+        e = 1.0 - p[s, np.arange(len(y)), y]
+        m = np.clip(mean_error[s], 0.025, 0.975)[y]
+        out += (C - 1) / C * e / m + (1.0 - e) / (1.0 - m) / C
+    return np.asarray(out / len(p))
+
+
+def mean_errors(p: Floats, y: Integers, n_classes: int) -> Float64:
+    """Return the mean of 1 - p_y per split and class, shape (splits, C); 0.5 for a class without rows."""
+    count = np.bincount(y, minlength=n_classes)
+    rows = np.arange(len(y))
+    sums = np.stack([np.bincount(y, 1.0 - p[s, rows, y], minlength=n_classes) for s in range(len(p))])
+    return np.asarray(np.where(count > 0, sums / np.maximum(count, 1), 0.5))

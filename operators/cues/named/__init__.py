@@ -1,0 +1,1 @@
+"""Shortcuts that the recipe names."""

@@ -1,0 +1,181 @@
+"""Fit where the user names shortcuts: each is balanced against the label.
+
+``named`` counts the sides of a shortcut. This module chooses the cut, measures what the balance costs on
+held-out rows, and takes less of it where the user has set a limit to that. What the search finds counts as
+one more name as far as its evidence goes: other columns than the named one may carry a shortcut as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from operators.arrays import Float64, Floats, Integers
+from operators.cues.limits import effective_share, fit_limits
+from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.models.linear import Scaler
+from operators.cues.models.twins import Twins, fit_twins, held_out
+from operators.cues.named.named_sides import best_cut, chosen, fit_sides
+from operators.cues.row_weights import searched_factors
+from operators.cues.search.evidence import balanced_loss, worst_recall
+from operators.cues.search.slices import Slices, find_slices
+from operators.cues.search.wrong_labels import have_wrong_labels
+from operators.cues.settings import CueSettings, Named
+from operators.cues.sides.joint_balance import balance_jointly, several_factor
+from operators.cues.sides.sides import Sides
+from operators.cues.state import CueState
+
+NAMED_PARTS = (1.0, 2 / 3, 1 / 3, 1 / 6)
+"""Parts of ``CueSettings.named_share`` that are tried for named shortcuts, the largest first."""
+CLASS_COST_PART = 0.5
+"""Part of ``max_named_cost`` that the worst class's accuracy may lose, per class. It is looser than the limit
+on the mean, because the least of many figures moves more."""
+
+
+def fit_named(
+    Z: Floats,
+    y: Integers,
+    ids: Integers,
+    s: CueSettings,
+    C: int,
+    search: CueState,
+    column: Sides | None = None,
+) -> CueState:
+    """Return the state that balances the named shortcuts against the label.
+
+    Where the user gives no cut, it is the one on which held-out class-balanced models lean most.
+
+    Parameters
+    ----------
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    s
+        Settings, with the names.
+    C
+        Number of classes.
+    search
+        State of ``fit_searched`` on the same rows. Its ``blend`` is the part of the robust factor that would
+        be published without a name.
+    column
+        Sides of the column that the search found to stand for the classes. With more than two of them a name
+        of the column takes these, as one cut of a number would balance two sides alone.
+
+    """
+    twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
+    followed = search.class_columns if search.blend > 0 and not s.only_if_better else ()
+    if any(_cuts(one, sides, Z, search.scaler) for one in s.spurious for sides in followed):
+        followed = ()  # the slice is balanced as it is given, and leaves the rest of the column to the search
+    known = () if followed or column is None or search.n_learnt <= 2 else (column,)
+    named = _named_sides(slices, Z, y, s, C, search.scaler, followed, known)
+    capped = have_wrong_labels(named, Z, y, ids, s)
+    robust = several_factor(named, capped, Z, y)
+    searched = s.searched_share * search.blend if named and not followed else 0.0
+    if searched > 0:
+        robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
+    blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
+    factor = 1.0 - blend + blend * robust
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    share = effective_share(limits.apply(factor, y), y, C)
+    return replace(
+        search,
+        twins=search.twins if searched > 0 else None,
+        mean_error=search.mean_error if searched > 0 else np.empty(0),
+        slices=search.slices if searched > 0 else slices,
+        evidence=None,
+        named=named,
+        blend=blend,
+        limits=limits,
+        effective=share,
+        named_cost=cost,
+        searched_part=searched,
+        class_column=search.class_column if searched > 0 else None,
+        further=search.further if searched > 0 else (),
+        caps_named=capped,
+    )
+
+
+def _models_and_slices(
+    Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState
+) -> tuple[Twins, Float64, Slices]:
+    """Return class-balanced models, their held-out probabilities (splits, n, C), and the slices of the rows.
+
+    The search has them already, unless legitimate columns were left out of it: they stay in models that
+    measure the cost of a named shortcut.
+    """
+    if search.twins is not None and not s.legitimate:
+        return search.twins, held_out(search.twins.before, Z, ids, s.seed), search.slices
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
+    before = held_out(twins.before, Z, ids, s.seed)
+    return twins, before, find_slices(Z, y, before.mean(axis=0), s.legitimate)
+
+
+def _affordable(
+    robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: CueSettings
+) -> tuple[float, float]:
+    """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
+
+    It is the largest part whose cost on held-out rows is within the user's limit, over all classes and in the
+    worst one, or 0 where none is. To balance a feature that decides the label takes away what is right in
+    it, and no measurement distinguishes such a feature from a shortcut: the user does.
+    """
+    n_classes = len(np.unique(y))
+    limit = CLASS_COST_PART * n_classes * s.max_named_cost if s.max_named_cost < 1 else np.inf
+    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    floor = [max(worst_recall(p, y), worst_recall(q, y)) for p, q in zip(before, plain, strict=True)]
+    for part in NAMED_PARTS:
+        blend = part * s.named_share
+        tried = cross_fit_factor(Z, y, ids, twins, 1.0 - blend + blend * robust, s)
+        cost = float(np.mean([balanced_loss(p, q, y) for p, q in zip(before, tried, strict=True)]))
+        lost = float(np.mean([worst - worst_recall(q, y) for worst, q in zip(floor, tried, strict=True)]))
+        if cost <= s.max_named_cost and lost <= limit:
+            return blend, cost
+    return 0.0, cost
+
+
+def _named_sides(
+    slices: Slices,
+    Z: Floats,
+    y: Integers,
+    s: CueSettings,
+    C: int,
+    scaler: Scaler,
+    followed: Sequence[Sides],
+    known: Sequence[Sides],
+) -> tuple[Sides, ...]:
+    """Return the sides of every named shortcut that has a usable cut, balanced together.
+
+    A name of a column whose sides the search knows takes these. The columns that it follows stay, whether or
+    not they are named.
+    """
+    found = [*followed, *(one for one in known if any(_names(given, one) for given in s.spurious))]
+    for given in s.spurious:
+        if any(_names(given, sides) for sides in (*followed, *known)):
+            continue
+        name = chosen(given, slices)
+        cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
+        if name.cut is not None:
+            cut = _given_cut(name, Z, scaler)
+        if cut is not None:
+            found.append(fit_sides(name, Z, y, C, cut))
+    return balance_jointly(found, Z, y, C)
+
+
+def _names(name: Named, sides: Sides) -> bool:
+    """Return whether a name is that of the column of some sides; a cut of the user's counts as given."""
+    return name.cut is None and set(sides.columns) <= set(name.columns)
+
+
+def _cuts(name: Named, sides: Sides, Z: Floats, scaler: Scaler) -> bool:
+    """Return whether a name is a slice of the column of some sides that divides the rows."""
+    return set(sides.columns) <= set(name.columns) and _given_cut(name, Z, scaler) is not None
+
+
+def _given_cut(name: Named, Z: Floats, scaler: Scaler) -> float | None:
+    """Return the user's cut on the standardised value; None without one, or where it divides no rows."""
+    if name.cut is None:
+        return None
+    column = name.columns[0]
+    cut = float((name.cut - scaler.mean[column]) / scaler.scale[column])
+    return cut if Z[:, column].min() <= cut < Z[:, column].max() else None

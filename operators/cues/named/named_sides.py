@@ -1,0 +1,74 @@
+"""Balance weights for shortcuts that the user names: a number, a slice (feature with cut) or a one-hot
+category.
+
+Every named shortcut becomes a set of sides. A number has two, below and above the cut on which held-out
+class-balanced models lean most, or the user's cut, which get the same total weight within each class. They
+cannot balance a shortcut that points to each of C classes: the factors of a number go 2 / C of that way. A
+category given by several one-hot columns has a side per class, and one for levels that stand for no class,
+as a missing value may (``class_sides``); the label is made independent of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.arrays import Float64, Floats, Integers
+from operators.cues.limits import MAX_FACTOR
+from operators.cues.search.slices import Slices
+from operators.cues.settings import Named
+from operators.cues.sides.class_sides import classes_of_levels, independent_factors
+from operators.cues.sides.sides import Sides, level_of
+
+
+def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) -> Sides:
+    """Count the sides of one shortcut on the sample.
+
+    Parameters
+    ----------
+    named
+        The shortcut.
+    Z, y
+        Standardised rows (n, d) and labels (n,).
+    n_classes
+        C.
+    cut
+        Cut on the standardised value; unused for a category.
+
+    """
+    single = len(named.columns) == 1
+    cuts = np.array([cut], np.float32) if single else np.empty(0, np.float32)
+    level = level_of(Z, named.columns, cuts)
+    if not single:
+        # The user has said that it is a shortcut: also where it goes with the classes but weakly.
+        level_side = classes_of_levels(level, len(named.columns) + 1, y, n_classes, least=0.0)
+        factor = independent_factors(level_side[level], y, n_classes)
+        return Sides(named.columns, cuts, level_side, factor)
+    count = np.bincount(y * 2 + level, minlength=n_classes * 2).reshape(n_classes, 2).astype(float)
+    part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
+    return Sides(named.columns, cuts, np.array([0, 1]), 1.0 - part + part * balance_table(count))
+
+
+def balance_table(count: Floats) -> Float64:
+    """Return factors (C, S) under which the sides that occur in a class weigh the same, at most 20.
+
+    ``count`` holds the rows per class and side. A class with one side has factor 1.
+    """
+    occurring = (count > 0).sum(axis=1, keepdims=True)
+    total = count.sum(axis=1, keepdims=True)
+    factor = total / (np.maximum(occurring, 1) * np.maximum(count, 1))
+    return np.asarray(np.where((occurring > 1) & (count > 0), np.minimum(factor, MAX_FACTOR), 1.0))
+
+
+def chosen(named: Named, slices: Slices) -> Named:
+    """Return the shortcut with one of its features, where it is ``one_of`` several, else as it is."""
+    if not named.one_of:
+        return named
+    own = np.flatnonzero(np.isin(slices.feature, named.columns) & ~slices.is_error)
+    best = int(slices.feature[own[slices.lean[own].argmax()]]) if len(own) else named.columns[0]
+    return Named((best,))
+
+
+def best_cut(slices: Slices, column: int) -> float | None:
+    """Return the cut of the column on which the models lean most; None if it has no usable cut."""
+    own = np.flatnonzero((slices.feature == column) & ~slices.is_error)
+    return float(slices.cut[own[0]]) if len(own) else None

@@ -1,0 +1,329 @@
+"""Names of source columns as positions in the feature vector ``x``, and back.
+
+A recipe names a column, one entry of a vector column (``image[48]``), or several columns by a pattern that
+ends in ``*``. Where ``encode`` makes the features, a column means what it is encoded to, and a single feature
+is named by its label, such as ``sex = Male``, and a slice as the suspects tell it, such as
+``hired in Nov-Feb``. Where an operator such as ``embed`` makes the features, their
+only name is ``x``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from connectors.foundation.messages import nearest
+from operators.base import FEATURES, OperatorError
+from operators.cues.params import CueSlice, CueWords, Reference, names_of
+from operators.cues.settings import Named, SourceColumn
+from operators.encode.words import LevelWords, NumberWords, Words, condition_of
+from operators.encoded_features import Output
+from operators.yaml_text import inline_yaml
+
+ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
+COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")
+"""A slice of an entry of a vector."""
+MAIN_ROLES = (("value", "part"), ("target",), ("category", "missing", "infrequent"))
+"""Roles of the features that are balanced where a recipe names a column: the value (of a date, or a part of
+it), else the class shares of its values, which a column of many infrequent values has, else the levels. The
+levels of such a column hold all infrequent values as one."""
+WORDS = (" =", " >", " <", " is ", " in ", " on ", " between ", " before ", " among ", " not ", " contains ")
+"""Words that may follow the name of a column in the text of a slice."""
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """The columns of which the features consist, in their order.
+
+    Attributes
+    ----------
+    names
+        Source columns; only ``x`` where another operator makes the features.
+    widths
+        Features that each column gives.
+    outputs
+        The features where ``encode`` makes them; else empty.
+    words
+        How cuts are told in words of the columns, by position; none for a feature in the column's own unit.
+    mentions
+        Words of texts, each of which is one more feature after the others (``mentions``).
+
+    """
+
+    names: tuple[str, ...]
+    widths: tuple[int, ...]
+    outputs: tuple[Output, ...] = ()
+    words: Mapping[int, Words] = field(default_factory=dict)
+    mentions: tuple[CueWords, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """The features of a row, without those that words of texts add."""
+        return sum(self.widths)
+
+    def positions(self, name: str, *, main: bool = False) -> tuple[int, ...]:
+        """Return the positions of a column, an entry of one, or the columns of a pattern.
+
+        Parameters
+        ----------
+        name
+            As a recipe writes it.
+        main
+            Leave out what an encoded column has beside its value or its levels, such as whether it is
+            missing.
+
+        Raises
+        ------
+        OperatorError
+            There is no such column or entry.
+
+        """
+        found: list[int] = []
+        for column, entry in columns_of(name, self.names):
+            index = self.names.index(column)
+            start, width = sum(self.widths[:index]), self.widths[index]
+            if self.outputs:
+                found += self._encoded(column, entry, range(start, start + width), main=main)
+                continue
+            if isinstance(entry, int) and entry >= width:
+                raise OperatorError(
+                    f"operators.cues: {name!r} asks for entry {entry} of {column!r}, which has the entries "
+                    f"0 to {width - 1}."
+                )
+            found += [start + entry] if isinstance(entry, int) else range(start, start + width)
+        return tuple(found)
+
+    def _encoded(self, column: str, entry: int | str | None, places: range, *, main: bool) -> list[int]:
+        """Return the positions of a column that ``encode`` has made features of, or of one of these."""
+        if not places:
+            raise OperatorError(
+                f"operators.cues: {column!r} is not used as a feature: it has one value in all rows or none, "
+                "is an identifier, or `encode` drops it. Remove its name, or tell its kind by "
+                f"`operators: {{encode: {{columns: {{{column}: categorical}}}}}}`."
+            )
+        if entry is not None:
+            label = entry if isinstance(entry, str) else f"{column}[{entry}]"
+            found = [place for place in places if self.outputs[place].label == label]
+            if not found and (condition := self._in_words(label, places)):
+                return [condition[0]]
+            if not found:
+                labels = ", ".join(repr(self.outputs[place].label) for place in places[:30])
+                raise OperatorError(
+                    f"operators.cues: there is no feature {label!r}, and no cut of one divides the rows so. "
+                    f"There are: {labels}. Slices are read as `rowsieve cues` prints them."
+                )
+            return found
+        for roles in MAIN_ROLES if main else ():
+            if found := [place for place in places if self.outputs[place].role in roles]:
+                return found
+        return list(places)
+
+    def used(self) -> tuple[str, ...]:
+        """Return the columns that give features."""
+        return tuple(name for name, width in zip(self.names, self.widths, strict=True) if width)
+
+    def entries_of(self, texts: Collection[str]) -> frozenset[int]:
+        """Return the positions of the entries of vectors that stand for columns of texts."""
+        if self.names == (FEATURES,):
+            return frozenset(range(self.n_features)) if texts else frozenset()
+        places = enumerate(self.outputs)
+        return frozenset(place for place, one in places if one.source in texts and one.role == "entry")
+
+    def source_columns(self) -> tuple[SourceColumn, ...]:
+        """Return the columns that ``encode`` turns into several features; the entries of vectors are none."""
+        places = dict[str, list[int]]()
+        for place, output in enumerate(self.outputs):
+            if output.role != "entry":
+                places.setdefault(output.source, []).append(place)
+        return tuple(
+            SourceColumn(tuple(own), tuple(p for p in own if self.outputs[p].role == "target"))
+            for own in places.values()
+            if len(own) > 1 or self.outputs[own[0]].role == "target"
+        )
+
+    def name(self, position: int) -> str:
+        """Return the name of a feature: its column, with the entry where the column is a vector."""
+        if position >= self.n_features:
+            return self.mentions[position - self.n_features].label
+        if self.outputs:
+            return self.outputs[position].label
+        start = 0
+        for name, width in zip(self.names, self.widths, strict=True):
+            if position < start + width:
+                return name if width == 1 and name != FEATURES else f"{name}[{position - start}]"
+            start += width
+        return f"{FEATURES}[{position}]"
+
+    def words_of(self, position: int) -> Words:
+        """Return how cuts of a feature are told."""
+        if position >= self.n_features:
+            return LevelWords(self.mentions[position - self.n_features].column, self.name(position))
+        return self.words.get(position) or NumberWords(self.name(position))
+
+    def named(self, reference: Reference) -> Named:
+        """Return the positions and the cut of a shortcut that the user names.
+
+        A column of dates means whichever of its features the models lean on most: elapsed time, or a part. So
+        does a column of numbers with gaps: its value, or whether it is missing; and one of many values: the
+        share of one of several classes.
+        """
+        if isinstance(reference, CueWords):
+            return Named((self.n_features + self.mentions.index(reference),), 0.0)
+        if isinstance(reference, str) and (condition := self._slice(reference)):
+            return Named(condition[:1], condition[1])
+        positions = tuple(p for name in names_of(reference) for p in self.positions(name, main=True))
+        cut = reference.cut if isinstance(reference, CueSlice) else None
+        if len(positions) > 1 and self.outputs and all(self.outputs[p].kind == "datetime" for p in positions):
+            elapsed = tuple(p for p in positions if self.outputs[p].role == "value")
+            if cut is None:
+                return Named(positions, one_of=True)
+            positions = elapsed or positions
+        if cut is None and len(positions) > 1 and self._are_shares(positions):
+            return Named((*positions, *self._missing_of(positions[0])), one_of=True)
+        if cut is None and isinstance(reference, str) and (gaps := self._gaps_of(positions)):
+            return Named((*positions, *gaps), one_of=True)
+        if cut is not None and len(positions) > 1:
+            raise OperatorError(
+                f"operators.cues.spurious: a cut does not divide the {len(positions)} features of "
+                f"{'+'.join(names_of(reference))!r}. Name one of them, such as {self.name(positions[0])}."
+            )
+        if cut is not None:
+            cut = self.words_of(positions[0]).cut(cut)
+        return Named(positions, cut)
+
+    def answered(self, reference: Reference) -> tuple[int, ...]:
+        """Return the positions of the features that a reference answers for."""
+        if isinstance(reference, CueWords):
+            return self.named(reference).columns
+        return tuple(place for name in names_of(reference) for place in self.positions(name))
+
+    def _gaps_of(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the feature that says whether a number is missing, where the positions are its value."""
+        if len(positions) != 1 or not self.outputs or self.outputs[positions[0]].role != "value":
+            return ()
+        return self._missing_of(positions[0])
+
+    def _are_shares(self, positions: tuple[int, ...]) -> bool:
+        """Return whether the positions are the class shares of one column of many values."""
+        own = [self.outputs[p] for p in positions] if self.outputs else []
+        return all(one.role == "target" for one in own) and len({one.source for one in own}) == 1
+
+    def _missing_of(self, position: int) -> tuple[int, ...]:
+        """Return the features that say whether the column of a feature is missing, if there are any."""
+        places, source = enumerate(self.outputs), self.outputs[position].source
+        return tuple(p for p, one in places if one.source == source and one.role == "missing")
+
+    def _slice(self, text: str) -> tuple[int, float] | None:
+        """Return position and cut of a slice in words, such as ``hired in Nov-Feb``; None for a name."""
+        start = 0
+        for name, width in zip(self.names, self.widths, strict=True):
+            places = range(start, start + width)
+            start += width
+            labels = [self.name(place) for place in places]
+            if text == name or text in labels:
+                return None
+            if text.startswith(name) and (found := self._in_words(text, places)):
+                return found
+        return None
+
+    def _in_words(self, text: str, places: range) -> tuple[int, float] | None:
+        """Return the first feature among ``places`` of which a cut divides the rows as the text says."""
+        for place in places:
+            words = self.words_of(place)
+            condition = condition_of(text, words.source)
+            cut = None if condition is None else words.parse(condition)
+            if cut is not None:
+                return place, cut
+        return None
+
+
+def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | None]]:
+    """Return the columns that a name means, each with the entry if it names one.
+
+    Raises
+    ------
+    OperatorError
+        No feature column has this name; the message has the nearest one.
+
+    """
+    if name in known:
+        return [(name, None)]
+    if name.endswith("*"):
+        matching = [column for column in known if column.startswith(name[:-1])]
+        if matching:
+            return [(column, None) for column in matching]
+    entry = ENTRY.fullmatch(name)
+    if entry is not None and entry["column"] in known:
+        return [(entry["column"], int(entry["entry"]))]
+    compared = COMPARED.fullmatch(name)
+    if compared is not None:
+        return columns_of(compared["entry"], known)
+    labelled = max((column for column in known if _is_label(name, column)), key=len, default=None)
+    if labelled is not None:
+        return [(labelled, name)]
+    raise OperatorError(_unknown(name, known))
+
+
+def check_references(references: Iterable[Reference], known: Sequence[str], key: str) -> None:
+    """Raise OperatorError for the first name that is not a feature column; ``key`` says where it stands."""
+    for reference in references:
+        for name in names_of(reference):
+            try:
+                columns_of(name, known)
+            except OperatorError as error:
+                raise OperatorError(f"operators.cues.{key}: {error}") from None
+
+
+def check_answers(
+    spurious: Iterable[Reference], legitimate: Iterable[Reference], known: Sequence[str]
+) -> None:
+    """Raise OperatorError if a feature is named as spurious and as legitimate, also by pattern or entry."""
+    for (name, column, entry), (other, other_column, other_entry) in product(
+        _meanings(spurious, known), _meanings(legitimate, known)
+    ):
+        if column == other_column and (entry is None or other_entry in (None, entry)):
+            raise OperatorError(
+                f"operators.cues: {name!r} under spurious and {other!r} under legitimate both name "
+                f"features of {column!r}. Remove one of the two."
+            )
+
+
+def _is_label(name: str, column: str) -> bool:
+    """Return whether a name is the label of a feature that `encode` makes of a column."""
+    rest = name.removeprefix(column)
+    return rest != name and rest.startswith((*WORDS, ": "))
+
+
+def _meanings(
+    references: Iterable[Reference], known: Sequence[str]
+) -> Iterator[tuple[str, str, int | str | None]]:
+    """Yield every name as written, with each column and entry that it means."""
+    for reference in references:
+        for name in names_of(reference):
+            for column, entry in columns_of(name, known):
+                yield name, column, entry
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    if tuple(known) == (FEATURES,):
+        return (
+            f"{name!r} is no feature. Another operator makes the features of this recipe, so they have no "
+            f"names of their own: write {FEATURES}[0], {FEATURES}[1] and so on."
+        )
+    if column := max((one for one in known if name.startswith(f"{one} ")), key=len, default=""):
+        return (
+            f"what follows the column {column!r} in {name!r} is no slice. Slices are read as `rowsieve cues` "
+            f"prints them; {column!r} alone balances all of its features."
+        )
+    entry = ENTRY.fullmatch(name)
+    meant = entry["column"] if entry else min((name.partition(word)[0] for word in WORDS), key=len)
+    hint = nearest(meant, known)
+    if not hint:
+        words = inline_yaml([name])
+        hint = (
+            f" The features are: {', '.join(known[:30])}. A word of a text is named with its column: "
+            f"{{column: NAME, words: {words}}}."
+        )
+    return f"the features have no column {name!r}.{hint}"

@@ -1,0 +1,1 @@
+"""The list of suspects, the trade-off and the report."""

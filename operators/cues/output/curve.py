@@ -1,0 +1,78 @@
+"""The trade-off over the strength of weighting on the sample of ``cues``, with names of groups for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from operators.arrays import Integers
+from operators.cues.decision.decision import leaning_groups, shortcut_groups
+from operators.cues.gather import SampledRows
+from operators.cues.models.strength import compared_groups
+from operators.cues.output.curve_report import curve_record
+from operators.cues.row_weights import broken_column
+from operators.cues.state import CueState
+
+
+def measured_curve(
+    state: CueState, sample: SampledRows, classes: Sequence[str], shortcuts: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """Return the record of the curve that decided on the weights; None where rows were too few to measure.
+
+    Groups are the rows of each class that follow the suspected or named shortcut and those that break it,
+    where the weights trust it at all, or where it decided how far classes are balanced; else the classes.
+
+    Parameters
+    ----------
+    state
+        Fitted weights.
+    sample
+        Rows of the sample on which they were fitted.
+    classes
+        Name of each class in the whole table.
+    shortcuts
+        Names from ``listing.shortcut_names``; needed where columns are told apart.
+
+    """
+    if not state.points:
+        return None
+    grouping, groups = curve_groups(state, sample, len(classes))
+    columns = [f"`{one}`" for one in shortcuts]
+    if len(state.compared) <= 1 and state.leaning_column is None:
+        columns = ["the shortcut"]
+    broken = [*columns, "several of them"] if state.several_apart else columns
+
+    def name(group: int) -> str:
+        if grouping == "classes":
+            return f"class {classes[group]}"
+        k, part = divmod(group, len(broken) + 1)
+        if k == len(classes):
+            return f"rows that break {broken[part]}"
+        if part == 0:
+            return f"class {classes[k]}, follows {_listed(columns)}"
+        return f"class {classes[k]}, breaks {broken[part - 1]}"
+
+    return curve_record(
+        state.points,
+        compared_groups(groups),
+        name,
+        grouping=grouping,
+        rows=len(sample.y),
+        published=state.published_strength,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
+    """Return what the compared groups are, "shortcut" or "classes", and the group of each row, shape (n,)."""
+    y = sample.y
+    if state.blend <= 0 and state.leaning_column is not None:
+        return "shortcut", leaning_groups(state.leaning_column, state.scaler.apply(sample.X), y)
+    if state.blend <= 0:
+        return "classes", y
+    which = broken_column(state, sample.X, y, sample.ids)
+    return "shortcut", shortcut_groups(y, which, n_classes, state.broken_parts)

@@ -1,0 +1,274 @@
+"""The trade-off over the strength of weighting: a record for files, a picture and a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from operators.metrics.group_scores import pooled_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from operators.cues.models.strength import TradeOffPoint
+    from operators.metrics.group_scores import ComparedGroup
+
+MAX_TICKS = 5
+"""Intervals of an axis whose numbers have several decimals, which collide otherwise."""
+SAME = 1e-9
+"""Difference of strengths that are the same."""
+BASELINES = {0.0: "no weights", 1.0: "class balance"}
+"""Names of the strengths that may be the baseline."""
+DEAR_MEAN = 0.025
+"""Loss of mean accuracy above which the price of the published weights is stated with a remedy."""
+SUGGESTED_LOSS = 0.02
+"""The ``max_mean_loss`` that sentences suggest."""
+COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
+EXPLANATION = (
+    "Strength 0 weighs all rows alike, 1 balances the classes, 2 gives the robust weights in full. Each "
+    "point is a linear model, scored on rows that it has not seen: mean accuracy, accuracy of the worst "
+    "group or class, its rows, and the share of rows that the weighted ones are worth. The interval holds "
+    "the lowest true accuracy of any compared group with 95 % confidence; groups with fewer than 50 rows "
+    "are pooled."
+)
+RULE = (
+    f"To train at another strength, put `train: {{params: {{max_mean_loss: {SUGGESTED_LOSS}}}}}` into the "
+    f"recipe, or give `--set max_mean_loss={SUGGESTED_LOSS}` to `rowsieve retrain`: it takes the largest "
+    "strength whose mean accuracy is at most so far below the best."
+)
+
+
+def curve_record(
+    points: Sequence[TradeOffPoint],
+    compared: Sequence[ComparedGroup],
+    name: Callable[[int], str],
+    *,
+    grouping: str,
+    rows: int,
+    published: float | None = None,
+) -> dict[str, Any]:
+    """Return the curve as JSON-able values.
+
+    Parameters
+    ----------
+    points, compared
+        From ``strength.trade_off`` and ``strength.compared_groups``.
+    name
+        Name of a group by its number.
+    grouping
+        What the groups are: "classes", "shortcut" (each class by whether a row breaks it) or "groups".
+    rows
+        Rows of the sample.
+    published
+        Strength of the published weights, if it is one of the points.
+
+    """
+    from operators.cues.models.strength import baseline
+
+    pooled = [name(member) for group in compared if group.pooled for member in group.members]
+    return {
+        "grouping": grouping,
+        "rows": rows,
+        "pooled": pooled,
+        "baseline": _point_record(baseline(points), name) | {"name": BASELINES[baseline(points).strength]},
+        "published_strength": published,
+        "points": [_point_record(point, name) for point in points],
+    }
+
+
+def _point_record(point: TradeOffPoint, name: Callable[[int], str]) -> dict[str, Any]:
+    return {
+        "strength": point.strength,
+        "mean_accuracy": point.mean,
+        "mean_low": point.mean_low,
+        "mean_high": point.mean_high,
+        "worst_accuracy": point.worst,
+        "worst_low": point.worst_low,
+        "worst_high": point.worst_high,
+        "worst_group": pooled_name([name(member) for member in point.group]),
+        "worst_rows": point.rows,
+        "effective_share": point.effective_share,
+    }
+
+
+def published_point(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the point of the published weights; None where they are not on the curve."""
+    strength = record.get("published_strength")
+    if strength is None:
+        return None
+    near: Mapping[str, Any] = min(record["points"], key=lambda point: abs(point["strength"] - strength))
+    return near if abs(near["strength"] - strength) < SAME else None
+
+
+def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the point of the baseline with its name, also of a record that was written without one."""
+    if "baseline" in record:
+        found: Mapping[str, Any] = record["baseline"]
+        return found
+    ends = [point for point in record["points"] if point["strength"] in BASELINES]
+    best = max(ends, key=lambda p: (p["worst_accuracy"], p["mean_accuracy"], p["strength"]))
+    return {**best, "name": BASELINES[best["strength"]]}
+
+
+def baseline_sentence(record: Mapping[str, Any]) -> str:
+    """Say what the published weights win and cost against the baseline, in the figures of the curve."""
+    word, base = group_word(record), baseline_of(record)
+    text = (
+        f"On held-out rows the better of no weights and class balance is {base['name']}: the worst {word} "
+        f"({base['worst_group']}) has an accuracy of {base['worst_accuracy']:.3f}, all rows "
+        f"{base['mean_accuracy']:.3f}."
+    )
+    point = published_point(record)
+    if point is None:
+        return text
+    if abs(point["strength"] - base["strength"]) < SAME:
+        text = f"{text} The published weights are these."
+        return " ".join(filter(None, (text, price_sentence(record, "They"))))
+    text = (
+        f"{text} With the published weights (strength {point['strength']:.3g}) the worst {word} "
+        f"({point['worst_group']}) has {point['worst_accuracy']:.3f}, all rows {point['mean_accuracy']:.3f}."
+    )
+    return " ".join(filter(None, (text, price_sentence(record))))
+
+
+def price_sentence(record: Mapping[str, Any], subject: str = "The published weights") -> str:
+    """Say what mean accuracy the published weights cost, what they win for it, and how to lose less.
+
+    It is empty where they cost at most ``DEAR_MEAN``. Weights that are the baseline are compared with none.
+    """
+    from operators.cues.models.strength import last_within
+
+    paid = _price(record)
+    if paid is None or paid[0] <= DEAR_MEAN:
+        return ""
+    lost, won, against = paid
+    word, points = group_word(record), record["points"]
+    less = points[last_within([point["mean_accuracy"] for point in points], SUGGESTED_LOSS)]
+    gain = f"{won:.3f}" if round(won, 3) > 0 else "nothing"
+    verdict = ", less than they cost" if gain != "nothing" and won < lost else ""
+    return (
+        f"{subject} cost {lost:.3f} of mean accuracy against {against} and win {gain} in the "
+        f"worst {word}{verdict}. To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
+        f"(`--set max_mean_loss={SUGGESTED_LOSS}` for `rowsieve retrain`): on these rows that is strength "
+        f"{less['strength']:.3g}, with {less['worst_accuracy']:.3f} in the worst {word} and "
+        f"{less['mean_accuracy']:.3f} in all rows."
+    )
+
+
+def is_overpriced(record: Mapping[str, Any]) -> bool:
+    """Return whether the published weights cost much mean accuracy and more than the worst group wins."""
+    paid = _price(record)
+    return paid is not None and paid[0] > max(DEAR_MEAN, paid[1])
+
+
+def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:
+    """Return lost mean accuracy, the gain of the worst group, and against what; None without a point."""
+    point, base = published_point(record), baseline_of(record)
+    if point is None:
+        return None
+    if abs(point["strength"] - base["strength"]) < SAME:
+        base = {**record["points"][0], "name": BASELINES[0.0]}
+    lost, won = (
+        base["mean_accuracy"] - point["mean_accuracy"],
+        point["worst_accuracy"] - base["worst_accuracy"],
+    )
+    return lost, won, base["name"]
+
+
+def group_word(record: Mapping[str, Any]) -> str:
+    """Return what the worst is looked for among: "class" or "group"."""
+    return "class" if record["grouping"] == "classes" else "group"
+
+
+def table_rows(record: Mapping[str, Any], chosen: float | None = None) -> list[tuple[str, ...]]:
+    """Return the rows of the table under ``COLUMNS``; the chosen strength is marked."""
+    return [
+        (
+            f"{point['strength']:.3g}" + _mark(point["strength"], record, chosen),
+            f"{point['mean_accuracy']:.3f}",
+            f"{point['worst_accuracy']:.3f}",
+            f"{point['worst_low']:.3f}-{point['worst_high']:.3f}",
+            f"{point['worst_rows']:,}",
+            f"{point['effective_share']:.0%}",
+            str(point["worst_group"]),
+        )
+        for point in record["points"]
+    ]
+
+
+def _mark(strength: float, record: Mapping[str, Any], chosen: float | None) -> str:
+    """Return what a row of the table is: chosen, published, or nothing of it."""
+    if strength == chosen:
+        return " (chosen)"
+    published = record.get("published_strength")
+    return " (published)" if published is not None and abs(strength - published) < SAME else ""
+
+
+def summary_sentence(record: Mapping[str, Any]) -> str:
+    """Say where the baseline lies and how far the curve goes beyond it."""
+    points, word, base = record["points"], group_word(record), baseline_of(record)
+    best = max(points, key=lambda point: (point["worst_accuracy"], -point["strength"]))
+    text = (
+        f"Baseline is the better of no weights and class balance, here {base['name']}: the worst {word} has "
+        f"an accuracy of {base['worst_accuracy']:.3f} and all rows one of {base['mean_accuracy']:.3f}. "
+    )
+    if best["worst_accuracy"] <= base["worst_accuracy"]:
+        return text + f"No strength of weighting raises the worst {word}."
+    return text + (
+        f"The worst {word} is best at strength {best['strength']:.3g}, {best['worst_accuracy']:.3f}, with a "
+        f"mean accuracy of {best['mean_accuracy']:.3f}."
+    )
+
+
+def draw(record: Mapping[str, Any], chosen: float | None = None) -> Figure:
+    """Draw mean and worst accuracy over the strength, and the worst over the mean."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.5, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _over_strength(left, record)
+    _over_mean(right, record, chosen)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _over_strength(axes: Axes, record: Mapping[str, Any]) -> None:
+    points = record["points"]
+    x = [point["strength"] for point in points]
+    for key, label, color in (("mean", "mean", "C0"), ("worst", f"worst {group_word(record)}", "C1")):
+        axes.plot(x, [point[f"{key}_accuracy"] for point in points], marker="o", label=label, color=color)
+        low, high = ([point[f"{key}_{end}"] for point in points] for end in ("low", "high"))
+        axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
+    if point := published_point(record):
+        axes.axvline(point["strength"], color="black", ls=":", lw=1, label="published")
+    axes.set(xlabel="strength (0: none, 1: classes, 2: robust)", ylabel="accuracy on held-out rows")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _ring(axes: Axes, point: Mapping[str, Any], label: str, color: str) -> None:
+    """Draw a ring around a point, and its label in the legend."""
+    place = ([point["mean_accuracy"]], [point["worst_accuracy"]])
+    axes.plot(*place, marker="o", ms=12, mfc="none", color=color, ls="none", label=label)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _over_mean(axes: Axes, record: Mapping[str, Any], chosen: float | None) -> None:
+    points = record["points"]
+    x, y = ([point[f"{key}_accuracy"] for point in points] for key in ("mean", "worst"))
+    axes.plot(x, y, marker="o", color="C1")
+    for point in points:
+        if point["strength"] in (0.0, 1.0, 2.0):
+            place = (point["mean_accuracy"], point["worst_accuracy"])
+            axes.annotate(
+                f"{point['strength']:g}", place, xytext=(4, 4), textcoords="offset points", fontsize=8
+            )
+    published = published_point(record)
+    if published and published["strength"] != chosen:
+        _ring(axes, published, f"published (strength {published['strength']:.3g})", "C0")
+    for point in points:
+        if point["strength"] == chosen:
+            _ring(axes, point, "chosen", "black")
+    axes.locator_params(axis="x", nbins=MAX_TICKS)
+    axes.set(xlabel="mean accuracy", ylabel=f"accuracy of the worst {group_word(record)}")

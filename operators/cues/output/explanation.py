@@ -1,0 +1,49 @@
+"""Facts of ``cues`` about one row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from operators.base import FEATURES, LABEL
+from operators.columns import vectors_to_numpy
+from operators.cues.output.listing import read_suspects
+from operators.cues.row_weights import breaks
+from operators.cues.serialise import load_state
+from operators.explanations import ExplainedRow, Fact
+
+MAX_SUSPECTS = 5
+
+
+def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
+    """Return class balance, whether the row breaks the shortcut, and on which side of suspects it lies.
+
+    Parameters
+    ----------
+    folder
+        State folder of ``cues``.
+    row
+        The row; without features and label there are no facts.
+
+    """
+    if not row.has(FEATURES, LABEL):
+        return []
+    state, suspects = load_state(folder), read_suspects(folder)
+    X, y = vectors_to_numpy(row.table.column(FEATURES)), row.table.column(LABEL).to_numpy().astype(np.int64)
+    facts = [
+        Fact("class_balance", float(state.class_factor[y[0]]), "the weight without any suspicion"),
+        Fact("evidence", state.blend, "share of the robust weight in use; the rest is class balance"),
+    ]
+    X = state.scaler.extend(X)
+    if state.blend > 0:
+        broken = bool(breaks(state, X, y, np.array([row.row_id], np.int64))[0])
+        facts.append(Fact("breaks_the_shortcut", broken))
+    told = [
+        one for one in suspects["suspects"] if one["position"] < X.shape[1]
+    ]  # not words that no text shows
+    for suspect in told[:MAX_SUSPECTS]:
+        inside = bool(X[0, suspect["position"]] > suspect.get("feature_cut", suspect["cut"]))
+        note = f"suspected shortcut, strength {suspect['strength']:.2f}, answer: {suspect['answer']}"
+        facts.append(Fact(suspect["slice"], inside, note))
+    return facts

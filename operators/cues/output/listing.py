@@ -1,0 +1,218 @@
+"""Suspected shortcuts in the words of the source, as ``suspects.json`` keeps them.
+
+The report, ``rowsieve cues`` and programs read this file; ``recipe_section`` turns answers into the recipe's
+text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.bounded_json import read_json
+from operators.cues.named.recipe_text import _flow
+from operators.cues.named.references import FeatureColumns
+from operators.cues.params import CuesParams, Reference
+from operators.cues.sides.sides import Sides
+from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
+
+if TYPE_CHECKING:  # readers of the list need no scikit-learn
+    from operators.cues.search.suspects import Suspect
+    from operators.cues.state import CueState
+
+SUSPECTS = "suspects.json"
+Answer = Literal["open", "spurious", "legitimate"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The positions of the features that the recipe answers for."""
+
+    spurious: frozenset[int]
+    legitimate: frozenset[int]
+
+    @classmethod
+    def of(cls, params: CuesParams, columns: FeatureColumns) -> Answers:
+        """Return the answers of a recipe."""
+        return cls(_positions(params.spurious, columns), _positions(params.legitimate, columns))
+
+    def answer(self, position: int) -> Answer:
+        """Return what the recipe says of a feature."""
+        if position in self.spurious:
+            return "spurious"
+        return "legitimate" if position in self.legitimate else "open"
+
+
+def _positions(references: Sequence[Reference], columns: FeatureColumns) -> frozenset[int]:
+    return frozenset(position for reference in references for position in columns.answered(reference))
+
+
+def write_suspects(
+    folder: Path,
+    state: CueState,
+    suspects: Sequence[Suspect],
+    params: CuesParams,
+    columns: FeatureColumns,
+    **more: Any,
+) -> None:
+    """Write the suspects to ``suspects.json`` in the state folder.
+
+    Parameters
+    ----------
+    folder
+        State folder of the operator.
+    state
+        Fitted weights, whose evidence is recorded.
+    suspects
+        The strongest first.
+    params, columns
+        Answers of the recipe, and the names of the features.
+    more
+        Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
+        (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
+        ``unclear`` (sentences on words that cannot be balanced as meant), ``trade_off``
+        (``curve.measured_curve``; None without a search), ``found_words`` (``FoundWords.record``: words that
+        are balanced though nobody named them) and ``words_gate``, the trust in them, None without any.
+
+    """
+    from operators.cues.state import summary
+
+    answers = Answers.of(params, columns)
+    binary: Mapping[int, tuple[float, float]] = more.pop("binary")
+    classes: Sequence[str] = more["classes"]
+    words_gate = more.pop("words_gate")
+    record = {
+        **more,
+        "robustness": params.robustness,
+        "spurious": params.model_dump(mode="json")["spurious"],
+        "legitimate": params.model_dump(mode="json")["legitimate"],
+        "gate": state.blend if state.named is None else words_gate,
+        "balanced_columns": _balanced_columns(state, columns),
+        **_one_class(state, classes),
+        **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
+        **({"several": True} if state.further and state.blend > 0 else {}),
+        **({"kept": kept} if (kept := _kept(state, columns, answers)) else {}),
+        **summary(state),
+        "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
+    }
+    (folder / SUSPECTS).write_text(json.dumps(_finite(record), indent=1, ensure_ascii=False), "utf-8")
+
+
+def _balanced_columns(state: CueState, columns: FeatureColumns) -> list[str] | None:
+    """Return the column whose values stand for the classes, where the weights balance it without a name.
+
+    These are several columns where each is a value, as in a table whose categories were encoded before, or
+    where several carry a shortcut.
+    """
+    if state.class_column is None or state.blend <= 0:
+        return None
+    return list(dict.fromkeys(name for sides in state.class_columns for name in _sources(sides, columns)))
+
+
+def _one_class(state: CueState, classes: Sequence[str]) -> dict[str, str]:
+    """Return the name of the class that the balanced column tells from all others, if it is such a column."""
+    if state.class_column is None or state.blend <= 0 or state.class_column.one_class is None:
+        return {}
+    return {"one_class": classes[state.class_column.one_class]}
+
+
+def _kept(state: CueState, columns: FeatureColumns, answers: Answers) -> list[str]:
+    """Return the columns that are balanced beside the named ones, as the search has found them."""
+    if not answers.spurious or state.blend <= 0:
+        return []
+    unnamed = [sides for sides in state.named or () if answers.spurious.isdisjoint(sides.columns)]
+    return list(dict.fromkeys(name for sides in unnamed for name in _sources(sides, columns)))
+
+
+def shortcut_names(state: CueState, columns: FeatureColumns) -> list[str]:
+    """Return a name of each column of ``state.compared``, or of the one that decided on class balance."""
+    compared = state.compared if state.leaning_column is None else (state.leaning_column,)
+    return [", ".join(dict.fromkeys(_sources(sides, columns))) for sides in compared]
+
+
+def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
+    known = range(len(columns.outputs))
+    return [columns.outputs[one].source if one in known else columns.name(one) for one in sides.columns]
+
+
+def read_suspects(folder: Path) -> dict[str, Any]:
+    """Return what ``write_suspects`` wrote."""
+    found: dict[str, Any] = read_json(folder / SUSPECTS)
+    return found
+
+
+def recipe_section(spurious: Sequence[Any], legitimate: Sequence[Any]) -> str:
+    """Return the recipe's section with these answers, as YAML.
+
+    Parameters
+    ----------
+    spurious, legitimate
+        References as a recipe writes them: text, a list of texts, or a mapping with ``column`` and ``cut``.
+
+    """
+    lines = ["operators:", "  cues:"]
+    lines += [f"    spurious: {_flow(spurious)}"] if spurious else []
+    lines += [f"    legitimate: {_flow(legitimate)}"] if legitimate else []
+    return "\n".join(lines if len(lines) > 2 else ["operators:", "  cues: {}"]) + "\n"
+
+
+def _record(
+    suspect: Suspect,
+    columns: FeatureColumns,
+    answers: Answers,
+    classes: Sequence[str],
+    values: tuple[float, float] | None,
+) -> dict[str, Any]:
+    name, words = columns.name(suspect.feature), columns.words_of(suspect.feature)
+    inside = words.condition(suspect.gap)
+    if values and isinstance(words, NumberWords):
+        low, high = (float(words.scale.backward(value)) for value in values)
+        inside = f"{name} is {high:g} (not {low:g})" + inside[len(inside.removesuffix(OR_MISSING)) :]
+    return {
+        "feature": name,
+        "position": suspect.feature,
+        "cut": words.threshold(suspect.gap),
+        "feature_cut": suspect.gap.middle,
+        "slice": inside,
+        "answer": answers.answer(suspect.feature),
+        "reference": recipe_reference(suspect.feature, columns, inside),
+        "share": suspect.share,
+        "share_by_class": _by_class(suspect.share_by_class, classes),
+        "accuracy_inside": _by_class(suspect.accuracy_inside, classes),
+        "accuracy_outside": _by_class(suspect.accuracy_outside, classes),
+        "gain": suspect.gain,
+        "cost": suspect.cost,
+        "strength": suspect.strength,
+    }
+
+
+def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any:
+    """Return how the recipe names a suspect.
+
+    A column of categories is named as a whole: its other values tell about as much of the label.
+    """
+    if position >= columns.n_features:
+        return columns.mentions[position - columns.n_features].model_dump(mode="json")
+    if columns.outputs and (output := columns.outputs[position]).kind == "categorical":
+        whole = position in columns.positions(output.source, main=True)
+        return output.source if whole else columns.name(position)
+    return inside if isinstance(columns.words_of(position), PartWords | YearWords) else columns.name(position)
+
+
+def _by_class(values: npt.NDArray[np.floating[Any]], classes: Sequence[str]) -> dict[str, float]:
+    return dict(zip(classes, values.tolist(), strict=True))
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON values with None in place of NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,172 @@
+"""The operator's section of the report: suspected shortcuts, with buttons that compose the answer to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from operators.cues.named.recipe_text import yaml_reference
+from operators.cues.output.curve_report import (
+    COLUMNS,
+    RULE,
+    draw,
+    group_word,
+    is_overpriced,
+    price_sentence,
+    summary_sentence,
+    table_rows,
+)
+from operators.cues.output.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
+from operators.cues.output.verdict import possible_shortcut, summary, verdict, word_notes
+from operators.metrics.group_scores import pooled_name
+from operators.report import (
+    Finding,
+    RecipeChoice,
+    RecipeChoices,
+    ReportFigure,
+    ReportSection,
+    ReportTable,
+    Severity,
+)
+from operators.report.importances import draw as draw_importance
+from operators.report.importances import (
+    explanation,
+    shown_columns,
+    summary_sentences,
+    table_columns,
+)
+from operators.report.importances import table_rows as importance_rows
+
+MAX_CLASSES = 4
+IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
+OPTIONS = ("spurious", "legitimate")
+EXPLANATION = (
+    "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
+    "those on which it is wrong. It can be honest signal: only you can tell. All figures are of rows that "
+    "the models had not seen. Gain: rise of the accuracy of the worst class and side if label and slice are "
+    "balanced, over the better of no weights and class balance. Cost: loss of balanced accuracy against "
+    "class balance. Strength: from 0 to 1."
+)
+ANSWER = (
+    "Choose answers, copy the section into the recipe and run it again. Spurious features are balanced "
+    "against the label, several of them together; a legitimate one has no part in the search. Only `cues` "
+    "and the operators that read its result are computed again."
+)
+
+
+def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None = None) -> ReportSection:
+    """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column."""
+    content: list[Any] = [verdict(found), *word_notes(found)]
+    if found["suspects"]:
+        columns = (
+            "slice",
+            "rows",
+            "accuracy inside",
+            "accuracy outside",
+            "gain",
+            "cost",
+            "strength",
+            "answer",
+        )
+        content += [EXPLANATION, ReportTable(columns, [_row(suspect) for suspect in found["suspects"]])]
+    items = choice_items(found)
+    if items:
+        content += [
+            ANSWER,
+            RecipeChoices(("operators", "cues"), OPTIONS, items),
+        ]
+    if found.get("trade_off"):
+        content += _trade_off(found["trade_off"])
+    findings = [*_findings(found)]
+    if importance is not None:
+        content += _importance(importance)
+        findings.append(Finding(f"{IN_SUMMARY} {' '.join(importance_sentences(importance))}"))
+    return ReportSection("Suspected shortcuts", content, findings, order=20)
+
+
+def importance_sentences(record: Mapping[str, Any]) -> list[str]:
+    """Say on which source columns a linear model and its worst group rest."""
+    return summary_sentences(record, group_word(record))
+
+
+def _importance(record: Mapping[str, Any]) -> list[Any]:
+    """Return picture and table of the importance by source column."""
+    word = group_word(record)
+    description = "Accuracy that a linear model loses when the values of each source column are shuffled"
+    hidden = len(record["columns"]) - len(shown_columns(record))
+    more = (
+        f" {hidden} more columns, which matter less, are listed by rowsieve cues OUTPUT --json."
+        if hidden
+        else ""
+    )
+    return [
+        ReportFigure(draw_importance(record, word), description, "Importance by source column"),
+        ReportTable(table_columns(record, word), importance_rows(record)),
+        explanation(record, "a class-balanced linear model, on rows that it has not seen,", word) + more,
+    ]
+
+
+def _trade_off(record: Mapping[str, Any]) -> list[Any]:
+    """Return picture and table of the trade-off over the strength of weighting."""
+    description = "Mean and worst accuracy on held-out rows over the strength of weighting"
+    caption = (
+        f"Left: over the strength, with 95 % intervals. Right: worst {group_word(record)} over the mean."
+    )
+    pooled = record["pooled"]
+    return [
+        summary_sentence(record),
+        ReportFigure(draw(record), description, "Worst and mean accuracy over the strength", caption),
+        ReportTable(COLUMNS, table_rows(record)),
+        EXPLANATION_OF_CURVE + (f" Pooled: {pooled_name(pooled)}." if pooled else ""),
+        RULE,
+    ]
+
+
+def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
+    """Return open suspects, one for each name of the recipe, and today's answers as items with buttons."""
+    answered = [(option, yaml_reference(reference)) for option in OPTIONS for reference in found[option]]
+    items = [RecipeChoice(value, value, option) for option, value in answered]
+    slices = dict[str, list[str]]()
+    for suspect in found["suspects"]:
+        if suspect["answer"] == "open":
+            slices.setdefault(yaml_reference(suspect["reference"]), []).append(suspect["slice"])
+    return [*(RecipeChoice(", ".join(listed), name) for name, listed in slices.items()), *items]
+
+
+def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
+    notes = [Finding(summary(found).replace("`", ""), "information")]
+    notes += [Finding(note, "warning") for note in word_notes(found)]
+    if found.get("trade_off") and is_overpriced(found["trade_off"]):
+        notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
+    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    if found["gate"] and suspects:
+        return *notes, _finding("A model may rely on a shortcut:", suspects[0], "warning")
+    if found["gate"] == 0 and (possible := possible_shortcut(found)):
+        return *notes, _finding(
+            "A model leans on what may be a shortcut or honest signal:", possible, "information"
+        )
+    return notes
+
+
+def _finding(begin: str, suspect: Mapping[str, Any], severity: Severity) -> Finding:
+    said = f"{begin} {suspect['slice']} ({suspect['share']:.0%} of the rows)."
+    return Finding(f"{said} Say whether it is one under suspected shortcuts.", severity)
+
+
+def _row(suspect: Mapping[str, Any]) -> tuple[str | float, ...]:
+    return (
+        suspect["slice"],
+        f"{suspect['share']:.1%}",
+        accuracy_by_class(suspect["accuracy_inside"]),
+        accuracy_by_class(suspect["accuracy_outside"]),
+        f"{suspect['gain']:+.3f}",
+        f"{suspect['cost']:+.3f}",
+        f"{suspect['strength']:.2f}",
+        suspect["answer"],
+    )
+
+
+def accuracy_by_class(accuracies: Mapping[str, float | None]) -> str:
+    """Return the accuracies of the first classes as text."""
+    texts = [f"{name}: " + ("–" if value is None else f"{value:.2f}") for name, value in accuracies.items()]
+    return ", ".join(texts[:MAX_CLASSES]) + (", ..." if len(texts) > MAX_CLASSES else "")

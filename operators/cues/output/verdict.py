@@ -1,0 +1,308 @@
+"""Sentences on the content of ``suspects.json``: what the weights are, why, and what the user can answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from operators.cues.named.recipe_text import yaml_reference
+from operators.cues.output.curve_report import baseline_sentence
+from operators.cues.params import DEAR, DEAR_IF_HONEST
+from operators.cues.search.evidence import EQUAL_RIVAL
+
+NO_AGREEMENT = 0.5
+"""Agreement of slices and twins below which no single feature carries the suspected shortcut."""
+
+WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
+WEAKEST = {
+    "agreement": "no single feature explains where models fail",
+    "mistake_confidence": "models are not sure of themselves where they are wrong",
+    "crispness": "what models get right does not follow one clear rule",
+    "recovery": "rows on which models fail are hardly put right by giving them more weight",
+    "error": "models fail on so many rows that no shortcut is needed to explain it",
+    "gain": "robust weights do not raise the worst accuracy on held-out rows",
+    "gain over the baseline": "robust weights raise the worst accuracy on held-out rows too little",
+    "cost": "giving weight to the rows on which models fail costs much accuracy",
+    "exchange": "robust weights put few rows right for each that they make wrong",
+    "share_support": "it lies in class shares of a column of many values, and the other columns do not "
+    "support that this is a shortcut",
+    "slice_support": "the other columns do not support that the column on which models lean most carries one",
+    "several": "several columns look like shortcuts, but held-out rows or the other columns do not support "
+    "that they are balanced together",
+    "not_honest": "robust weights gain little on held-out rows, as where models lean on an honest column or "
+    "labels are wrong",
+}
+"""Words for the measurement that shuts the gate."""
+MIXED = 0.85
+"""Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
+LARGE_GAIN = 0.1
+"""Gain of a suspect from which the verdict names it although the evidence is weak."""
+SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
+"""Up to a full stop that is in no name."""
+WHY_LESS = "as held-out rows of the worst class are better so than with balanced classes"
+LEANING = 0.25
+"""Strength of a suspect from which the verdict names it although its balance is not worth its cost."""
+
+
+def verdict(found: Mapping[str, Any]) -> str:
+    """Say what the weights are, and what they win and cost against the baseline."""
+    measured = f" {baseline_sentence(found['trade_off'])}" if found.get("trade_off") else ""
+    if found["reason"]:
+        return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
+    if found.get("found_words"):
+        return f"{words_sentence(found)}{_named_price(found)}.{measured}"
+    if found.get("undivided") and found["gate"] is None:
+        return _undivided_sentence(found) + measured
+    if found.get("undivided"):
+        return f"{_undivided(found)} {verdict({**found, 'undivided': []})}"
+    if found["gate"] is None and not found.get("blend", 1.0):
+        return (
+            "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
+            "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
+            f"honest signal. `max_named_cost: 1` balances them whatever it costs.{measured}"
+        )
+    if found["gate"] is None:
+        return (
+            "The shortcuts that the recipe names are balanced against the label"
+            + _named_price(found)
+            + f".{_kept_sentence(found)}{measured}"
+        )
+    if found.get("balanced_columns"):
+        return _columns_sentence(found) + measured
+    if found["gate"] > 0:
+        return f"{_searched_sentence(found)}{_strongest(found)}{measured}"
+    return f"{_weak_sentence(found)}{_question(found)}{measured}"
+
+
+def _kept_sentence(found: Mapping[str, Any]) -> str:
+    """Name the columns that are balanced though the recipe names others; empty where there are none."""
+    return f" So is what the search finds: {_kept_columns(found)}." if found.get("kept") else ""
+
+
+def _kept_columns(found: Mapping[str, Any]) -> str:
+    *first, last = [f"`{name}`" for name in found["kept"]]
+    listed, it = (f"{', '.join(first)} and {last}", "them") if first else (last, "it")
+    return f"{listed} (if that is honest signal, name {it} under `legitimate`)"
+
+
+def _undivided_sentence(found: Mapping[str, Any]) -> str:
+    """Say which named shortcuts divide no rows, and what the weights are then."""
+    said = _undivided(found)
+    if not found.get("blend", 1.0) and len(found["undivided"]) < len(found["spurious"]):
+        return f"{said} {verdict({**found, 'undivided': [], 'trade_off': None})}"
+    if len(found["undivided"]) < len(found["spurious"]):
+        others = f"{said} The others are balanced against the label{_named_price(found)}."
+        return others + _kept_sentence(found)
+    if found.get("kept"):
+        price = _price(found)
+        return f"{said} What the search finds is balanced against the label{price}: {_kept_columns(found)}."
+    return f"{said} The weights {_balance_of_classes(found)}."
+
+
+def _undivided(found: Mapping[str, Any]) -> str:
+    """Say which named shortcuts divide no rows."""
+    undivided = [f"`{name}`" for name in found["undivided"]]
+    return (
+        f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows there, "
+        "so that nothing is balanced against the label for it."
+    )
+
+
+def _balance_of_classes(found: Mapping[str, Any]) -> str:
+    """Return what weights without a robust part do, as a predicate."""
+    how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
+        found["class_strength"], "balance the classes in part"
+    )
+    if found["slice_blend"] and not found["class_strength"]:
+        how = "do not balance the classes"
+    if found.get("leaning"):
+        return f"{how}, {_why_leaning(found)}"
+    return how if found["class_strength"] == 1 else f"{how}, {WHY_LESS}"
+
+
+def _why_leaning(found: Mapping[str, Any]) -> str:
+    """Say why the column on which models lean decided how far classes are balanced."""
+    balance = "less balance" if found["class_strength"] == 1 else "balanced classes"
+    return f"as with {balance} models mistake far more held-out rows that contradict `{found['leaning']}`"
+
+
+def _weak_sentence(found: Mapping[str, Any]) -> str:
+    """Say which measurement speaks most against a shortcut, and what the weights are."""
+    weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
+    extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
+    how = _balance_of_classes(found)
+    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
+
+
+def _searched_sentence(found: Mapping[str, Any]) -> str:
+    """Say why the weights follow the robust ones, and how far."""
+    if found.get("expected_gain"):
+        return f"{expected_sentence(found)}: the weights follow the robust ones in full."
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
+    evidence = (
+        "The evidence for a shortcut is mixed"
+        if found["gate"] < MIXED
+        else "Several kinds of evidence for a shortcut agree"
+    )
+    return f"{evidence}: the weights follow the robust ones {share}."
+
+
+def expected_sentence(found: Mapping[str, Any]) -> str:
+    """Say what gain is expected, without a full stop."""
+    return (
+        "The evidence for a shortcut does not suffice by itself, but on tables with measurements like these, "
+        "whose groups were known, the accuracy of the worst group rose by about "
+        f"{found['expected_gain']:.2f}"
+    )
+
+
+def _strongest(found: Mapping[str, Any]) -> str:
+    """Name the strongest open suspect, and what to do if it is honest; or say that no single feature carries
+    the shortcut."""
+    if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
+        return " No single feature carries it, so that the list of slices can miss it."
+    if said := _equal_suspects(found):
+        return said
+    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    if not suspects:
+        return ""
+    name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
+    if found["gate"] < MIXED:
+        return (
+            f" The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
+            "which is then balanced against the label, or under `legitimate` if it is honest signal."
+        )
+    return (
+        f" The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`."
+    )
+
+
+def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the strongest open suspect whose balance would win much and more than it costs, if any."""
+    for suspect in found["suspects"]:
+        if suspect["answer"] == "open" and suspect["gain"] >= max(LARGE_GAIN, suspect["cost"]):
+            return dict(suspect)
+    return None
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """Return the beginning of the verdict: what the weights are and why."""
+    text = verdict({**found, "trade_off": None})
+    sentences = SENTENCE.findall(text)
+    expected = found.get("balanced_columns") and found.get("expected_gain")
+    in_two = found["reason"] or found.get("found_words") or expected
+    return "".join(sentences[: 2 if in_two else 1]).strip() or text
+
+
+def _question(found: Mapping[str, Any]) -> str:
+    """Ask about what is worth an answer although the evidence is weak; empty if there is nothing."""
+    return _equal_suspects(found) or _possible_shortcut(found) or _leant_on(found)
+
+
+def _leant_on(found: Mapping[str, Any]) -> str:
+    """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
+    suspects = [one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= LEANING]
+    if not suspects:
+        return ""
+    first = suspects[0]
+    return (
+        f" Models lean most on `{first['slice']}`. To balance that would raise the worst class and side by "
+        f"{first['gain']:.2f} on held-out rows, for {first['cost']:.2f} of balanced accuracy: name "
+        f"`{yaml_reference(first['reference'])}` under `spurious` if you know that it is a shortcut."
+    )
+
+
+def _possible_shortcut(found: Mapping[str, Any]) -> str:
+    """Ask about the suspect whose balance would win much; empty if there is none."""
+    first = possible_shortcut(found)
+    if first is None:
+        return ""
+    known = (
+        "Measurements are more like those of honest signal or of wrong labels, which proves neither"
+        if found["weakest"] == "not_honest"
+        else "Nothing measured tells whether it is a shortcut or honest signal"
+    )
+    return (
+        f" Models lean on `{first['slice']}`: balancing that would raise the worst class and side by "
+        f"{first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced accuracy. {known}: name "
+        f"`{yaml_reference(first['reference'])}` under `spurious` or `legitimate`."
+    )
+
+
+def _equal_suspects(found: Mapping[str, Any]) -> str:
+    """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
+    are none."""
+    if (found["evidence"] or {}).get("slice_rival", 0.0) < EQUAL_RIVAL:
+        return ""
+    names = [yaml_reference(one["reference"]) for one in found["suspects"] if one["answer"] == "open"]
+    first, *others = dict.fromkeys(names) or [""]
+    if not others:
+        return ""
+    return (
+        f" `{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
+        "carries a shortcut: name that one under `spurious`, and honest signal under `legitimate`."
+    )
+
+
+def _columns_sentence(found: Mapping[str, Any]) -> str:
+    """Say which column stands for the classes, or which columns of one value each, and how far that is
+    balanced."""
+    names = (
+        [found["balanced_columns"]]
+        if isinstance(found["balanced_columns"], str)
+        else found["balanced_columns"]
+    )
+    *first, last = (f"`{name}`" for name in names)
+    listed = f"{', '.join(first)} and {last}" if first else last
+    column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
+    reason = ", and the other columns tell the label without telling which rows break that"
+    honest = f"If {it_is} honest signal, name {it} under `legitimate`."
+    if found.get("several"):
+        honest = "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`."
+    if found.get("expected_gain"):
+        reason = f". {expected_sentence(found)}"
+    told = "go with the classes"
+    if "one_class" in found:
+        told = f"tell class {found['one_class']} from the others"
+    return (
+        f"The values of {listed} {told}{reason}: the label is made independent of the "
+        f"{column} {share}. {honest}"
+    )
+
+
+def words_sentence(found: Mapping[str, Any]) -> str:
+    """Say which words of texts were found to carry a shortcut, without a full stop."""
+    sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
+    named = " and ".join(f"{words} in `{column}`" for column, words in sets)
+    return (
+        f"Words carry a shortcut: {named} go with the label, and the other words neither tell the label as "
+        "well nor, given the label, whether these occur. They are balanced against the label"
+    )
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " or ".join(f"'{word}'" for word in words)
+
+
+def _named_price(found: Mapping[str, Any]) -> str:
+    """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
+    if "named_cost" not in found:
+        return ""
+    advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
+    price, cost = _price(found), found["named_cost"]
+    if found.get("searched_part"):
+        share = f"{found['searched_part']:.0%}"
+        price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
+    return price + (advice if cost > DEAR else "")
+
+
+def _price(found: Mapping[str, Any]) -> str:
+    part, cost = f"{found['blend']:.0%}", max(found["named_cost"], 0.0)
+    return f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
+
+
+def word_notes(found: Mapping[str, Any]) -> list[str]:
+    """Return sentences on words of the recipe that cannot be balanced as meant."""
+    return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]

@@ -1,0 +1,1 @@
+"""Words of texts as shortcuts."""

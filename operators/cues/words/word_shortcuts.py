@@ -1,0 +1,184 @@
+"""Words of texts that carry a shortcut, judged by the other words of the texts.
+
+A word, or several in one place of the text, that goes with a class more than all the other words do
+together is a shortcut if the other words do not tell, given the label, whether it occurs (``independence``):
+a word of the class belongs to sentences that have others of its kind. Where the other words tell the label as
+well as these do, nothing says which of the two is the shortcut. A label that one word decides honestly, in
+texts that hardly tell it otherwise, looks like a shortcut to all measurements here. Measured in
+tests/paper/REAL.md, eleventh study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.arrays import Floats, Integers, Mask
+from operators.cues.search.independence import Independence, independence, support_of
+from operators.cues.search.ramps import SINGLE_RAMPS, ramp
+
+WORD_RAMPS = {
+    "contrast": (0.5, 0.6),
+    "lead": (0.0, 0.1),
+    "minority": SINGLE_RAMPS["slice_minority"],
+    "label_accuracy": SINGLE_RAMPS["slice_label_accuracy"],
+}
+"""Value at which words are not a shortcut, and value at which they are taken for one, if the other words
+support it (``judge_strongest_slice.support_of``)."""
+MIN_CONTRAST = 0.2
+"""Contrast of the first word of a family. The strongest words of plain texts have .1 to .5."""
+MAX_TRIED = 20
+"""First words that are looked at, the strongest ones."""
+MIN_ROWS = 20
+"""Texts with and without a word, below which it is left out."""
+SAME_FAMILY = 0.3
+"""Correlation within a class from which two words replace each other, or stand in one phrase."""
+SAME_PHRASE = 0.99
+"""Share of the texts of a family from which a word that these contain is part of its phrase."""
+MIN_RISE = 0.02
+"""Contrast that a further word has to add."""
+L2 = 1e-2
+"""Ridge penalty of the models that judge, with as many words as features."""
+
+
+@dataclass(frozen=True)
+class WordShortcut:
+    """Words that replace each other.
+
+    Attributes
+    ----------
+    words
+        The words, the strongest first.
+    inside
+        Which texts contain one of them, shape (n,).
+    contrast
+        Share of the texts with one of them in the class that has most of these, less the share in the class
+        that has most of the others.
+    judged
+        What models say that see neither these words nor those that belong to them.
+
+    """
+
+    words: tuple[str, ...]
+    inside: Mask
+    contrast: float
+    judged: Independence
+
+    def gate(self) -> float:
+        """Return how far the words are trusted to carry a shortcut, in [0, 1]: the product of the ramps."""
+        judged = self.judged
+        values = {
+            "contrast": self.contrast,
+            "lead": self.contrast - judged.label_accuracy,
+            "minority": judged.minority,
+            "label_accuracy": judged.label_accuracy,
+        }
+        parts = [ramp(values[name], *limits) for name, limits in WORD_RAMPS.items()]
+        return float(np.prod([*parts, support_of(judged)]))
+
+
+def find_word_shortcuts(
+    words: Sequence[str],
+    occurs: Floats,
+    y: Integers,
+    ids: Integers,
+    *,
+    others: Floats | None = None,
+    answered: Collection[str] = (),
+    seed: int = 0,
+) -> list[WordShortcut]:
+    """Return the words that carry a shortcut, as far as the other words tell.
+
+    Parameters
+    ----------
+    words, occurs
+        Words, and which texts contain each, 0 or 1, shape (n, words).
+    y, ids
+        Labels (n,) and row ids (n,), which decide the halves.
+    others
+        Standardised features of other columns, shape (n, d), which judge beside the words.
+    answered
+        Words of which the user has said what they are; no family has one of them.
+    seed
+        Decides the halves.
+
+    Returns
+    -------
+    Families of words with a gate above 0, the strongest first. No two have a word in common.
+
+    """
+    many = (occurs.sum(axis=0) >= MIN_ROWS) & ((1 - occurs).sum(axis=0) >= MIN_ROWS)
+    frequent = np.flatnonzero(many).tolist()
+    occurs = np.ascontiguousarray(occurs[:, frequent], np.float32)
+    shares = np.array([occurs[y == c].mean(axis=0) for c in np.unique(y)])
+    if len(shares) < 2:
+        return []
+    contrast, pole = _contrast(shares), shares.argmax(axis=0)
+    known = {k for k, word in enumerate(frequent) if words[word] in answered}
+    judges = occurs if others is None else np.hstack([occurs, others.astype(np.float32)])
+    done, found = set[int](), list[WordShortcut]()
+    for first in np.argsort(-contrast, kind="stable")[:MAX_TRIED].tolist():
+        if contrast[first] < MIN_CONTRAST or first in done:
+            continue
+        family, inside = _family(first, occurs, y, shares)
+        belonging = _belonging(family, inside, occurs, y)
+        done.update(k for k in belonging if len(shares) == 2 or pole[k] == pole[first])
+        reached = _contrast(np.array([[inside[y == c].mean()] for c in np.unique(y)]))[0]
+        if reached <= WORD_RAMPS["contrast"][0] or known & set(belonging):
+            continue
+        judged = independence(inside, judges, y, ids, belonging, seed=seed, l2=L2)
+        one = WordShortcut(tuple(words[frequent[k]] for k in family), inside, float(reached), judged)
+        if one.gate() > 0:
+            found.append(one)
+    return found
+
+
+def _contrast(shares: Floats) -> Floats:
+    """Return the largest share over the classes less the second largest, of shares (C, words)."""
+    ranked = np.sort(shares, axis=0)
+    return np.asarray(ranked[-1] - ranked[-2])
+
+
+def _family(first: int, occurs: Floats, y: Integers, shares: Floats) -> tuple[list[int], Mask]:
+    """Return the first word with those that stand in its place and raise the contrast; the texts with any.
+
+    Words of its class that go along with it do not count: wrong labels alone let honest words do so.
+    """
+    pole, inside = int(shares[:, first].argmax()), occurs[:, first] > 0
+    family, reached = [first], float(_contrast(shares)[first])
+    alike = np.flatnonzero((-_correlations(inside, occurs, y)).max(axis=0) > SAME_FAMILY)
+    alike = alike[(shares[:, alike].argmax(axis=0) == pole) & (alike != first)]
+    for k in alike[np.argsort(-_contrast(shares[:, alike]), kind="stable")].tolist():
+        joined = inside | (occurs[:, k] > 0)
+        share = np.array([joined[y == c].mean() for c in np.unique(y)])
+        contrast = float(share[pole] - np.delete(share, pole).max())
+        if contrast > reached + MIN_RISE:
+            family, inside, reached = [*family, k], joined, contrast
+    return family, inside
+
+
+def _belonging(family: Sequence[int], inside: Mask, occurs: Floats, y: Integers) -> list[int]:
+    """Return the words that say whether a text is inside: replacements, parts of a phrase, alternatives."""
+    together = inside.astype(np.float32) @ occurs
+    apart = (together == 0) & (occurs.mean(axis=0) * inside.sum() >= MIN_ROWS)
+    phrase = together >= SAME_PHRASE * inside.sum()
+    same = np.abs(_correlations(inside, occurs, y)).max(axis=0) > SAME_FAMILY
+    return sorted({*family, *np.flatnonzero(apart | phrase | same).tolist()})
+
+
+def _correlations(inside: Mask, occurs: Floats, y: Integers) -> Floats:
+    """Return the correlation within each class of a mark with each word, shape (C, words).
+
+    It is 0 in classes in which either divides fewer than 20 texts from the others.
+    """
+    found = []
+    for c in np.unique(y):
+        rows, mark = occurs[y == c], inside[y == c].astype(np.float32)
+        n, a, b = len(mark), float(mark.sum()), rows.sum(axis=0, dtype=np.float64)
+        spread = np.maximum(a / n * (1 - a / n) * (b / n) * (1 - b / n), 1e-12)
+        correlation = ((mark @ rows) / n - (a / n) * (b / n)) / np.sqrt(spread)
+        counted = np.minimum(np.minimum(b, n - b), min(a, n - a)) >= MIN_ROWS
+        found.append(np.where(counted, correlation, 0.0))
+    return np.array(found)
