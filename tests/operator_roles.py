@@ -17,7 +17,7 @@ def stated_roles() -> list[tuple[str, str]]:
     found = []
     for line in re.findall(r"^\| `.*$", text, re.MULTILINE):
         first, *cells = line.strip("| ").split(" | ")
-        if folder := re.fullmatch(r"`(\w+/)`", first):
+        if folder := re.fullmatch(r"`((?:\w+/)+)`", first):
             named = dict(zip(ROLES, cells, strict=False))
             found += [(f"{folder[1]}{name}", role) for role, cell in named.items() for name in _files(cell)]
         else:

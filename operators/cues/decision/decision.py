@@ -27,6 +27,7 @@ from operators.cues.models.strength import (
     STRENGTHS,
     UNWEIGHTED,
     Fits,
+    TooFewRowsError,
     TradeOffPoint,
     Trials,
     WeightPath,
@@ -129,7 +130,6 @@ def decide(
     by_part: bool = False,
     many_values: bool = False,
     max_cost: float = np.inf,
-    strengths: Sequence[float] = STRENGTHS,
     l2: float,
     seed: int,
     fits: Fits | None = None,
@@ -154,18 +154,16 @@ def decide(
         the worst group then has to rise by ``ENTITY_RISE``, and by more than all rows lose.
     max_cost
         Largest loss of all rows against the baseline at which the robust factor is followed.
-    strengths
-        Strengths that are tried beside the part that is allowed; 0, .5 and 1 have to be among them.
     l2, seed, fits
         As for ``strength.try_strengths``.
 
     """
     published = CLASS_BALANCE + gate
-    tried = sorted({*strengths, published})
+    tried = sorted({*STRENGTHS, published})
     Z, y, ids = sample.Z, sample.y, sample.ids
     try:
         trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed, fits=fits)
-    except ValueError:
+    except TooFewRowsError:
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
         which = sample.broken if sample.which is None else sample.which
@@ -182,7 +180,7 @@ def decide(
         worth &= not many_values or is_worth_its_cost(points, CLASS_BALANCE + blend)
         if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points, trials)
-    return _without_robust_part(trials, sample, strengths)
+    return _without_robust_part(trials, sample)
 
 
 def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
@@ -196,9 +194,9 @@ def cost(points: tuple[TradeOffPoint, ...], strength: float) -> float:
     return 0.0 if reached is None else baseline(points).mean - reached.mean
 
 
-def _without_robust_part(trials: Trials, sample: DecisionSample, strengths: Sequence[float]) -> Decision:
+def _without_robust_part(trials: Trials, sample: DecisionSample) -> Decision:
     """Return the decision where no robust factor is followed; the gate's strength is not on the curve."""
-    kept = [k for k, strength in enumerate(trials.strengths) if strength in strengths]
+    kept = [k for k, strength in enumerate(trials.strengths) if strength in STRENGTHS]
     kept_trials = Trials(
         tuple(trials.strengths[k] for k in kept),
         trials.right[kept],

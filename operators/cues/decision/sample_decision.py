@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.cues.decision.balance_of_classes import leaning_slices
 from operators.cues.decision.decision import Decision, DecisionSample, decide
-from operators.cues.models.strength import STRENGTHS, Fits, WeightPath
+from operators.cues.models.strength import Fits, WeightPath
 from operators.cues.row_weights import breaks, broken_column, full_factor
 from operators.cues.search.share_columns import class_shares_lead
 from operators.cues.settings import CueSettings
@@ -43,7 +42,6 @@ def decide_on(
     state: CueState,
     sample: Sample,
     s: CueSettings,
-    strengths: Sequence[float] = STRENGTHS,
     fits: Fits | None = None,
 ) -> Decision:
     """Compare the weights of several strengths and return which is published.
@@ -54,8 +52,6 @@ def decide_on(
         Its ``blend`` is the part of the robust factor that the evidence allows.
     sample, s
         Rows and settings.
-    strengths
-        As for ``decision.decide``.
     fits
         Models without a robust factor, by which they are fitted once for several states.
 
@@ -78,7 +74,6 @@ def decide_on(
         by_part=state.class_column is not None and state.n_learnt > 2 and not named,
         many_values=not named and class_shares_lead(state.slices, s),
         max_cost=MAX_COST_OF_MANY if not named and len(state.class_columns) > 2 else np.inf,
-        strengths=strengths,
         l2=s.l2,
         seed=s.seed,
         fits=fits,

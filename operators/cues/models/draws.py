@@ -6,6 +6,7 @@ Every process sees the same draws, whatever the shards and batches in which it r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,21 @@ take many rows of the others for a class of .4 % that they hardly tell, so that 
 a shortcut (twenty-first study)."""
 
 
+class Split(IntEnum):
+    """Divisions of the rows into halves, each for a purpose of its own."""
+
+    FIRST = 0
+    """Of the twins, and of all models that are compared with theirs."""
+    SECOND = 1
+    """Of the twins once more."""
+    TRADE_OFF = 2
+    IMPORTANCE = 3
+    WORDS = 4
+
+
 def halves(ids: Integers, seed: int, split: int) -> npt.NDArray[np.int64]:
-    """Return 0 or 1 per row, shape (n,): the half of the given split to which the row belongs."""
-    return (row_hashes(ids, seed, f"cues/half-{split}") >> np.uint64(63)).astype(np.int64)
+    """Return 0 or 1 per row, shape (n,): the half of the given ``Split`` to which the row belongs."""
+    return (row_hashes(ids, seed, f"cues/half-{int(split)}") >> np.uint64(63)).astype(np.int64)
 
 
 def flip_draws(ids: Integers, seed: int, split: int, step: int) -> Float64:
@@ -100,5 +113,5 @@ def learnt_classes(counts: Integers) -> Mask:
     ``counts`` are the rows of each class, shape (C,).
     """
     counted = counted_classes(counts)
-    large = counted & (counts * max(np.count_nonzero(counts), 1) >= SMALL_PART * counts.sum())
+    large = counted & (counts >= SMALL_PART * counts.sum() / max(int(np.count_nonzero(counts)), 1))
     return np.asarray(large if large.sum() > 1 else counted)

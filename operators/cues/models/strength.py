@@ -21,17 +21,19 @@ import numpy.typing as npt
 from operators.arrays import Float64, Floats, Integers
 from operators.class_shares import class_factors
 from operators.cues.limits import Limits, fit_limits
-from operators.cues.models.draws import halves
+from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import fit_softmax, predict
 from operators.metrics.group_scores import ComparedGroup, compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 UNWEIGHTED, CLASS_BALANCE, FULL = 0.0, 1.0, 2.0
-SPLIT = 2
-"""Number of the halves on which models are compared; the twins of the robust factor use 0 and 1."""
 SAME = 1e-9
 """A rise of the factor's spread above which it is not constant, and slack of the comparison of accuracies."""
+
+
+class TooFewRowsError(ValueError):
+    """A half of the rows has less than two classes."""
 
 
 @dataclass(frozen=True)
@@ -211,14 +213,14 @@ def try_strengths(
 
     Raises
     ------
-    ValueError
+    TooFewRowsError
         A half has rows of less than two classes.
 
     """
     C = len(path.counts)
-    half = halves(ids, seed, SPLIT)
+    half = halves(ids, seed, Split.TRADE_OFF)
     if min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:
-        raise ValueError(f"{len(y)} rows are too few: a half of them has less than two classes")
+        raise TooFewRowsError(f"{len(y)} rows are too few: a half of them has less than two classes")
     drawn = np.bincount(y, minlength=C)
     mass = (path.counts / np.maximum(drawn, 1))[y]
     usable = [s for s in strengths if s <= CLASS_BALANCE or has_factor(factor, y)]

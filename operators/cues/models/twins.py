@@ -36,8 +36,6 @@ class Twins:
         split s.
     after
         The same after the rounds of label flipping.
-    flipped
-        Share of the rows whose label differs from the given one at the end.
     seed
         Decides the halves.
 
@@ -45,7 +43,6 @@ class Twins:
 
     before: Floats
     after: Floats
-    flipped: float
     seed: int
 
 
@@ -64,7 +61,7 @@ def fit_twins(
 
     The cost is ``splits * (rounds + 1)`` fits of the probe at most, as every fit sees half of the rows.
     """
-    before, after, flipped = [], [], []
+    before, after = [], []
     for s in range(splits):
         half = halves(ids, seed, s)
         parts = [np.flatnonzero(half == h) for h in (0, 1)]
@@ -76,8 +73,7 @@ def fit_twins(
             labels = _imitate(Z, labels, draws, parts, pair)
             pair = [_fit(Z, labels, part, n_classes, l2, old) for part, old in zip(parts, pair, strict=True)]
         after.append(np.stack(pair))
-        flipped.append(float((labels != y).mean()))
-    return Twins(np.stack(before), np.stack(after), float(np.mean(flipped)), seed)
+    return Twins(np.stack(before), np.stack(after), seed)
 
 
 def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> Float64:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:  # readers of the importances need no scikit-learn
 
 IMPORTANCE = "importance.json"
 PURPOSE = "cues/importance"
-HALVES = 3
-"""Number of the halves; others serve the twins and the trade-off."""
 MIN_ROWS = 100
 
 
@@ -51,7 +49,7 @@ def measured_importance(
     come from one column, or the rows are too few to fit to a half and score the other.
 
     """
-    from operators.cues.models.draws import halves
+    from operators.cues.models.draws import Split, halves
     from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
     from operators.cues.output.curve import curve_groups
     from operators.metrics.importance import drawn_rows, max_scored_rows, permutation_importance
@@ -61,7 +59,7 @@ def measured_importance(
         return None
     drawn = drawn_rows(sample.ids, max_scored_rows(len(blocks)), seed, PURPOSE)
     X, y, ids = sample.X[drawn], sample.y[drawn], sample.ids[drawn]
-    half = halves(ids, seed, HALVES)
+    half = halves(ids, seed, Split.IMPORTANCE)
     if len(y) < MIN_ROWS or min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:
         return None
     grouping, groups = curve_groups(state, sample, classes)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.cues.models.cross_fitting import cross_fit_halves
-from operators.cues.models.draws import halves
+from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
 from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.ramps import SINGLE_RAMPS, ramp
@@ -122,7 +122,7 @@ def independence(
         Whether the side is modelled as well.
 
     """
-    others, half = np.delete(Z, list(features), axis=1), halves(ids, seed, 0)
+    others, half = np.delete(Z, list(features), axis=1), halves(ids, seed, Split.FIRST)
     classes, label = np.unique(y, return_inverse=True)
     C = len(classes)
     p = cross_fit_halves(others, label, half, class_balance(label, C), C, l2=l2)

@@ -15,7 +15,7 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.cues.models.cross_fitting import cross_fit_halves
-from operators.cues.models.draws import halves
+from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
 from operators.cues.search.class_column import (
     MEASURED,
@@ -85,7 +85,7 @@ def _judge_pair(
     """Judge a column as a shortcut of the class ``target``; None where too few rows can say anything."""
     Z, y, ids, C = rows.Z, rows.y, rows.ids, rows.p.shape[1]
     belongs = (y == target).astype(np.intp)
-    p = cross_fit_halves(Z, belongs, halves(ids, s.seed, 0), class_balance(belongs, 2), 2, l2=s.l2)
+    p = cross_fit_halves(Z, belongs, halves(ids, s.seed, Split.FIRST), class_balance(belongs, 2), 2, l2=s.l2)
     candidate = read_column(features, Z, belongs, p)
     found = judge(candidate, Z, belongs, ids, s) if candidate.strength >= MEASURED else None
     if found is None or found.partial:

@@ -17,7 +17,7 @@ import numpy as np
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.limits import fit_limits
 from operators.cues.models.cross_fitting import cross_fit_halves
-from operators.cues.models.draws import halves
+from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
 from operators.cues.search.class_column import Candidate, ClassColumn, SearchedRows, candidates, judge
 from operators.cues.search.evidence import Evidence
@@ -91,7 +91,7 @@ def _candidates_beside(found: Sequence[ClassColumn], rows: SearchedRows, s: CueS
     """Return the other columns on which models lean where these are balanced, the strongest first."""
     Z, y, ids, p = rows
     weight = _balanced_weight(found, rows, s)
-    moved = cross_fit_halves(Z, y, halves(ids, s.seed, 0), weight, p.shape[1], l2=s.l2)
+    moved = cross_fit_halves(Z, y, halves(ids, s.seed, Split.FIRST), weight, p.shape[1], l2=s.l2)
     left_out = own_features([one.sides for one in found], Z, s)
     return candidates(find_slices(Z, y, moved, s.legitimate), Z, y, moved, s, left_out)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from operators.arrays import Float64, Floats, Integers
 from operators.class_shares import counted_classes
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_halves
-from operators.cues.models.draws import draw_sample, halves
+from operators.cues.models.draws import Split, draw_sample, halves
 from operators.cues.models.linear import Scaler, class_balance
 from operators.cues.models.twins import fit_twins, held_out
 from operators.cues.search.evidence import class_mean
@@ -173,7 +173,7 @@ def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) ->
 
 def _cross_fit(sample: MeasuredSample, w: Floats) -> Floats:
     """Return probabilities (n, C) of models trained with weights ``w`` on the half without the row."""
-    half = halves(sample.ids, sample.seed, 0)
+    half = halves(sample.ids, sample.seed, Split.FIRST)
     return cross_fit_halves(sample.features, sample.y, half, w, sample.before.shape[1], l2=sample.l2)
 
 

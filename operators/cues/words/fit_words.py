@@ -15,7 +15,7 @@ import numpy as np
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
 from operators.cues.models.cross_fitting import cross_fit_halves
-from operators.cues.models.draws import halves
+from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import Scaler, class_balance, with_directions
 from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CueWords
@@ -23,7 +23,7 @@ from operators.cues.robust_weights import fit
 from operators.cues.search.ramps import LEAST_PART, ramp
 from operators.cues.settings import CueSettings, Named
 from operators.cues.state import CueState
-from operators.cues.words.mentions import HALVES, fit_directions
+from operators.cues.words.mentions import fit_directions
 from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
 from operators.cues.words.word_suspects import SampledTexts, frequent_words
 
@@ -110,7 +110,7 @@ def _told(
     s: CueSettings,
 ) -> FoundWords | None:
     """Return those of the words that the features tell and that are trusted by half at least."""
-    Z, half = Scaler.from_rows(X).apply(X), halves(ids, s.seed, HALVES)
+    Z, half = Scaler.from_rows(X).apply(X), halves(ids, s.seed, Split.WORDS)
     trust = [one.gate() * ramp(_area_within(one.inside, Z, y, half), *TOLD) for one in found]
     kept = [k for k, value in enumerate(trust) if value >= LEAST_PART]
     if not kept:

@@ -18,14 +18,12 @@ import pyarrow as pa
 from connectors.foundation.messages import nearest
 from operators.arrays import Floats, Integers
 from operators.base import ROW_ID, OperatorError, ShardReader
-from operators.cues.models.draws import halves
+from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import Scaler, fit_softmax
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.params import CueWords
 from operators.encode.column_forms import holds_texts
 
-HALVES = 4
-"""Number of the halves; others serve the twins, the trade-off and the importances."""
 CLEAR = 0.9
 """Held-out balanced accuracy of a direction below which the user is warned."""
 Mentions = npt.NDArray[np.bool_]
@@ -127,7 +125,7 @@ def fit_directions(X: Floats, mentions: Mentions, ids: Integers, seed: int, l2: 
 
     """
     scaler = Scaler.from_rows(X)
-    Z, half = scaler.apply(X), halves(ids, seed, HALVES)
+    Z, half = scaler.apply(X), halves(ids, seed, Split.WORDS)
     coefficients, accuracy = np.zeros((X.shape[1] + 1, mentions.shape[1])), np.full(mentions.shape[1], np.nan)
     for k, inside in enumerate(mentions.T):
         if min(len(np.unique(inside[half == h])) for h in (0, 1)) < 2:

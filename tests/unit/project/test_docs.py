@@ -18,6 +18,7 @@ from tests.operator_roles import PAGE, ROLES, stated_roles
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
+CUES = [path.parent for path in sorted((ROOT / "operators/cues").rglob("__init__.py"))]
 COMMANDS = [
     line.removeprefix("$ ")
     for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
@@ -176,7 +177,7 @@ def test_modules_that_are_named_by_their_path_exist() -> None:
             ("engine/training", f"engine/training/{part}")
             for part in ("data", "evaluation", "fit", "serving")
         ),
-        ("operators/cues", "operators/cues"),
+        *(("operators/cues", str(folder.relative_to(ROOT))) for folder in CUES),
     ],
 )
 def test_the_page_of_a_package_names_its_modules(page: str, folder: str) -> None:

@@ -23,7 +23,7 @@ from operators.cues.output.listing import shortcut_names
 from operators.cues.output.verdict import verdict
 from operators.cues.row_weights import breaks
 from operators.cues.settings import SourceColumn
-from tests.unit.operators.cues.test_cue_report import FOUND
+from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 N, C, TARGET = 9000, 3, 1
 IDS = np.arange(N)

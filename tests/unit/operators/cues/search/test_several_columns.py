@@ -34,7 +34,7 @@ from operators.cues.search.several_columns import joint_gate, passing_gate
 from operators.cues.search.wrong_labels import SURE_RATIO
 from operators.cues.sides.sides import Sides
 from operators.cues.state import summary
-from tests.unit.operators.cues.test_cue_report import FOUND
+from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 FIRST, SECOND = 5, 6
 IDS = np.arange(8000)

@@ -14,15 +14,15 @@ from scipy.special import ndtri
 from operators.class_shares import class_factors
 from operators.cues import CueSettings, WeightPath, choose, fit, full_factor, trade_off, weights
 from operators.cues.gather import SampledRows
-from operators.cues.models.draws import halves
-from operators.cues.models.strength import SPLIT, STRENGTHS, TradeOffPoint, compared_groups
+from operators.cues.models.draws import Split, halves
+from operators.cues.models.strength import STRENGTHS, TradeOffPoint, compared_groups
 from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import curve_record, draw, summary_sentence, table_rows
 from operators.cues.output.report import cue_section
 from operators.cues.settings import Named
 from operators.metrics.group_scores import pooled_name
 from operators.report import ReportFigure, ReportTable
-from tests.unit.operators.cues.test_cue_report import FOUND
+from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 # Rows of each cell (class, feature): the feature follows the class in 85 % of 2,000 rows.
 CELLS = {(0, 0): 1300, (0, 1): 120, (1, 0): 180, (1, 1): 400}
@@ -85,7 +85,7 @@ def test_limits_hold_at_full_strength() -> None:
 
 def test_the_curve_is_that_of_a_model_one_can_compute_by_hand() -> None:
     X, y, ids, factor = cells_problem()
-    path, half = path_of(y, factor), halves(ids, 0, SPLIT)
+    path, half = path_of(y, factor), halves(ids, 0, Split.TRADE_OFF)
     groups = 2 * y + X[:, 0].astype(int)
     points = trade_off(X - 0.5, y, ids, path, factor, groups, l2=1e-7)
     assert tuple(point.strength for point in points) == STRENGTHS

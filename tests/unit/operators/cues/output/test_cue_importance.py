@@ -16,7 +16,7 @@ from operators.cues.output.report import cue_section
 from operators.cues.robust_weights import fit
 from operators.cues.settings import CueSettings
 from operators.report import ReportFigure, ReportTable
-from tests.unit.operators.cues.test_cue_report import FOUND
+from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from operators.cues.output.verdict import WHY_LESS, verdict
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.slices import find_slices
 from operators.cues.sides.sides import Sides
-from tests.unit.operators.cues.test_cue_report import FOUND
-from tests.unit.operators.cues.test_decision import trials_of
+from tests.unit.operators.cues.decision.test_decision import trials_of
+from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 N, CUE = 6000, 5
 IDS = np.arange(N)

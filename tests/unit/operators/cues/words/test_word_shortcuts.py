@@ -23,7 +23,7 @@ from operators.cues.words.mentions import contains
 from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
 from operators.cues.words.word_suspects import SampledTexts, frequent_words
 from tests.unit.in_memory import split_table
-from tests.unit.operators.cues.test_word_suspects import run_cues
+from tests.unit.operators.cues.words.test_word_suspects import run_cues
 
 N = 3000
 VOCABULARY = tuple(f"{a}{b}" for a in "bdfgklmnpr" for b in ("ale", "ent", "ist", "oma"))

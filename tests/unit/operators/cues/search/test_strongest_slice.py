@@ -16,7 +16,7 @@ from operators.cues.search.related_features import are_components, features_of
 from operators.cues.search.slices import find_slices
 from operators.cues.search.strongest_slice import SPREAD_VETO, StrongestSlice, judge_strongest_slice
 from operators.cues.settings import SourceColumn
-from tests.unit.operators.cues.test_share_columns import COLUMN
+from tests.unit.operators.cues.search.test_share_columns import COLUMN
 
 N = 8000
 

@@ -33,7 +33,7 @@ from operators.cues.search.evidence import Evidence
 from operators.cues.sides.sides import Sides
 from operators.cues.state import class_balance_only
 from tests.paper.real.expected_gain import family, fitted, stored
-from tests.unit.operators.cues.test_cue_report import FOUND
+from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 SAFE = LEAST["safe"]
 TRIED = (0.0, 0.5, 1.0, 1.5, 2.0)
