@@ -1,8 +1,8 @@
-"""Rows that break one or several columns, and the factor of columns that are balanced together.
+"""Whether the rows that break several columns have wrong labels, as models judge that see none of them.
 
 A wrong label breaks all columns that stand for the classes, and of the rows that break several at once most
 may have one. Joint balance would give these the largest factors of all, so that a model learns wrong labels
-alone. Where models without the columns judge them wrong, they keep at most the weight of their class.
+alone. Where they are judged wrong, they keep at most the weight of their class.
 Measured in tests/paper/REAL.md, nineteenth study.
 """
 

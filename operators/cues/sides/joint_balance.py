@@ -1,4 +1,4 @@
-"""Balance of several named shortcuts at once, by raking (iterative proportional fitting).
+"""Balance of several columns at once, by raking (iterative proportional fitting), and the rows that break them.
 
 In a mean of factors, each of which balances one shortcut alone, every further name would take away from the
 balance of the first. Raking finds one factor per row, the product of a table for each shortcut, under which
@@ -110,7 +110,7 @@ def breaks_several(columns: Sequence[Sides], Z: Floats, y: Integers) -> npt.NDAr
 
 
 def several_factor(columns: Sequence[Sides], capped: bool, Z: Floats, y: Integers) -> Float64:
-    """Return the factor of each row within its class, shape (n,), as ``joint_balance.joint_factor`` does.
+    """Return the factor of each row within its class, shape (n,), as ``joint_factor`` does.
 
     With ``capped`` it is at most 1 for a row that breaks more than one of the columns.
     """
