@@ -268,7 +268,7 @@ def _weigh(state: CueState, table: pa.Table) -> pa.Array:
 
 def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mapping[str, Any]) -> None:
     """Log what the weights are, as the effect of the operator cannot be seen in its column."""
-    undivided = found["undivided"]
+    undivided, n_named = found["undivided"], len(params.spurious)
     for sentence in found["unclear"]:
         _log.warning("cues: %s", sentence)
     if undivided:
@@ -277,42 +277,25 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             "that nothing is balanced against the label. Give another cut, other words or another column.",
             " and ".join(undivided),
         )
-    if params.spurious and not metrics["blend"] and len(undivided) < len(params.spurious):
+    if found["reason"]:
+        _log_verdict(found)
+    elif n_named > len(undivided) and not metrics["blend"]:
         _log.warning(
             "cues: even a seventh of the balance of the named shortcuts would cost more than "
             "operators.cues.max_named_cost allows, so that nothing is balanced for them. They may be honest "
             "signal; max_named_cost: 1 balances them whatever it costs."
         )
-    elif len(undivided) < len(params.spurious):
-        n_balanced = len(params.spurious) - len(undivided)
+    elif n_named > len(undivided):
         _log.info(
             "cues: %d named shortcuts are balanced against the label by %.0f %%, which costs %.3f of "
             "balanced accuracy on held-out rows%s.",
-            n_balanced,
+            n_named - len(undivided),
             100 * metrics["blend"],
             metrics["named_cost"],
             DEAR_IF_HONEST if metrics["named_cost"] > DEAR else "",
         )
-    elif found["found_words"]:
-        from operators.cues.output.verdict import words_sentence
-
-        _log.info("cues: %s by %.0f %%.", words_sentence(found), 100 * metrics["blend"])
-    elif metrics["expected_gain"]:
-        from operators.cues.output.verdict import expected_sentence
-
-        said = "cues: %s: the weights follow the robust ones by %.0f %%."
-        _log.info(said, expected_sentence(found), 100 * metrics["blend"])
-    elif metrics["blend"] or metrics["slice_blend"]:
-        _log.info(
-            "cues: the weights follow the robust ones by %.0f %%; the evidence for a shortcut alone allows "
-            "%.0f %%.",
-            100 * max(metrics["blend"], metrics["slice_blend"]),
-            100 * metrics["gate"],
-        )
     else:
-        _log.info(
-            "cues: the evidence for a shortcut is weak, so that every row gets its class-balanced weight."
-        )
+        _log_verdict({**found, "undivided": []})
     if metrics["shrinkage"] > 0:
         _log.warning(
             "cues: weights are shrunk by %.0f %% towards class balance, since one class would rest on fewer "
@@ -320,3 +303,10 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             100 * metrics["shrinkage"],
             100 * params.min_effective_share,
         )
+
+
+def _log_verdict(found: Mapping[str, Any]) -> None:
+    """Log the first sentence of the report: what the weights are, and why."""
+    from operators.cues.output.verdict import summary
+
+    _log.info("cues: %s", summary(found))

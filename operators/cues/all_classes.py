@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.fit_searched import Search
 from operators.cues.limits import Limits
 from operators.cues.models.twins import Twins
 from operators.cues.sides.sides import Sides
-from operators.cues.state import CueState
+from operators.cues.state import CueState, Search
 
 NEVER = np.finfo(np.float32).min
 """Offset of a class to which models give probability 0."""

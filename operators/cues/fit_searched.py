@@ -1,10 +1,9 @@
-"""Fit where no shortcut is named: twins, slices, and the evidence that decides how far both are trusted."""
+"""The search for shortcuts: twins, slices and columns, and the evidence for each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from operators.cues.row_weights import combine, mask_columns
 from operators.cues.search.class_column import Candidate, ClassColumn, SearchedRows, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.search.one_class import one_class_column
-from operators.cues.search.ramps import RAISED_GATE, ramp
+from operators.cues.search.ramps import RAISED_GATE, SURE_COLUMN, ramp
 from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_gate
 from operators.cues.search.share_columns import share_support
 from operators.cues.search.slices import Slices, find_slices, slice_factor, strongest
@@ -25,37 +24,11 @@ from operators.cues.search.strongest_slice import judge_strongest_slice
 from operators.cues.search.wrong_labels import SURE_RATIO, are_wrong_labels, judge_several
 from operators.cues.settings import CueSettings
 from operators.cues.sides.sides import Sides
-from operators.cues.state import CueState
+from operators.cues.state import CueState, Search
 
-SURE_COLUMN = 0.5
-"""Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
 LABEL_ACCURACY = (0.15, 0.2)
 """Limits between which three and more columns come to be balanced, of the accuracy above chance of models
 that see none of them. Each is judged by models that see the others, whatever the rest tells."""
-
-
-class Search(NamedTuple):
-    """The findings of the search.
-
-    Attributes
-    ----------
-    state
-        Its ``blend`` is what the evidence allows.
-    column
-        Sides of the column that stands for the classes, whether or not the state balances it. None where no
-        column is strong, or where it may not be balanced alone: of two classes beside another one that is
-        about as strong, and where it holds shares of classes.
-    together
-        The state that balances several columns, each of which carries a shortcut; None where there are none.
-    one_class
-        The state that balances a column which carries a shortcut of one class; None where there is none.
-
-    """
-
-    state: CueState
-    column: Sides | None
-    together: CueState | None = None
-    one_class: CueState | None = None
 
 
 def fit_searched(
@@ -94,7 +67,7 @@ def fit_searched(
         **judge_strongest_slice(slices, Z, y, ids, s).measurements(),
         **(judged.measurements() if judged else {}),
     )
-    gate, sides = gate_and_sides(evidence, judged, n_learnt)
+    gate, sides = gate_and_sides(evidence, judged)
     robust = robust if sides is None else sides.apply(Z, y)
     state = CueState(
         scaler=scaler,
@@ -163,26 +136,21 @@ def _measure_weights(
     return robust, part, measure(y, agreement, before, plain, after, halved, tried, sides)
 
 
-def gate_and_sides(
-    evidence: Evidence, column: ClassColumn | None, n_learnt: int
-) -> tuple[float, Sides | None]:
+def gate_and_sides(evidence: Evidence, column: ClassColumn | None) -> tuple[float, Sides | None]:
     """Return the part of the robust factor that the evidence allows, and the sides of the column it balances.
 
-    No sides are returned where twins and slices are followed, as they are of two classes (``n_learnt``) where
-    two columns are about as strong. Of two classes a column is returned as well that they do not show;
-    held-out rows then have to favour it clearly.
+    No sides are returned where twins and slices are followed, as they are of two classes where two columns
+    are about as strong. Of two classes a column is returned as well that they do not show; held-out rows then
+    have to favour it clearly.
     """
     gate, found, own = evidence.searched_gate(), evidence.column_gate(), evidence.own_column_gate()
-    opened = gate > RAISED_GATE[0]
-    alone = (
-        n_learnt <= 2 and evidence.column_of_two_gate() >= SURE_COLUMN and evidence.column_ratio >= SURE_RATIO
-    )
-    if n_learnt <= 2 and evidence.slice_rival >= EQUAL_RIVAL:
+    of_two, opened = evidence.classes <= 2, gate > RAISED_GATE[0]
+    if of_two and evidence.slice_rival >= EQUAL_RIVAL:
         return gate, None
+    alone = of_two and evidence.column_of_two_gate() >= SURE_COLUMN and evidence.column_ratio >= SURE_RATIO
     if column is None or found < gate or not (own > 0 or (opened and found > 0) or alone):
         return gate, None
-    part = column.part() if n_learnt > 2 else 1.0  # a class of few rows does not count
-    return (found if opened or alone else own) * part, column.sides
+    return (found if opened or alone else own) * column.part(), column.sides
 
 
 def join_columns(

@@ -64,13 +64,12 @@ def fit_limits(factor: Floats, y: Integers, n_classes: int, *, cap: float, min_e
 
     """
     capped = np.clip(np.nan_to_num(factor, nan=1.0, posinf=cap, neginf=0.0), 0.0, cap)
-    mean, trust = np.ones(n_classes), np.ones(n_classes)
+    mean, trust = np.ones(n_classes), np.zeros(n_classes)
     for c in np.unique(y):
         f = capped[y == c]
         if f.mean() <= 0:
-            trust[c] = 0.0
             continue
-        mean[c] = f.mean()
+        mean[c], trust[c] = f.mean(), 1.0
         variance = float(np.minimum(f / f.mean(), cap).var())
         if variance > 0:
             trust[c] = min(1.0, float(np.sqrt((1.0 / min_effective - 1.0) / variance)))

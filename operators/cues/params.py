@@ -82,9 +82,9 @@ class CuesParams(OperatorParams):
     )
     spurious: tuple[Reference, ...] = Field(
         default=(),
-        description="Known shortcuts, which are balanced against the label in place of a search: source "
-        "columns; `image[48]` for an entry of a vector column; a list, or a pattern such as `race_*`, for "
-        "the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice, or the slice as "
+        description="Known shortcuts, which are balanced against the label beside what the search finds: "
+        "source columns; `image[48]` for an entry of a vector column; a list, or a pattern such as `race_*`, "
+        "for the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice, or the slice as "
         "`rowsieve cues` prints it, such as `hired in Nov-Feb`; "
         "`{column: review, words: [nordwind, alvora]}`, or in short `{review: [nordwind, alvora]}`, for the "
         "rows of which a text contains one of the words. A column of dates means whichever of elapsed time "

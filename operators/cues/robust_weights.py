@@ -30,7 +30,7 @@ from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
 from operators.cues.decision.sample_decision import Sample, decide_on
-from operators.cues.fit_searched import Search, fit_searched
+from operators.cues.fit_searched import fit_searched
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.models.draws import draw_sample, learnt_classes
 from operators.cues.models.linear import Scaler
@@ -38,7 +38,7 @@ from operators.cues.models.strength import Fits
 from operators.cues.named.fit_named import fit_named
 from operators.cues.row_weights import raw_factor
 from operators.cues.settings import CueSettings
-from operators.cues.state import CueState, class_balance_only
+from operators.cues.state import CueState, Search, class_balance_only
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
@@ -87,10 +87,10 @@ def fit(
 
     """
     s = settings or CueSettings()
-    C = n_classes or int(y.max()) + 1
+    C = n_classes or int(y.max(initial=-1)) + 1
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
     drawn = draw_sample(y, ids, s.max_rows, s.seed)
-    _check_finite(X[drawn])
+    _check_finite(X[drawn], ids[drawn])
     sample = Sample(X[drawn], y[drawn], ids[drawn], counts)
     rows = drawn[learnt_classes(counts)[y[drawn]]]
     X, y, ids = X[rows], y[rows], ids[rows]
@@ -180,19 +180,21 @@ def _apply_decision(
     return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
 
 
-def _check_finite(X: Floats) -> None:
-    """Raise ValueError for the first value that is not finite, with its row and column."""
+def _check_finite(X: Floats, ids: Integers) -> None:
+    """Raise ValueError for the first value that is not finite, with its row id and column."""
     bad = np.argwhere(~np.isfinite(X))
     if len(bad):
         row, column = bad[0]
         raise ValueError(
-            f"feature {column} of sample row {row} is {X[row, column]}: fill missing values first"
+            f"feature {column} of the row with id {ids[row]} is {X[row, column]}: fill missing values first"
         )
 
 
 def _nothing_to_learn(X: Floats, y: Integers) -> str:
     """Return why models cannot be compared on these rows; empty if they can."""
     n_classes = len(np.unique(y))
+    if not n_classes:
+        return "there are no rows"
     if n_classes < 2:
         return "only one class has rows"
     if n_classes > MAX_CLASSES:

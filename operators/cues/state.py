@@ -1,4 +1,4 @@
-"""Settings of the robust weights and the fitted state, as plain data.
+"""The fitted state of the robust weights, and what the search for shortcuts finds, as plain data.
 
 ``robust_weights.fit`` makes a state, ``row_weights`` applies it to rows, ``serialise`` stores it, and
 ``summary`` gives what a report shows of it.
@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,6 +151,30 @@ class CueState:
         if self.slice_blend > 0 or (self.blend > 0 and self.class_strength < 1):
             return None
         return self.class_strength + self.blend
+
+
+class Search(NamedTuple):
+    """The findings of the search.
+
+    Attributes
+    ----------
+    state
+        Its ``blend`` is what the evidence allows.
+    column
+        Sides of the column that stands for the classes, whether or not the state balances it. None where no
+        column is strong, or where it may not be balanced alone: of two classes beside another one that is
+        about as strong, and where it holds shares of classes.
+    together
+        The state that balances several columns, each of which carries a shortcut; None where there are none.
+    one_class
+        The state that balances a column which carries a shortcut of one class; None where there is none.
+
+    """
+
+    state: CueState
+    column: Sides | None
+    together: CueState | None = None
+    one_class: CueState | None = None
 
 
 def class_balance_only(scaler: Scaler, class_factor: Floats, s: CueSettings, reason: str) -> CueState:

@@ -15,13 +15,12 @@ import numpy as np
 from operators.arrays import Integers
 from operators.cues.decision.decision import Decision, shortcut_groups, worst_rise
 from operators.cues.decision.sample_decision import Sample, decide_on
-from operators.cues.fit_searched import SURE_COLUMN, Search
 from operators.cues.models.draws import learnt_classes
 from operators.cues.models.strength import CLASS_BALANCE, Fits, point_at
 from operators.cues.row_weights import breaks, broken_column
-from operators.cues.search.ramps import LEAST_PART, RAISED_GATE
+from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, SURE_COLUMN
 from operators.cues.settings import CueSettings
-from operators.cues.state import CueState
+from operators.cues.state import CueState, Search
 from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 
 SURE_RISE = 0.15

@@ -71,13 +71,11 @@ class DecisionSample:
         Standardised rows (n, d), labels (n,), row ids (n,).
     factor
         Robust factor in full, ahead of the limits, shape (n,).
-    broken
-        Whether a row breaks the suspected or named shortcut, shape (n,).
     which
-        Of several kinds of rows that break the shortcut, such as by column, the number of its kind, from 1,
-        else 0, shape (n,).
+        0 for a row that follows the suspected or named shortcut, else the number of the way in which it
+        breaks it, such as by column, from 1, shape (n,).
     parts
-        Number of these kinds.
+        Number of these ways.
     leaning
         Slices on which models clearly lean.
 
@@ -87,10 +85,42 @@ class DecisionSample:
     y: Integers
     ids: Integers
     factor: Floats
-    broken: npt.NDArray[np.bool_]
-    which: Integers | None = None
+    which: Integers
     parts: int = 1
     leaning: LeaningSlices | None = None
+
+    @property
+    def broken(self) -> npt.NDArray[np.bool_]:
+        """Whether a row breaks the shortcut, shape (n,)."""
+        return np.asarray(self.which > 0)
+
+
+@dataclass(frozen=True)
+class DecisionRules:
+    """Rules by which the robust factor is followed.
+
+    Attributes
+    ----------
+    named
+        Whether the shortcut is named: the part is not raised then.
+    only_if_better
+        Whether the worst group has to be better. The part of what the user names is taken in any case.
+    by_part
+        Whether the robust factor makes the label independent of a column: of it the part is taken that is
+        best for the worst group, as the whole of it leaves little of many classes.
+    many_values
+        Whether the shortcut lies in a column of many values, which may be an entity that decides the label:
+        the worst group then has to rise by ``ENTITY_RISE``, and by more than all rows lose.
+    max_cost
+        Largest loss of all rows against the baseline at which the robust factor is followed.
+
+    """
+
+    named: bool = False
+    only_if_better: bool = True
+    by_part: bool = False
+    many_values: bool = False
+    max_cost: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -124,12 +154,8 @@ def decide(
     sample: DecisionSample,
     path: WeightPath,
     gate: float,
+    rules: DecisionRules,
     *,
-    named: bool,
-    only_if_better: bool,
-    by_part: bool = False,
-    many_values: bool = False,
-    max_cost: float = np.inf,
     l2: float,
     seed: int,
     fits: Fits | None = None,
@@ -142,45 +168,60 @@ def decide(
         Rows, and the weights of each strength.
     gate
         Part of the robust factor that the evidence allows, from 0 to 1.
-    named
-        Whether the shortcut is named: the part is not raised then.
-    only_if_better
-        Whether the worst group has to be better. The part of what the user names is taken in any case.
-    by_part
-        Whether the robust factor makes the label independent of a column: of it the part is taken that is
-        best for the worst group, as the whole of it leaves little of many classes.
-    many_values
-        Whether the shortcut lies in a column of many values, which may be an entity that decides the label:
-        the worst group then has to rise by ``ENTITY_RISE``, and by more than all rows lose.
-    max_cost
-        Largest loss of all rows against the baseline at which the robust factor is followed.
+    rules
+        What the part depends on.
     l2, seed, fits
         As for ``strength.try_strengths``.
 
     """
-    published = CLASS_BALANCE + gate
-    tried = sorted({*STRENGTHS, published})
+    tried = sorted({*STRENGTHS, CLASS_BALANCE + gate})
     Z, y, ids = sample.Z, sample.y, sample.ids
     try:
         trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed, fits=fits)
     except TooFewRowsError:
-        return Decision(CLASS_BALANCE, gate, ())
+        return Decision(CLASS_BALANCE, 0.0 if rules.only_if_better else gate, ())
     if gate > 0:
-        which = sample.broken if sample.which is None else sample.which
-        points = trials.points(shortcut_groups(y, which, len(path.counts), sample.parts))
-        trusted = trusted_gate(gate, points)
-        if by_part:
-            blend = best_part(points, trusted)
-        else:
-            blend = gate if named else max(raised_gate(gate, trials, y, sample.broken), trusted)
-        if not only_if_better:
-            return Decision(choose_class_strength(trials, y).strength, blend, points, trials)
-        enough = named or blend >= LEAST_PART
-        worth = cost(points, CLASS_BALANCE + blend) <= max_cost
-        worth &= not many_values or is_worth_its_cost(points, CLASS_BALANCE + blend)
-        if enough and worth and beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
-            return Decision(CLASS_BALANCE, blend, points, trials)
+        points = trials.points(shortcut_groups(y, sample.which, len(path.counts), sample.parts))
+        part = _part_to_follow(gate, rules, trials, points, sample)
+        if not rules.only_if_better:
+            return Decision(choose_class_strength(trials, y).strength, part, points, trials)
+        if _is_followed(part, rules, trials, points, sample, path.counts):
+            return Decision(CLASS_BALANCE, part, points, trials)
     return _without_robust_part(trials, sample)
+
+
+def _part_to_follow(
+    gate: float,
+    rules: DecisionRules,
+    trials: Trials,
+    points: tuple[TradeOffPoint, ...],
+    sample: DecisionSample,
+) -> float:
+    """Return the part of the robust factor that may be followed, from 0 to 1."""
+    trusted = trusted_gate(gate, points)
+    if rules.by_part:
+        return best_part(points, trusted)
+    return gate if rules.named else max(raised_gate(gate, trials, sample.y, sample.broken), trusted)
+
+
+def _is_followed(
+    part: float,
+    rules: DecisionRules,
+    trials: Trials,
+    points: tuple[TradeOffPoint, ...],
+    sample: DecisionSample,
+    counts: Integers,
+) -> bool:
+    """Return whether held-out rows favour a part of the robust factor, and it is worth its cost."""
+    strength = CLASS_BALANCE + part
+    if part < LEAST_PART and not rules.named:
+        return False
+    if cost(points, strength) > rules.max_cost:
+        return False
+    if rules.many_values and not is_worth_its_cost(points, strength):
+        return False
+    n_learnt = int(learnt_classes(counts).sum())
+    return beats_baseline(points, trials, strength, sample.y, sample.broken, n_learnt)
 
 
 def is_worth_its_cost(points: tuple[TradeOffPoint, ...], strength: float) -> bool:
@@ -217,9 +258,13 @@ def leaning_groups(column: Sides, Z: Floats, y: Integers) -> Integers:
 
 
 def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
-    """Return the part of the robust factor, up to the gate, with the best worst group; the least of equal
-    ones, and 0 where the factor is the same for all rows of a class."""
-    within = [point for point in points if CLASS_BALANCE < point.strength <= CLASS_BALANCE + gate]
+    """Return the part of the robust factor, from ``LEAST_PART`` to the gate, with the best worst group.
+
+    Of equal ones it is the least, and 0 where there is none, as where the factor is the same for all rows of
+    a class.
+    """
+    least, most = CLASS_BALANCE + LEAST_PART, CLASS_BALANCE + gate
+    within = [point for point in points if least <= point.strength <= most]
     if not within:
         return 0.0
     return max(within, key=lambda point: (point.worst, -point.strength)).strength - CLASS_BALANCE
@@ -304,6 +349,7 @@ def beats_baseline(
     strength: float,
     y: Integers,
     broken: npt.NDArray[np.bool_],
+    n_learnt: int,
 ) -> bool:
     """Return whether robust weights of a measured strength are better than the baseline on held-out rows.
 
@@ -315,7 +361,7 @@ def beats_baseline(
         return False
     if reached.worst > base.worst:
         return True
-    if learnt_classes(np.bincount(y)).sum() <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
+    if n_learnt <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
         return False
     return broken_rise(trials, reached.strength, y, broken, SURE_OF_MANY) > 0
 

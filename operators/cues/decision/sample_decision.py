@@ -8,9 +8,10 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.cues.decision.balance_of_classes import leaning_slices
-from operators.cues.decision.decision import Decision, DecisionSample, decide
+from operators.cues.decision.decision import Decision, DecisionRules, DecisionSample, decide
+from operators.cues.models.draws import learnt_classes
 from operators.cues.models.strength import Fits, WeightPath
-from operators.cues.row_weights import breaks, broken_column, full_factor
+from operators.cues.row_weights import broken_column, full_factor
 from operators.cues.search.share_columns import class_shares_lead
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState
@@ -57,24 +58,17 @@ def decide_on(
 
     """
     X, y, ids, counts = sample
-    factor = full_factor(state, X, y, ids)
+    factor = np.where(learnt_classes(counts)[y], full_factor(state, X, y, ids), 1.0)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
-    which = broken_column(state, X, y, ids)
-    broken = breaks(state, X, y, ids)
-    Z = state.scaler.apply(X)
+    which, Z = broken_column(state, X, y, ids), state.scaler.apply(X)
     slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
-    rows = DecisionSample(Z, y, ids, factor, broken, which, state.broken_parts, slices)
+    rows = DecisionSample(Z, y, ids, factor, which, state.broken_parts, slices)
     named = state.named is not None
-    return decide(
-        rows,
-        path,
-        state.blend,
+    rules = DecisionRules(
         named=named,
         only_if_better=s.only_if_better or not named,
         by_part=state.class_column is not None and state.n_learnt > 2 and not named,
         many_values=not named and class_shares_lead(state.slices, s),
         max_cost=MAX_COST_OF_MANY if not named and len(state.class_columns) > 2 else np.inf,
-        l2=s.l2,
-        seed=s.seed,
-        fits=fits,
     )
+    return decide(rows, path, state.blend, rules, l2=s.l2, seed=s.seed, fits=fits)

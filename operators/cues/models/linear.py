@@ -1,7 +1,7 @@
 """Multinomial logistic regression with row weights, by L-BFGS on the mean weighted loss.
 
-The classifier that the other modules of this folder fit. It is deterministic: it starts at zero, or at given
-coefficients for a cheap refit.
+The classifier that ``models``, ``search`` and ``words`` fit. It is deterministic: it starts at zero, or at
+given coefficients for a cheap refit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Scaler:
         Float32 vectors, shape (d,).
     directions
         Linear functions of the first d - k features, which give the last k where rows come without these
-        (``mentions``), float64 of shape (d - k + 1, k) with the offsets in the last row.
+        (``words.mentions``), float64 of shape (d - k + 1, k) with the offsets in the last row.
 
     """
 

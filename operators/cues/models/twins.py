@@ -132,8 +132,9 @@ def environment_factor(p: Floats, y: Integers, mean_error: Floats, n_classes: in
     Notes
     -----
     A row belongs to the environment of mistakes to the degree e. A shortcut that points to each of C classes
-    alike is wrong in (C - 1) / C of the rows, so this part of the weight goes to the mistakes: half of it for
-    two classes. The factor is (C - 1) / C * e / mean e + 1 / C * (1 - e) / (1 - mean e), averaged over the
+    alike is wrong in (C - 1) / C of the rows once it is independent of the label, so this part of the weight
+    goes to the mistakes: half of it for two classes. The factor is
+    (C - 1) / C * e / mean e + 1 / C * (1 - e) / (1 - mean e), averaged over the
     splits; means are clipped to [.025, .975], which bounds it by 40.
 
     """

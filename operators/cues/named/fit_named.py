@@ -1,8 +1,9 @@
 """Fit where the user names shortcuts: each is balanced against the label.
 
-``named`` counts the sides of a shortcut. This module chooses the cut, measures what the balance costs on
-held-out rows, and takes less of it where the user has set a limit to that. What the search finds counts as
-one more name as far as its evidence goes: other columns than the named one may carry a shortcut as well.
+``named_sides`` counts the sides of a shortcut. This module chooses the cut, measures what the balance costs
+on held-out rows, and takes less of it where the user has set a limit to that. Columns that the search
+balances stay in full. Twins and slices that it follows count as one more name, as far as their evidence goes:
+other columns than the named one may carry a shortcut as well.
 """
 
 from __future__ import annotations
@@ -59,19 +60,20 @@ def fit_named(
         State of ``fit_searched`` on the same rows. Its ``blend`` is the part of the robust factor that would
         be published without a name.
     column
-        Sides of the column that the search found to stand for the classes. With more than two of them a name
+        Sides of the column that the search found to stand for the classes. With more than two classes a name
         of the column takes these, as one cut of a number would balance two sides alone.
 
     """
     twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     followed = search.class_columns if search.blend > 0 and not s.only_if_better else ()
-    if any(_cuts(one, sides, Z, search.scaler) for one in s.spurious for sides in followed):
-        followed = ()  # the slice is balanced as it is given, and leaves the rest of the column to the search
+    cut = [any(_cuts(one, sides, Z, search.scaler) for one in s.spurious) for sides in followed]
+    followed = tuple(sides for sides, is_cut in zip(followed, cut, strict=True) if not is_cut)
     known = () if followed or column is None or search.n_learnt <= 2 else (column,)
     named = _named_sides(slices, Z, y, s, C, search.scaler, followed, known)
     capped = have_wrong_labels(named, Z, y, ids, s)
     robust = several_factor(named, capped, Z, y)
-    searched = s.searched_share * search.blend if named and not followed else 0.0
+    # A slice is balanced as it is given, and leaves the rest of its column to the search.
+    searched = s.searched_share * search.blend if named and (any(cut) or not followed) else 0.0
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)

@@ -10,27 +10,27 @@ from operators.cues.params import CueSlice, CueWords
 
 
 def yaml_reference(reference: Any) -> str:
-    """Return a reference as the recipe writes it within a list."""
-    return _one(reference)
+    """Return a reference as the recipe writes it within a list.
 
-
-def _one(reference: Any) -> str:
-    """Return a reference as YAML's flow style, which JSON is a part of: texts are quoted if they are not
-    words."""
+    That is YAML's flow style, which JSON is a part of: texts are quoted if they are not words.
+    """
     if isinstance(reference, CueSlice | CueWords):
         reference = reference.model_dump(mode="json")
     if isinstance(reference, Mapping) and "words" in reference:
-        return f"{{column: {_one(reference['column'])}, words: {_flow(reference['words'])}}}"
+        return (
+            f"{{column: {yaml_reference(reference['column'])}, words: {yaml_references(reference['words'])}}}"
+        )
     if isinstance(reference, Mapping):
         cut = "" if reference.get("cut") is None else f", cut: {reference['cut']!r}"
-        return f"{{column: {_one(reference['column'])}{cut}}}"
+        return f"{{column: {yaml_reference(reference['column'])}{cut}}}"
     if isinstance(reference, str):
         return reference if _is_plain(reference) else _quoted(reference)
-    return _flow(reference)
+    return yaml_references(reference)
 
 
-def _flow(references: Sequence[Any]) -> str:
-    return f"[{', '.join(_one(reference) for reference in references)}]"
+def yaml_references(references: Sequence[Any]) -> str:
+    """Return references as the list that the recipe writes."""
+    return f"[{', '.join(yaml_reference(reference) for reference in references)}]"
 
 
 def _quoted(text: str) -> str:

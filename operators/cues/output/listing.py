@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.bounded_json import read_json
-from operators.cues.named.recipe_text import _flow
+from operators.cues.named.recipe_text import yaml_references
 from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CuesParams, Reference
 from operators.cues.sides.sides import Sides
@@ -157,8 +157,8 @@ def recipe_section(spurious: Sequence[Any], legitimate: Sequence[Any]) -> str:
 
     """
     lines = ["operators:", "  cues:"]
-    lines += [f"    spurious: {_flow(spurious)}"] if spurious else []
-    lines += [f"    legitimate: {_flow(legitimate)}"] if legitimate else []
+    lines += [f"    spurious: {yaml_references(spurious)}"] if spurious else []
+    lines += [f"    legitimate: {yaml_references(legitimate)}"] if legitimate else []
     return "\n".join(lines if len(lines) > 2 else ["operators:", "  cues: {}"]) + "\n"
 
 

@@ -76,8 +76,11 @@ class ClassColumn:
     partial: bool = False
 
     def part(self) -> float:
-        """Return how much of the balance the evidence allows, in [.75, 1]: less where labels of many classes
-        are wrong. More is taken where only that helps the worst group (``decision.trusted_gate``)."""
+        """Return how much of the balance the evidence allows, in [.75, 1].
+
+        It is less where many labels are wrong, of more than two classes. More is taken where only that helps
+        the worst group (``decision.trusted_gate``).
+        """
         if self.sides.factor.shape[0] <= 2:
             return 1.0
         return LEAST_BALANCE + (1.0 - LEAST_BALANCE) * ramp(self.judged.ratio, *RIGHT)

@@ -220,6 +220,7 @@ class Evidence:
         ramps = self.ramps(RAMPS) | {
             "slice_support": min(self.slice_support, self.support_of_column()),
             "not_honest": self.not_honest(),
+            "without_strong_slice": self.without_strong_slice(),
         }
         return min(ramps, key=lambda name: ramps[name])
 

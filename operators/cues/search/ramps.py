@@ -19,7 +19,7 @@ open gate counts (``Evidence.gate``):
   principal components.
 - ``COLUMN_RAMPS``: a column whose values stand for the classes, of more than two classes; of two classes
   with ``COLUMN_OF_TWO_RAMPS``, where some values stand for none, or where held-out rows clearly favour it
-  (``robust_weights``). If it is strong and the others say that it is no shortcut, the first three gates are
+  (``decision.choice``). If it is strong and the others say that it is no shortcut, the first three gates are
   shut as well.
 
 Data cannot tell whether an honest feature that looks like a shortcut is one. The settings ``spurious`` and
@@ -104,7 +104,7 @@ COLUMN_RAMPS = {
     "share_support": (0.0, 1.0),
 }
 """Ramps of a column whose values stand for the classes, of more than two classes. Whether the rows that break
-it gain is decided on held-out rows, with its own weights (``decision``)."""
+it gain is decided on held-out rows, with its own weights (``decision.decision``)."""
 COLUMN_OF_TWO_RAMPS = COLUMN_RAMPS | {"column_strength": (0.4, 0.5), "column_minority": (0.22, 0.18)}
 """The same for two classes where twins and slices have found nothing, with the limits of ``SINGLE_RAMPS``."""
 NOT_NOISE = {
@@ -133,6 +133,8 @@ BOLD_RAMPS = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25
 """Ramps of ``robustness: bold``, which balances the slices unless one of these speaks against it."""
 RAISED_GATE = (0.1, 0.2)
 """Gate up to which a rise has no effect, and from which it has all: some evidence must be there."""
+SURE_COLUMN = 0.5
+"""Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
 LEAST_PART = 0.5
 """Part of the robust factor below which nothing is followed: the evidence is weak. A little of it weighs up
 wrong labels, where these are what models mistake, or halves an honest column, and hardly moves a model that

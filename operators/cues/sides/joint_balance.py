@@ -1,4 +1,4 @@
-"""Balance of several columns at once, by raking (iterative proportional fitting), and the rows that break them.
+"""Balance of several columns at once, by raking (iterative proportional fitting); rows that break them.
 
 In a mean of factors, each of which balances one shortcut alone, every further name would take away from the
 balance of the first. Raking finds one factor per row, the product of a table for each shortcut, under which

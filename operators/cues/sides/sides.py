@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Sides:
-    """Sides of one named shortcut, with the weight factor of each.
+    """Sides of one column that is balanced, with the weight factor of each.
 
     Attributes
     ----------

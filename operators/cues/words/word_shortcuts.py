@@ -26,7 +26,7 @@ WORD_RAMPS = {
     "label_accuracy": SINGLE_RAMPS["slice_label_accuracy"],
 }
 """Value at which words are not a shortcut, and value at which they are taken for one, if the other words
-support it (``judge_strongest_slice.support_of``)."""
+support it (``independence.support_of``)."""
 MIN_CONTRAST = 0.2
 """Contrast of the first word of a family. The strongest words of plain texts have .1 to .5."""
 MAX_TRIED = 20

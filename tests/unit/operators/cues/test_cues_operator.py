@@ -169,6 +169,17 @@ def test_where_the_evidence_is_weak_the_log_says_so(tmp_path: Path, caplog: pyte
     assert "evidence for a shortcut is weak" in caplog.text
 
 
+@pytest.mark.parametrize("spurious", [(), ("f1",)])
+def test_where_nothing_can_be_searched_for_the_log_says_why(
+    spurious: tuple[str, ...], cue_problem: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    X, label, _, _, _ = cue_problem
+    with caplog.at_level(logging.INFO, "rowsieve"):
+        run_cues(tmp_path, [as_table(X[:80], label[:80])], CuesParams(spurious=spurious))
+    assert "No shortcut was searched for (80 rows are fewer than 100)" in caplog.text
+    assert "max_named_cost" not in caplog.text
+
+
 @pytest.mark.parametrize("spurious", ["constant", {"column": "f1", "cut": 1e6}])
 def test_a_named_shortcut_that_divides_nothing_is_told(
     spurious: Any, cue_problem: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -186,7 +197,7 @@ def test_a_named_shortcut_that_divides_nothing_is_told(
 def test_a_feature_that_is_not_finite_is_named(tmp_path: Path) -> None:
     X = np.ones((200, 2), np.float32)
     X[7, 1] = np.inf
-    with pytest.raises(OperatorError, match="feature 1 of sample row 7 is inf"):
+    with pytest.raises(OperatorError, match="feature 1 of the row with id 7 is inf"):
         run_cues(tmp_path, [as_table(X, np.arange(200) % 2)])
 
 

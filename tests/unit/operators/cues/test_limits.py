@@ -36,3 +36,10 @@ def test_a_larger_cap_never_lowers_the_largest_weight():
 def test_effective_share_is_kishs():
     w, y = np.array([1.0, 1, 2, 5]), np.array([0, 0, 0, 1])
     assert np.allclose(limits.effective_share(w, y, 2), [16 / 18, 1])
+
+
+def test_a_class_that_the_limits_have_not_seen_has_the_weight_of_its_class():
+    factor, y = np.array([3.0, 1.0, 1.0, 1.0]), np.array([0, 0, 2, 2])
+    found = limits.fit_limits(factor, y, 4, cap=20.0, min_effective=0.2)
+    assert found.trust.tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert found.apply(np.full(4, 5.0), np.arange(4))[[1, 3]].tolist() == [1.0, 1.0]

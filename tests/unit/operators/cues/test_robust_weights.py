@@ -310,7 +310,7 @@ def test_class_counts_of_the_whole_table_decide_the_class_balance(cue_problem):
 def test_bad_input_is_named():
     X, y, ids = np.ones((4, 2), np.float32), np.array([0, 0, 1, 1]), np.arange(4)
     X[2, 1] = np.nan
-    with pytest.raises(ValueError, match="feature 1 of sample row 2 is nan"):
+    with pytest.raises(ValueError, match="feature 1 of the row with id 2 is nan"):
         fit(X, y, ids)
 
 
@@ -321,7 +321,7 @@ def test_bad_input_is_named():
         ((np.arange(300.0).reshape(300, 1), np.zeros(300, int)), "only one class has rows"),
         ((np.arange(99.0).reshape(99, 1), np.arange(99) % 2), "99 rows are fewer than 100"),
         ((np.arange(909.0).reshape(909, 1), np.arange(909) % 101), "101 classes are more than 100"),
-        ((np.empty((0, 3)), np.empty(0, int)), "only one class has rows"),
+        ((np.empty((0, 3)), np.empty(0, int)), "there are no rows"),
         ((np.empty((200, 0)), np.arange(200) % 2), "every feature is constant"),
     ],
 )

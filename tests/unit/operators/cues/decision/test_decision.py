@@ -11,8 +11,11 @@ from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
 from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.decision import (
+    Decision,
+    DecisionRules,
     DecisionSample,
     beats_baseline,
+    best_part,
     broken_rise,
     decide,
     raised_gate,
@@ -103,13 +106,16 @@ def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
     helpful = np.where(broken, 5.0, 1.0)
     for factor, opens in ((harmful, False), (helpful, True)):
         path = WeightPath.fit(factor, y, counts, cap=20.0, min_effective=0.2)
-        sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
-        found = decide(sample, path, 0.9, named=False, only_if_better=True, l2=1e-3, seed=0)
+        sample = DecisionSample(Z, y, np.arange(3000), factor, broken.astype(int))
+        found = decide(sample, path, 0.9, DecisionRules(), l2=1e-3, seed=0)
         assert (found.blend >= 0.9) == opens
         published = [point.strength for point in found.points]
         assert (1.9 in published) == opens
         assert set(STRENGTHS) <= set(published)
-        assert decide(sample, path, 0.9, named=True, only_if_better=False, l2=1e-3, seed=0).blend == 0.9
+        assert (
+            decide(sample, path, 0.9, DecisionRules(named=True, only_if_better=False), l2=1e-3, seed=0).blend
+            == 0.9
+        )
 
 
 def test_less_than_half_of_the_robust_factor_is_not_followed_though_held_out_rows_gain() -> None:
@@ -120,19 +126,16 @@ def test_less_than_half_of_the_robust_factor_is_not_followed_though_held_out_row
     broken = side != y
     factor = np.where(broken, 5.0, 1.0)
     path = WeightPath.fit(factor, y, np.bincount(y), cap=20.0, min_effective=0.2)
-    sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
-    small = decide(
-        sample, path, 0.09, named=False, only_if_better=True, l2=1e-3, seed=0
-    )  # no gate that is raised
+    sample = DecisionSample(Z, y, np.arange(3000), factor, broken.astype(int))
+    small = decide(sample, path, 0.09, DecisionRules(), l2=1e-3, seed=0)  # no gate that is raised
     assert (small.blend, small.class_strength) == (0.0, 1.0)
     assert 1.09 not in [point.strength for point in small.points]
     little, best = (
-        decide(sample, path, gate, named=False, only_if_better=True, by_part=True, l2=1e-3, seed=0)
-        for gate in (0.3, 0.6)
+        decide(sample, path, gate, DecisionRules(by_part=True), l2=1e-3, seed=0) for gate in (0.3, 0.6)
     )
     assert little.blend == 0.0
     assert best.blend >= 0.5, "of a column the part that is best"
-    assert decide(sample, path, 0.09, named=True, only_if_better=True, l2=1e-3, seed=0).blend == 0.09
+    assert decide(sample, path, 0.09, DecisionRules(named=True), l2=1e-3, seed=0).blend == 0.09
 
 
 def broken_rows_right(shares: dict[float, tuple[float, ...]]) -> tuple[Any, Any, Any]:
@@ -190,9 +193,9 @@ def test_with_many_classes_the_rows_that_break_the_shortcut_may_speak_for_the_wo
     for after, expected in ((hardly, True), (worse, False), (start, False)):
         y, broken, trials = broken_rows_right({0.0: start, 1.0: start, 2.0: after})
         points = trials.points(shortcut_groups(y, broken, 3))
-        assert beats_baseline(points, trials, 2.0, y, broken) == expected
+        assert beats_baseline(points, trials, 2.0, y, broken, len(np.unique(y))) == expected
     y, broken, trials = broken_rows_right({0.0: (0.2, 0.2), 1.0: (0.2, 0.2), 2.0: (0.9, 0.19)})
-    assert not beats_baseline(trials.points(shortcut_groups(y, broken, 2)), trials, 2.0, y, broken)
+    assert not beats_baseline(trials.points(shortcut_groups(y, broken, 2)), trials, 2.0, y, broken, 2)
 
 
 def test_classes_of_few_rows_are_not_divided_by_the_shortcut() -> None:
@@ -237,3 +240,29 @@ def test_class_factors_of_the_decision_are_those_of_the_weights(churn: Any) -> N
     state = fit(X, label, ids)
     expected = class_factors(np.bincount(label), strength=state.class_strength)
     np.testing.assert_allclose(state.class_factor, expected)
+
+
+def test_where_rows_are_too_few_to_be_divided_only_a_name_is_followed() -> None:
+    y = np.append(np.zeros(99, int), 1)
+    Z, factor, which = np.zeros((100, 1), np.float32), np.ones(100), np.zeros(100, int)
+    path = WeightPath.fit(factor, y, np.bincount(y), cap=20.0, min_effective=0.2)
+    sample = DecisionSample(Z, y, np.arange(100), factor, which)
+    for rules, blend in (
+        (DecisionRules(), 0.0),
+        (DecisionRules(named=True), 0.0),
+        (DecisionRules(named=True, only_if_better=False), 0.6),
+    ):
+        assert decide(sample, path, 0.6, rules, l2=1e-3, seed=0) == Decision(1.0, blend, ())
+
+
+def test_a_class_that_is_not_learnt_does_not_make_the_rule_of_many_classes_count() -> None:
+    y, broken, trials = broken_rows_right({0.0: (0.2,) * 3, 1.0: (0.2,) * 3, 2.0: (0.6, 0.6, 0.19)})
+    points = trials.points(shortcut_groups(y, broken, 3))
+    assert beats_baseline(points, trials, 2.0, y, broken, 3)
+    assert not beats_baseline(points, trials, 2.0, y, broken, 2)
+
+
+def test_a_part_that_is_not_published_is_not_the_best_one() -> None:
+    points = points_of({0.0: 0.3, 1.0: 0.4, 1.25: 0.7, 1.5: 0.69, 1.75: 0.68})
+    assert best_part(points, 0.75) == 0.5
+    assert best_part(points, 0.3) == 0.0

@@ -312,7 +312,7 @@ def test_the_part_is_the_best_for_the_worst_group_within_the_gate():
     )
     assert best_part(points, 1.0) == 1.0
     assert best_part(points, 0.75) == 0.5, "the lesser one of equal parts"
-    assert best_part(points, 0.25) == 0.25
+    assert best_part(points, 0.25) == 0.0, "less than half is not followed"
 
 
 def test_no_column_carries_where_features_are_noise():

@@ -105,3 +105,8 @@ def test_with_many_classes_a_measured_gain_stands_in_for_the_recovery_of_the_wor
 
 def test_slices_have_a_smaller_part_with_more_classes():
     assert [evidence.slice_part(0.95, C) for C in (2, 4, 5)] == [0.5, 0.25, 0.2]
+
+
+def test_without_a_strong_slice_few_righted_rows_are_named_as_the_reason():
+    shut = replace(GOOD, slice_strength=0.0, exchange=0.1)
+    assert (shut.gate(), shut.weakest()) == (0.0, "without_strong_slice")

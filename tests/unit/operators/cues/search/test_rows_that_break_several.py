@@ -135,6 +135,18 @@ def test_a_cut_that_divides_no_rows_changes_nothing():
 
 def test_names_do_not_decide_which_rows_the_search_spares():
     X, y, _ = table(0.05, (0.95, 0.9), seed=4)
-    state = fit(X, y, IDS, CueSettings(spurious=(Named((5,), cut=0.5),)))
+    state = fit(X, y, IDS, CueSettings(spurious=(Named((5,), cut=0.5), Named((6,), cut=0.5))))
     assert state.searched_part > 0
-    assert (state.caps_several, state.caps_named) == (True, False)
+    named = replace(state, caps_named=not state.caps_named)
+    assert state.caps_several
+    assert np.any(weights(named, X, y, IDS) != weights(state, X, y, IDS))
+
+
+def test_a_slice_of_one_column_leaves_the_others_that_the_search_balances() -> None:
+    X, y, _ = table(0.05, (0.95, 0.9), seed=4)
+    found = fit(X, y, IDS)
+    columns = {one.columns for one in found.class_columns}
+    assert len(columns) == 2
+    cut = fit(X, y, IDS, CueSettings(spurious=(Named((5,), cut=0.5),)))
+    assert {one.columns for one in cut.named or ()} == columns
+    assert cut.searched_part > 0, "the rest of the column that is cut"
