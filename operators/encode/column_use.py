@@ -79,7 +79,7 @@ class ColumnUse:
     note : a sentence for people: for an unused column the reason with the remedy, else what was recognised;
         may be empty.
     parameters : what the encoding needs: ``parse`` (``number``, or a format of dates) for numbers and dates
-        in text.
+        in text, and ``words``, the texts among numbers that count as missing values.
     warning : a sentence for people about a column whose use may be wrong, with the remedy; may be empty.
     """
 

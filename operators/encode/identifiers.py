@@ -6,6 +6,7 @@ A network can learn such a column by heart, and a value that it has not seen tel
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -154,7 +155,7 @@ def _numbers_owners(summary: ColumnSummary, histogram: Histogram) -> bool:
     distinct = summary.distinct
     if distinct < max(MIN_NUMBERED, summary.present / MAX_ROWS_PER_OWNER) or distinct > summary.present / 1.5:
         return False
-    crowded = histogram.counts.max() > MAX_ROWS_OF_ONE * histogram.counts.mean()
+    crowded = bool(histogram.counts.max() > MAX_ROWS_OF_ONE * histogram.counts.mean())
     return not crowded and _span(histogram, _step(histogram)) <= MAX_OWNER_SPAN * distinct
 
 
@@ -165,7 +166,8 @@ def _is_even(summary: ColumnSummary, histogram: Histogram) -> bool:
         return False
     ends = np.cumsum(histogram.counts) / histogram.rows
     places = (histogram.high - histogram.low[0]) / (histogram.high[-1] - histogram.low[0])
-    return float(np.abs(ends - places).max()) * histogram.rows**0.5 <= MAX_EVEN_DISTANCE
+    distance = float(np.abs(ends - places).max())
+    return distance * math.sqrt(histogram.rows) <= MAX_EVEN_DISTANCE
 
 
 def _step(histogram: Histogram) -> int:

@@ -7,6 +7,7 @@ The decision is a pure function of the column's summary. ``encode`` takes it fro
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,9 +28,11 @@ from operators.encode.column_use import (
 )
 from operators.encode.hints import hint
 from operators.encode.identifiers import are_numbers_of_rows, are_unique_texts, identifier_doubt
+from operators.encode.mixed_numbers import MixedNumbers
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary
 from operators.encode.texts import DATES
+from operators.yaml_text import inline_entry
 
 MAX_OTHER_WIDTHS = 0.1
 """Share of rows with a vector of another length up to which these rows are faulty. Above it the column is not
@@ -96,6 +99,8 @@ def _use_by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         formats = [format for format in DATES if format in summary.parsed]
         if formats:
             return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
+        if summary.mixed is not None and summary.mixed.are_numbers_with_few_words:
+            return _use_of_mixed(summary, summary.mixed, options)
         advice = hint(summary.name, summary.examples(N_HINT_TEXTS))
         if advice:
             unique = are_unique_texts(summary) and not options.explicit
@@ -114,6 +119,21 @@ def _use_of_numbers(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if are_numbers_of_rows(summary):
         return unused_identifier(summary)
     return ColumnUse(Kind.NUMERIC, warning=identifier_doubt(summary))
+
+
+def _use_of_mixed(summary: ColumnSummary, mixed: MixedNumbers, options: KindOptions) -> ColumnUse:
+    """Decide about numbers with words among them: the words count as missing values."""
+    use = _use_of_numbers(summary.without_words(), options)
+    if not use.used:
+        return use
+    entry = inline_entry(summary.name, str(Kind.CATEGORICAL))
+    told = f"{mixed.about}. To keep them apart as categories, write `{entry}` under operators.encode.columns"
+    return replace(
+        use,
+        note="numbers that are written as text",
+        parameters=_parse(NUMBER) | {"words": sorted(mixed.words)},
+        warning=". ".join(text for text in (told, use.warning) if text),
+    )
 
 
 def _use_of_tags(summary: ColumnSummary) -> ColumnUse:
@@ -148,10 +168,8 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         return ColumnUse(Kind.CATEGORICAL)
     if kind == Kind.TEXT and form == Form.TEXT:
         return ColumnUse(Kind.TEXT) if options.text_model else unused_text()
-    if kind == Kind.NUMERIC and form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
-        return ColumnUse(Kind.NUMERIC)
-    if kind == Kind.NUMERIC and NUMBER in summary.parsed:
-        return ColumnUse(Kind.NUMERIC, parameters=_parse(NUMBER))
+    if kind == Kind.NUMERIC:
+        return _requested_numbers(summary)
     if kind == Kind.DATETIME:
         return _requested_datetime(summary, options.date_format)
     if kind == Kind.VECTOR and form == Form.VECTOR and _is_ragged(summary):
@@ -161,6 +179,20 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if kind and (kind, form) in ((Kind.BOOLEAN, Form.BOOLEAN), (Kind.VECTOR, Form.VECTOR)):
         return ColumnUse(kind)
     raise _kind_error(summary, str(kind))
+
+
+def _requested_numbers(summary: ColumnSummary) -> ColumnUse:
+    """Return the use as numbers. Raises OperatorError if more than half of the values are words."""
+    if summary.form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
+        return ColumnUse(Kind.NUMERIC)
+    if NUMBER in summary.parsed:
+        return ColumnUse(Kind.NUMERIC, parameters=_parse(NUMBER))
+    mixed = summary.mixed
+    if mixed is None or not mixed.are_mostly_numbers:
+        raise _kind_error(summary, str(Kind.NUMERIC))
+    return ColumnUse(
+        Kind.NUMERIC, note=mixed.about, parameters=_parse(NUMBER) | {"words": sorted(mixed.words)}
+    )
 
 
 def _requested_datetime(summary: ColumnSummary, date_format: str) -> ColumnUse:
@@ -206,7 +238,7 @@ def _is_free_text(summary: ColumnSummary) -> bool:
     return words >= MIN_WORDS and characters >= MIN_CHARACTERS and distinct >= MIN_TEXT_DISTINCT
 
 
-def _parse(reading: str) -> dict[str, str]:
+def _parse(reading: str) -> dict[str, Any]:
     return {"parse": reading}
 
 
