@@ -38,11 +38,15 @@ class Scaler:
     """(d,) one over the standard deviation; 0 for a constant column, as :mod:`operators.spread` has it."""
 
     @classmethod
-    def fit(cls, X: Float32) -> Scaler:
-        """Estimate means and deviations of (n, d) features."""
+    def fit(cls, X: Float32, least: float = 0.0) -> Scaler:
+        """Estimate means and deviations of (n, d) features.
+
+        A column of equal values is constant, whatever its unit, and one of a deviation up to ``least``.
+        """
         mean = X.mean(axis=0, dtype=np.float64)
         deviation = X.std(axis=0, dtype=np.float64)
         scale = usable_scale(deviation, X.min(axis=0), X.max(axis=0), constant=np.inf)
+        scale[deviation <= least] = np.inf
         inverse = np.minimum(1.0 / scale, FLOAT32_MAX)  # float32 holds no inverse of a subnormal deviation
         return cls(mean.astype(np.float32), inverse.astype(np.float32))
 
