@@ -29,7 +29,7 @@ def encoding_section(context: ReportContext) -> ReportSection:
     )
     text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
     findings = [Finding(f"Columns that are not used as features: {', '.join(unused)}.")] if unused else []
-    warnings = ((name, use["warning"]) for name, use in uses.items())
+    warnings = ((name, use.get("warning")) for name, use in uses.items())
     findings += [Finding(f"Column {name}: {text}.") for name, text in warnings if text]
     return ReportSection(
         "Columns",

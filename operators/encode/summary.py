@@ -298,7 +298,8 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     kept = pa.array(np.flatnonzero(~absent))
     missing = found.missing + int(rows[absent].sum())
     raw, texts, rows = raw.take(kept), texts.take(kept), rows[~absent]
-    plain = tidy(raw)  # as the encoding reads numbers, whatever the rules of categories
+    as_read = rules.strip and not rules.fold_case
+    plain = texts if as_read else tidy(raw)  # as the encoding reads numbers, whatever the rules of categories
     formats = dict.fromkeys([*DATES, *([rules.formats[found.name]] if found.name in rules.formats else [])])
     readings = {NUMBER: numbers(texts)} | {format: dates(texts, format) for format in formats}
     fits = {key: ~np.isnan(read) for key, read in readings.items()}
@@ -311,7 +312,7 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
         values=ValueCounts.of(texts, rows),
         parsed={key: read for key, read in whole.items() if np.isfinite(read.low).all()},
         n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
-        mixed=MixedNumbers.of(plain, numbers(plain), rows),
+        mixed=MixedNumbers.of(plain, readings[NUMBER] if as_read else numbers(plain), rows),
         characters=_total_length(pc.utf8_length(raw), rows),
         words=int(((spaces + 1 + unspaced // 2) * rows).sum()),
         longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
