@@ -1,20 +1,25 @@
 """A few words in a column of numbers are missing values, and named; the column stays numeric."""
 
+import html
 import itertools
 import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from engine.execution.local_executor import LocalExecutor
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from operators.base import Context
 from operators.encode.adaptor import Encode
 from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
 from operators.encode.params import EncodeParams
 from operators.encode.summary import TextRules, summarise
+from tests.data import recipe_for
 from tests.unit.in_memory import MemoryReader
 
 N = 2000
@@ -127,3 +132,27 @@ def test_a_word_of_a_held_out_row_is_missing_too(tmp_path):
         assert "withheld" in about["uses"]["c"]["parameters"]["words"]
         assert about["summaries"]["c"]["rows"] == N
         assert made["x_fault"].null_count == N + 2
+
+
+def test_new_rows_may_have_a_known_word_and_another_one_is_a_fault(tmp_path):
+    encoded(tmp_path / "fit", column("unknown"))
+    reader = MemoryReader([pa.table({"c": ["unknown", "3.5", "who knows"]})])
+    made = Encode(EncodeParams(features=("c",))).open(Context(reader, tmp_path / "fit"))
+    faults = made(reader.read(0, ["c"]))["x_fault"].to_pylist()
+    assert faults[:2] == [None, None]
+    assert faults[2]["value"] == "'who knows'"
+
+
+def test_the_report_names_the_words(tmp_path):
+    y = np.arange(N) % 2
+    table = column("unknown").append_column("label", pa.array(np.where(y, "yes", "no")))
+    (tmp_path / "data").mkdir()
+    pq.write_table(table, tmp_path / "data" / "0.parquet")
+    sections = {
+        "truth": {"group": None},
+        "report": {"enabled": True},
+        "operators": {"groups": {"method": "none"}},
+    }
+    result = run(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", **sections)))
+    page = html.unescape((tmp_path / "out" / "reports" / f"{result.version}.html").read_text("utf-8"))
+    assert "Column c: 1 of 2,000 values is no number and counts as missing: 'unknown' (1)." in page
