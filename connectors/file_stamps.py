@@ -109,8 +109,7 @@ def check_unchanged(spec: SourceSpec, shard: SourceShard) -> None:
             raise _changed(shard.path, stamp, stat_file(spec, shard.path))
         return
     file = stat_file(spec, shard.path)
-    where = resolve(shard.path, spec.root, spec.policy)[1]
-    if not _is_same(stamp, file) and _local_identity(where, file.size, file.mtime_ns) != stamp.identity:
+    if not _is_same(stamp, file) and local_identity(spec, file) != stamp.identity:
         raise _changed(shard.path, stamp, file)
 
 
@@ -127,8 +126,13 @@ def _changed(path: str, stamp: FileStamp, file: File) -> ConnectorError:
     )
 
 
+def local_identity(spec: SourceSpec, file: File) -> str:
+    """Return the identity of a local file, whose content is read unless this process remembers it."""
+    return _remembered_identity(resolve(file.name, spec.root, spec.policy)[1], file.size, file.mtime_ns)
+
+
 @lru_cache(MAX_REMEMBERED)
-def _local_identity(where: str, size: int, mtime_ns: int) -> str:
+def _remembered_identity(where: str, size: int, mtime_ns: int) -> str:
     """Return the identity of a local file; size and time tell it from a later file of the same name."""
     return identity(where)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -20,6 +20,7 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.file_stamps import local_identity
 from connectors.files import File, check_rows, find_files, identify, reading, resolve
 from connectors.locations import below, folder_of, is_quoted, path_of
 from connectors.schema import cast_table, pick
@@ -42,9 +43,16 @@ class Images(Connector[SourceOptions]):
 
 @dataclass(frozen=True)
 class FolderShard(SourceShard):
-    """Neighbouring files of one folder; ``content`` is a hash of their names, sizes and times."""
+    """Neighbouring files of one folder.
 
-    content: str
+    Attributes
+    ----------
+    state : a hash of their names, sizes and times.
+    identity : a hash of their names and contents; empty for objects of a store.
+    """
+
+    state: str
+    identity: str
 
 
 @dataclass(frozen=True)
@@ -61,20 +69,19 @@ class ImageSource(FileSource):
         identities = {}
         for folder, held in groupby(sorted(files, key=_place), lambda file: folder_of(file.name)):
             inside = [*held]
-            shards += _cut(folder, inside, self.spec.shard_bytes)
-            identities[folder] = self._identity(inside)
+            known = self._identities(inside)
+            shards += [_shard(folder, inside, cut, known) for cut in _cuts(inside, self.spec.shard_bytes)]
+            identities[folder] = "files:" + _hash_of(inside, known)
         check_rows(self.spec, shards, {})
         return Listing(SCHEMA, tuple(shards), identities, {})
 
-    def _identity(self, files: Sequence[File]) -> str:
+    def _identities(self, files: Sequence[File]) -> dict[str, str]:
         """Identify local files by content, others by size and time, since asking for each etag takes
         hours.
         """
         if "://" in files[0].name:
-            known = {file.name: f"size:{file.size},mtime_ns:{file.mtime_ns}" for file in files}
-        else:
-            known = identify(self.spec, [file.name for file in files])
-        return "files:" + _hash([(_base(name), found) for name, found in known.items()])
+            return {file.name: f"size:{file.size},mtime_ns:{file.mtime_ns}" for file in files}
+        return identify(self.spec, [file.name for file in files])
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the files of one shard; none is opened unless ``image`` is asked for."""
@@ -84,7 +91,8 @@ class ImageSource(FileSource):
         found["label"] = [_class(file.name) for file in files]
         if "image" in columns:
             found["image"] = [self._bytes(file) for file in files]
-            self._files(shard)  # raises if they have changed meanwhile
+            if _state(self._listed(shard)) != _state(files):
+                raise _changed(shard)
         table = pa.table({name: pa.array(values, SCHEMA.field(name).type) for name, values in found.items()})
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
 
@@ -93,11 +101,9 @@ class ImageSource(FileSource):
         return f"file {_base(self._files(shard)[row].name)}"
 
     def _files(self, shard: SourceShard) -> Sequence[File]:
-        files = find_files(self.spec, Images, shard.path)[shard.start : shard.stop]
-        if not isinstance(shard, FolderShard) or _content(files) != shard.content:
-            raise ConnectorError(
-                f"{shard.path}: its files have changed since they were listed. Plan and run again."
-            )
+        files = self._listed(shard)
+        if not isinstance(shard, FolderShard) or not self._are_unchanged(files, shard):
+            raise _changed(shard)
         total = sum(file.size for file in files)
         if total > self.spec.max_bytes:
             raise ConnectorError(
@@ -106,28 +112,58 @@ class ImageSource(FileSource):
             )
         return files
 
+    def _listed(self, shard: SourceShard) -> Sequence[File]:
+        return find_files(self.spec, Images, shard.path)[shard.start : shard.stop]
+
+    def _are_unchanged(self, files: Sequence[File], shard: FolderShard) -> bool:
+        """Return whether files have the sizes and times with which they were listed, or else the content.
+
+        Local files may thus be touched or copied over. No file is opened as long as none was.
+        """
+        if _state(files) == shard.state:
+            return True
+        if not shard.identity or len(files) != shard.n_rows:
+            return False
+        return (
+            _hash_of(files, {file.name: local_identity(self.spec, file) for file in files}) == shard.identity
+        )
+
     def _bytes(self, file: File) -> bytes:
         filesystem, where = resolve(file.name, self.spec.root, self.spec.policy)
         with reading(file.name), filesystem.open_input_file(where) as handle:
             return bytes(handle.read_at(file.size, 0)) if file.size else b""
 
 
-def _cut(folder: str, files: Sequence[File], shard_bytes: int) -> Iterator[SourceShard]:
+def _changed(shard: SourceShard) -> ConnectorError:
+    return ConnectorError(f"{shard.path}: its files have changed since they were listed. Plan and run again.")
+
+
+def _cuts(files: Sequence[File], shard_bytes: int) -> Iterator[slice]:
+    """Yield the runs of a folder's files that are a shard each."""
     start = held = 0
     for index, file in enumerate(files):
         if index > start and held + file.size > shard_bytes:
-            yield _shard(folder, files, start, index, held)
+            yield slice(start, index)
             start, held = index, 0
         held += file.size
-    yield _shard(folder, files, start, len(files), held)
+    yield slice(start, len(files))
 
 
-def _shard(folder: str, files: Sequence[File], start: int, stop: int, n_bytes: int) -> FolderShard:
-    return FolderShard(folder, start, stop, stop - start, start, n_bytes, _content(files[start:stop]))
+def _shard(folder: str, files: Sequence[File], cut: slice, identities: Mapping[str, str]) -> FolderShard:
+    inside = files[cut]
+    identity = "" if "://" in folder else _hash_of(inside, identities)
+    n_bytes = sum(file.size for file in inside)
+    return FolderShard(folder, cut.start, cut.stop, len(inside), cut.start, n_bytes, _state(inside), identity)
 
 
-def _content(files: Sequence[File]) -> str:
+def _state(files: Sequence[File]) -> str:
+    """Return a hash of the names, sizes and times of files."""
     return _hash([(_base(file.name), f"{file.size} {file.mtime_ns}") for file in files])
+
+
+def _hash_of(files: Sequence[File], identities: Mapping[str, str]) -> str:
+    """Return a hash of the names and identities of files."""
+    return _hash([(_base(file.name), identities[file.name]) for file in files])
 
 
 def _hash(pairs: Sequence[tuple[str, str]]) -> str:

@@ -77,7 +77,7 @@ def _record(found: Draft, out: Path | None, text: str) -> dict[str, Any]:
 
 def _warnings(found: Draft) -> list[str]:
     findings = (finding.text for finding in found.preview.findings)
-    return [*findings, *found.preview.unread_texts, *found.preview.cut]
+    return [*findings, *found.preview.unread_texts, *found.preview.cut, *found.preview.doubtful_uses]
 
 
 def _show_findings(found: Draft, out: Path | None) -> None:

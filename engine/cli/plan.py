@@ -35,3 +35,5 @@ def plan(
             show_refusal(refused.version, refused.why)
         for line in ["", *column_lines(found.columns, found.note)]:
             echo(line)
+        for _, text in found.warnings():
+            echo(f"\nwarning: {text}")

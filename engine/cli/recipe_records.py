@@ -57,6 +57,8 @@ class ColumnRecord(Record):
     """A remark on the column, or an empty text."""
     parameters: Object
     """Parameters of the column's encoding."""
+    warning: str
+    """A doubt about the column's use, with the remedy, or an empty text."""
     read_by: list[str] | None = None
     """Operators that read the column as it is stored."""
     rows_seen: int | None = None

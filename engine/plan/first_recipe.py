@@ -18,9 +18,9 @@ import pyarrow as pa
 from connectors.foundation.messages import nearest
 from connectors.locations import path_of
 from engine.core.errors import InputError
+from engine.plan.column_names import TakenNameError
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
-from engine.plan.plan_checks import TakenNameError
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text

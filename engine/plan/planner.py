@@ -19,18 +19,15 @@ from engine.plan.chain import (
     wants_cues,
     wants_verdict,
 )
+from engine.plan.column_names import check_contract_names, check_internal_names
 from engine.plan.decisions import DecisionProbe
 from engine.plan.exports import open_exports
 from engine.plan.fitted_rows import check_keys, row_parts
 from engine.plan.model import Plan
 from engine.plan.operator_setup import build_operator, encode_params, ingest_params
-from engine.plan.plan_checks import (
-    check_contract_names,
-    check_internal_names,
-    check_output_apart,
-    check_trained_model,
-)
+from engine.plan.output_place import check_output_apart
 from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
+from engine.plan.trained_model_check import check_trained_model
 from engine.plan.version_resolution import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES

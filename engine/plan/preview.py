@@ -76,6 +76,12 @@ class Preview:
         unread = (column for column in self.columns if column.use.reason == Unused.TEXT)
         return [f"{column.name} is not used: {column.use.note}" for column in unread]
 
+    @property
+    def doubtful_uses(self) -> list[str]:
+        """Return a sentence for each column whose use may be wrong, with the remedy."""
+        doubtful = (column for column in self.columns if column.use.warning)
+        return [f"column {column.name!r}: {column.use.warning}." for column in doubtful]
+
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON-able values."""
         return {
@@ -98,6 +104,7 @@ class Preview:
         yield from (("fault", text) for text in self.faults)
         yield from (("marks", text) for text in self.marks)
         yield from (("cut", text) for text in self.cut)
+        yield from (("column", text) for text in self.doubtful_uses)
         yield from (("leak", leak_text(leak)) for leak in self.leaks)
 
 

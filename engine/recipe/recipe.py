@@ -256,7 +256,9 @@ class ReportSection(Section):
     image: ImageSection | None = Field(
         default=None, description="Draw every row as a picture; default: where an operator reads image files"
     )
-    fields: tuple[str, ...] | None = Field(default=None, description="Source columns shown for each row")
+    fields: tuple[str, ...] | None = Field(
+        default=None, description="Source columns shown for each row; default: eight, suspected first"
+    )
     rows_per_group: int = Field(default=12, ge=1, le=100, description="Rows shown of every group")
 
 

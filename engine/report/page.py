@@ -54,8 +54,7 @@ def render(
     contributed = operator_sections(plan, found, classes, metrics, executor)
     sections = [section for _, section in contributed]
     described = describe_groups(descriptions)
-    contributed_rows = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
-    gallery = make_gallery(plan, found, groups, classes, [*described.central, *contributed_rows])
+    gallery = make_gallery(plan, found, groups, classes, described.central, sections)
     n_central = len(described.central)
     truth = plan.recipe.truth
     sources = sorted(plan.listing.identities.items())

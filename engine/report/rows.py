@@ -10,23 +10,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from connectors.foundation.messages import nearest
 from engine.plan.model import Plan
+from engine.report.fields import shown_fields
 from engine.report.groups import GroupRow
 from engine.report.pictures import sprite
 from engine.report.survey import SMALL, Survey, gather
 from engine.report.thumbnails import rows_per_request, thumbnails
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
 from operators.counts import count
-from operators.report import ExampleRows
+from operators.report import ExampleRows, ReportSection
 from operators.report.text import number, percent, short
 from operators.values import python_value
 
 MAX_GROUPS = 24
 MAX_EXAMPLES = 24
 """Rows of one list that an operator asks for."""
-MAX_FIELDS = 8
-NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
 
 
 @dataclass(frozen=True)
@@ -83,19 +81,28 @@ class Gallery:
 
 
 def make_gallery(
-    plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str], examples: Sequence[ExampleRows]
+    plan: Plan,
+    found: Survey,
+    groups: list[GroupRow],
+    classes: list[str],
+    central: Sequence[ExampleRows],
+    sections: Sequence[ReportSection],
 ) -> Gallery:
     """Read and lay out all rows to show.
 
     Groups, and noise on which the classifier is clearly worse, come by rising accuracy; then the strongest
-    outliers.
+    outliers; then ``central``, the rows of described groups; then the rows that operators' sections ask for.
     """
+    examples = [
+        *central,
+        *(item for one in sections for item in one.content if isinstance(item, ExampleRows)),
+    ]
     requests, notes = group_requests(found, groups)
     extra = [
         Request(f"example-{i}", one.title, one.caption, one.row_ids[:MAX_EXAMPLES])
         for i, one in enumerate(examples)
     ]
-    fields, missing = shown_fields(plan)
+    fields, missing = shown_fields(plan, sections)
     limit = rows_per_request(plan, len(requests) + len(extra))
     wanted = [list(request.row_ids[:limit]) for request in (*requests, *extra)]
     row_ids = np.unique(np.array([row_id for ids in wanted for row_id in ids], np.int64))
@@ -159,22 +166,6 @@ def make_album(
         return plain
     own = images[places]
     return replace(plain, picture=sprite(own), shape=(own.shape[1], own.shape[2]))
-
-
-def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
-    """Choose the source columns to show in addition to the label; also return notes on missing ones."""
-    schema, report, label = plan.listing.schema, plan.recipe.report, plan.recipe.source.label
-    if report.fields is not None:
-        missing = [name for name in report.fields if name not in schema.names]
-        notes = [
-            f"report.fields: the source has no column {name!r}.{nearest(name, schema.names)}"
-            for name in missing
-        ]
-        return [name for name in report.fields if name not in missing and name != label], notes
-    apart = {label, *plan.recipe.truth.columns}
-    names = [f.name for f in schema if f.name not in apart]
-    scalar = [name for name in names if not any(test(schema.field(name).type) for test in NESTED)]
-    return (scalar or names)[:MAX_FIELDS], []
 
 
 def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[ShownRow]:

@@ -24,6 +24,7 @@ from engine.storage.reader import StoreReader
 from operators.arrays import Float32, Float64
 from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, VALID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
+from operators.spread import mean_and_scale
 from operators.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -209,9 +210,8 @@ def _level_shift(plan: Plan) -> tuple[str, Shift | None]:
 
 def _standardised(old: Float32, new: Float32) -> Float64:
     """Standardise by mean and standard deviation of the old rows; columns constant there are only centred."""
-    scale = old.std(axis=0, dtype=np.float64)
-    rows = np.concatenate([old, new]).astype(np.float64) - old.mean(axis=0, dtype=np.float64)
-    return np.asarray(rows / np.where(scale > 0, scale, 1.0))
+    mean, scale = mean_and_scale(old)
+    return np.asarray((np.concatenate([old, new]).astype(np.float64) - mean) / scale)
 
 
 def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], size: int) -> Float32:

@@ -21,7 +21,7 @@ from operators.columns import is_number
 from operators.descriptions.views import LevelView, NumberView, PartView, TextView, View
 from operators.encode.calendar_words import PERIODS
 from operators.encode.datetimes import calendar_part, default_parts
-from operators.encode.kinds import looks_like_id
+from operators.encode.identifiers import looks_like_id
 from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
 from operators.encode.texts import DATES, dates, is_missing, tidy

@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 8
+    version = 9
     Params = EncodeParams
 
     @property

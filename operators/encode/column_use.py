@@ -79,13 +79,15 @@ class ColumnUse:
     note : a sentence for people: for an unused column the reason with the remedy, else what was recognised;
         may be empty.
     parameters : what the encoding needs: ``parse`` (``number``, or a format of dates) for numbers and dates
-        in text.
+        in text, and ``words``, the texts among numbers that count as missing values.
+    warning : a sentence for people about a column whose use may be wrong, with the remedy; may be empty.
     """
 
     kind: Kind
     reason: Unused | None = None
     note: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    warning: str = ""
 
     @property
     def used(self) -> bool:
@@ -99,6 +101,7 @@ class ColumnUse:
             "reason": None if self.reason is None else str(self.reason),
             "note": self.note,
             "parameters": dict(self.parameters),
+            "warning": self.warning,
         }
 
 
@@ -111,7 +114,9 @@ def unused_identifier(summary: ColumnSummary) -> ColumnUse:
     """Return the decision not to use a column that identifies or numbers the rows."""
     about = "" if summary.is_exact else "about "
     distinct = min(summary.distinct, summary.present)  # an estimate may exceed the rows
-    kind = Kind.CATEGORICAL if summary.form in (Form.TEXT, Form.CATEGORY) else Kind.NUMERIC
+    no_order = len(summary.large) > 0 or 2 * summary.distinct < summary.present
+    is_number = summary.form not in (Form.TEXT, Form.CATEGORY) and not no_order
+    kind = Kind.NUMERIC if is_number else Kind.CATEGORICAL
     return unused(
         Unused.IDENTIFIER,
         f"{about}{distinct:,} distinct values in {summary.present:,} rows; used if "

@@ -152,7 +152,8 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
     """Summarise all shards and decide the kind of every column.
 
     Texts that are all numbers or dates among the rows to learn from, but not among all rows, are of the kind
-    that all rows give them: else each other text would be a fault of its held-out row.
+    that all rows give them: else each other text would be a fault of its held-out row. Words among numbers
+    are those of all rows too; their figures are those of the rows to learn from.
     """
     names = params.features or ()
     found = FirstPass()
@@ -166,14 +167,17 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
     deciding = found.summaries | _with_other_texts(params, found.summaries, context, executor)
     for name, summary in deciding.items():
         found.uses[name] = decide_kind(summary, kind_options(params, name))
+        if found.uses[name].parameters.get("words"):
+            found.summaries[name] = found.summaries[name].without_words()
     return found
 
 
 def _with_other_texts(
     params: EncodeParams, learnt: Mapping[str, ColumnSummary], context: Context, executor: Executor
 ) -> dict[str, ColumnSummary]:
-    """Return the summaries over all rows of columns of which held-out texts alone are no numbers or dates."""
-    names = tuple(name for name, summary in learnt.items() if summary.parsed)
+    """Return the summaries over all rows of columns of which some texts are no numbers, or held-out ones no
+    dates."""
+    names = tuple(name for name, summary in learnt.items() if summary.parsed or _may_be_mixed(summary))
     found: dict[str, ColumnSummary] = {}
     reader = context.all_shards
     if reader is None or not names:
@@ -181,7 +185,17 @@ def _with_other_texts(
     task = partial(_summaries, reader, names, None, text_rules(params))
     for summaries, _ in executor.map(task, range(len(reader.shards))):
         _add(found, summaries)
-    return {name: whole for name, whole in found.items() if learnt[name].parsed.keys() - whole.parsed}
+    return {
+        name: whole
+        for name, whole in found.items()
+        if learnt[name].parsed.keys() - whole.parsed or _may_be_mixed(learnt[name])
+    }
+
+
+def _may_be_mixed(summary: ColumnSummary) -> bool:
+    """Return whether a column may be one of numbers in which a few words stand."""
+    mixed = summary.mixed
+    return mixed is not None and mixed.are_mostly_numbers and mixed.n_words > 0
 
 
 def _add(found: dict[str, ColumnSummary], summaries: Mapping[str, ColumnSummary]) -> None:
@@ -216,7 +230,7 @@ def _fit_column(
             scaling=numeric.scaling,
             missing=numeric.missing,
             min_missing_share=params.min_missing_share,
-            missing_texts=params.missing_values,
+            missing_texts=(*params.missing_values, *use.parameters.get("words", ())),
         )
     if use.kind == Kind.DATETIME:
         return fit_datetime(

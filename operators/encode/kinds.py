@@ -6,7 +6,8 @@ The decision is a pure function of the column's summary. ``encode`` takes it fro
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,35 +27,22 @@ from operators.encode.column_use import (
     unused_type,
 )
 from operators.encode.hints import hint
+from operators.encode.identifiers import are_numbers_of_rows, are_unique_texts, identifier_doubt
+from operators.encode.mixed_numbers import MixedNumbers
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary
 from operators.encode.texts import DATES
+from operators.yaml_text import inline_entry
 
-MIN_UNIQUE_SHARE = 0.95
-"""Distinct values per row from which a column counts as nearly unique."""
-MIN_UNIQUE_SHARE_NAMED = 0.5
-"""The least share for a column whose name says that it is an identifier: a patient may have several rows."""
-MIN_UNIQUE_ROWS = 50
-"""Rows with a value below which no column is called an identifier: a small table may lack repetitions."""
 MAX_OTHER_WIDTHS = 0.1
 """Share of rows with a vector of another length up to which these rows are faulty. Above it the column is not
 used as vectors."""
 N_HINT_TEXTS = 20
 """Texts of a column that are examined for dates and numbers in other formats."""
-MAX_NUMBERING_SPAN = 1.5
-"""Nearly unique whole numbers number the rows if their range is at most so many times the number of rows."""
 MIN_WORDS, MIN_CHARACTERS, MIN_TEXT_DISTINCT = 4.0, 20.0, 0.3
 """Free text has on average at least so many words and characters, and so many distinct values per row."""
 LONG_TEXT = 100.0
 """Mean characters above which a column is free text, unless almost all of its rows repeat few values."""
-ID_NAME = re.compile(
-    r"(^|[_\-. ])(id|ids|uid|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$"
-    r"|^row[_. ]?(name|num|number)s?$|[a-z]I[dD]$"
-)
-"""Names of columns that number or identify rows. The name and its lower-case form are compared."""
-OWNER_NAME = re.compile(r"(^|[_\-. ])(id|uid|uuid|guid)$|^unnamed: 0$|[a-z]I[dD]$")
-"""Names of columns that identify whom or what a row is about. Unlike an index or a number, such a column
-cannot be a measurement."""
 
 
 def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> ColumnUse:
@@ -82,11 +70,6 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
     return found
 
 
-def looks_like_id(name: str) -> bool:
-    """Return whether the name of a column says that it identifies or numbers rows."""
-    return bool(ID_NAME.search(name.lower()) or ID_NAME.search(name))
-
-
 def _use_by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if summary.form == Form.VECTOR:
         return unused(Unused.TYPE, ragged_note(summary)) if _is_ragged(summary) else ColumnUse(Kind.VECTOR)
@@ -102,8 +85,7 @@ def _use_by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if summary.form == Form.TIME:
         return ColumnUse(Kind.DATETIME)
     if summary.form in (Form.NUMBER, Form.INTEGER):
-        number = summary.form == Form.INTEGER and _is_numbering(summary) and not options.explicit
-        return unused_identifier(summary) if number else ColumnUse(Kind.NUMERIC)
+        return _use_of_numbers(summary, options)
     return _use_by_texts(summary, options)
 
 
@@ -111,21 +93,47 @@ def _use_by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     """Decide about texts: numbers, dates, an identifier, free text or categories."""
     if summary.form == Form.TEXT:
         if NUMBER in summary.parsed:
-            if _is_numbering(summary) and not options.explicit:
-                return unused_identifier(summary)
-            return ColumnUse(Kind.NUMERIC, note="numbers that are written as text", parameters=_parse(NUMBER))
+            use = _use_of_numbers(summary, options)
+            as_text = replace(use, note="numbers that are written as text", parameters=_parse(NUMBER))
+            return as_text if use.used else use
         formats = [format for format in DATES if format in summary.parsed]
         if formats:
             return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
+        if summary.mixed is not None and summary.mixed.are_numbers_with_few_words:
+            return _use_of_mixed(summary, summary.mixed, options)
         advice = hint(summary.name, summary.examples(N_HINT_TEXTS))
         if advice:
-            unique = _nearly_unique(summary) and summary.present >= MIN_UNIQUE_ROWS and not options.explicit
+            unique = are_unique_texts(summary) and not options.explicit
             return unused(Unused.IDENTIFIER, advice) if unique else ColumnUse(Kind.CATEGORICAL, note=advice)
         if _is_free_text(summary):
             return ColumnUse(Kind.TEXT)
-    if _nearly_unique(summary) and summary.present >= MIN_UNIQUE_ROWS and not options.explicit:
+    if are_unique_texts(summary) and not options.explicit:
         return unused_identifier(summary)
     return ColumnUse(Kind.CATEGORICAL)
+
+
+def _use_of_numbers(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
+    """Decide whether numbers are a feature or identifiers; columns that the recipe names are a feature."""
+    if options.explicit:
+        return ColumnUse(Kind.NUMERIC)
+    if are_numbers_of_rows(summary):
+        return unused_identifier(summary)
+    return ColumnUse(Kind.NUMERIC, warning=identifier_doubt(summary))
+
+
+def _use_of_mixed(summary: ColumnSummary, mixed: MixedNumbers, options: KindOptions) -> ColumnUse:
+    """Decide about numbers with words among them: the words count as missing values."""
+    use = _use_of_numbers(summary.without_words(), options)
+    if not use.used:
+        return use
+    entry = inline_entry(summary.name, str(Kind.CATEGORICAL))
+    told = f"{mixed.about}. To keep them apart as categories, write `{entry}` under operators.encode.columns"
+    return replace(
+        use,
+        note="numbers that are written as text",
+        parameters=_parse(NUMBER) | {"words": sorted(mixed.words)},
+        warning=". ".join(text for text in (told, use.warning) if text),
+    )
 
 
 def _use_of_tags(summary: ColumnSummary) -> ColumnUse:
@@ -160,10 +168,8 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         return ColumnUse(Kind.CATEGORICAL)
     if kind == Kind.TEXT and form == Form.TEXT:
         return ColumnUse(Kind.TEXT) if options.text_model else unused_text()
-    if kind == Kind.NUMERIC and form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
-        return ColumnUse(Kind.NUMERIC)
-    if kind == Kind.NUMERIC and NUMBER in summary.parsed:
-        return ColumnUse(Kind.NUMERIC, parameters=_parse(NUMBER))
+    if kind == Kind.NUMERIC:
+        return _requested_numbers(summary)
     if kind == Kind.DATETIME:
         return _requested_datetime(summary, options.date_format)
     if kind == Kind.VECTOR and form == Form.VECTOR and _is_ragged(summary):
@@ -173,6 +179,20 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if kind and (kind, form) in ((Kind.BOOLEAN, Form.BOOLEAN), (Kind.VECTOR, Form.VECTOR)):
         return ColumnUse(kind)
     raise _kind_error(summary, str(kind))
+
+
+def _requested_numbers(summary: ColumnSummary) -> ColumnUse:
+    """Return the use as numbers. Raises OperatorError if more than half of the values are words."""
+    if summary.form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
+        return ColumnUse(Kind.NUMERIC)
+    if NUMBER in summary.parsed:
+        return ColumnUse(Kind.NUMERIC, parameters=_parse(NUMBER))
+    mixed = summary.mixed
+    if mixed is None or not mixed.are_mostly_numbers:
+        raise _kind_error(summary, str(Kind.NUMERIC))
+    return ColumnUse(
+        Kind.NUMERIC, note=mixed.about, parameters=_parse(NUMBER) | {"words": sorted(mixed.words)}
+    )
 
 
 def _requested_datetime(summary: ColumnSummary, date_format: str) -> ColumnUse:
@@ -206,23 +226,6 @@ def _readable_rows(summary: ColumnSummary, kind: str) -> str:
     return f" {rows:,} of its {summary.present:,} values could be read so." if keys and summary.values else ""
 
 
-def _nearly_unique(summary: ColumnSummary) -> bool:
-    """Return whether few values repeat; a column that is named as an identifier may repeat half of them."""
-    named = OWNER_NAME.search(summary.name.lower()) or OWNER_NAME.search(summary.name)
-    return summary.distinct >= (MIN_UNIQUE_SHARE_NAMED if named else MIN_UNIQUE_SHARE) * summary.present
-
-
-def _is_numbering(summary: ColumnSummary) -> bool:
-    """Return whether nearly unique whole numbers number the rows, or are named as an identifier."""
-    histogram = summary.histogram or summary.parsed.get(NUMBER)
-    if histogram is None or summary.present < MIN_UNIQUE_ROWS:
-        return False
-    if not _nearly_unique(summary) or bool((histogram.low % 1).any()):
-        return False
-    span = float(histogram.high[-1] - histogram.low[0]) + 1
-    return span <= MAX_NUMBERING_SPAN * summary.present or looks_like_id(summary.name)
-
-
 def _is_free_text(summary: ColumnSummary) -> bool:
     rows = summary.present
     characters, words, distinct = (
@@ -235,7 +238,7 @@ def _is_free_text(summary: ColumnSummary) -> bool:
     return words >= MIN_WORDS and characters >= MIN_CHARACTERS and distinct >= MIN_TEXT_DISTINCT
 
 
-def _parse(reading: str) -> dict[str, str]:
+def _parse(reading: str) -> dict[str, Any]:
     return {"parse": reading}
 
 

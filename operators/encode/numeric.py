@@ -21,6 +21,7 @@ from operators.encode.summary import NUMBER, ColumnSummary
 from operators.encode.texts import is_missing, numbers, tidy
 from operators.encoded_features import Output
 from operators.ingest.kernel import FLOAT32_MAX, Codes, Reason
+from operators.spread import usable_scale
 
 HEAVY_KURTOSIS = 12.0
 """Kurtosis above which a column has heavy tails. A normal distribution has 3, an exponential one 9."""
@@ -113,13 +114,13 @@ def _median_distance(histogram: Histogram, middle: float) -> float:
 
 
 def moments(histogram: Histogram) -> tuple[float, float, float]:
-    """Return mean, variance and kurtosis; a constant column has kurtosis 0."""
+    """Return mean, variance and kurtosis; both are 0 for a column of equal values."""
     values = histogram.low + (histogram.high - histogram.low) / 2
     share = histogram.counts / histogram.rows
     mean = float(share @ values)
     squares = (values - mean) ** 2
     variance = float(share @ squares)
-    if variance <= (abs(mean) * 1e-12) ** 2:
+    if not usable_scale(np.sqrt(variance), histogram.low[0], histogram.high[-1], constant=0.0):
         return mean, 0.0, 0.0
     return mean, variance, float(share @ (squares / variance) ** 2)
 

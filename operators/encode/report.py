@@ -29,6 +29,8 @@ def encoding_section(context: ReportContext) -> ReportSection:
     )
     text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
     findings = [Finding(f"Columns that are not used as features: {', '.join(unused)}.")] if unused else []
+    warnings = ((name, use.get("warning")) for name, use in uses.items())
+    findings += [Finding(f"Column {name}: {text}.") for name, text in warnings if text]
     return ReportSection(
         "Columns",
         [text, table],

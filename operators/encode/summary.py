@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from operators.base import OperatorError
 from operators.encode.column_forms import Form, as_numbers, as_seconds, as_texts, form_of, written_time
 from operators.encode.images import count_images
+from operators.encode.mixed_numbers import MixedNumbers
 from operators.encode.sketches import (
     MAX_HASHES,
     Histogram,
@@ -86,6 +87,7 @@ class ColumnSummary:
     parsed : for texts: the histogram of the numbers or the points in time that they are written as, for each
         reading that all texts so far allow.
     n_parsed : for texts: the rows that each reading fits.
+    mixed : for texts: the numbers among them, and the other texts; None if those are many.
     characters, words, longest : for texts: sums of characters and words over the rows, and the most bytes of
         one value.
     lengths : for vectors: the rows of each length; of more than ``MAX_LENGTHS`` lengths, all rows under -1.
@@ -105,6 +107,7 @@ class ColumnSummary:
     values: ValueCounts | None = None
     parsed: Mapping[str, Histogram] = field(default_factory=dict)
     n_parsed: Mapping[str, int] = field(default_factory=dict)
+    mixed: MixedNumbers | None = None
     characters: int = 0
     words: int = 0
     longest: int = 0
@@ -161,12 +164,20 @@ class ColumnSummary:
                 key: self.n_parsed.get(key, 0) + other.n_parsed.get(key, 0)
                 for key in sorted({*self.n_parsed, *other.n_parsed})
             },
+            mixed=_joined_mixed(self, other),
             characters=self.characters + other.characters,
             words=self.words + other.words,
             longest=max(self.longest, other.longest),
             lengths=_bounded_lengths(Counter(self.lengths) + Counter(other.lengths) or self.lengths),
             zone=self.zone or other.zone,
         )
+
+    def without_words(self) -> ColumnSummary:
+        """Return the summary of texts of which only the numbers are values, and all words are missing."""
+        if self.mixed is None:
+            return self
+        parsed = {NUMBER: self.mixed.numbers} if self.mixed.numbers.rows else {}
+        return replace(self, missing=self.missing + self.mixed.n_words, parsed=parsed)
 
     @property
     def width(self) -> int | None:
@@ -287,6 +298,8 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     kept = pa.array(np.flatnonzero(~absent))
     missing = found.missing + int(rows[absent].sum())
     raw, texts, rows = raw.take(kept), texts.take(kept), rows[~absent]
+    as_read = rules.strip and not rules.fold_case
+    plain = texts if as_read else tidy(raw)  # as the encoding reads numbers, whatever the rules of categories
     formats = dict.fromkeys([*DATES, *([rules.formats[found.name]] if found.name in rules.formats else [])])
     readings = {NUMBER: numbers(texts)} | {format: dates(texts, format) for format in formats}
     fits = {key: ~np.isnan(read) for key, read in readings.items()}
@@ -299,6 +312,7 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
         values=ValueCounts.of(texts, rows),
         parsed={key: read for key, read in whole.items() if np.isfinite(read.low).all()},
         n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
+        mixed=MixedNumbers.of(plain, readings[NUMBER] if as_read else numbers(plain), rows),
         characters=_total_length(pc.utf8_length(raw), rows),
         words=int(((spaces + 1 + unspaced // 2) * rows).sum()),
         longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
@@ -355,6 +369,13 @@ def _joined_form(mine: ColumnSummary, other: ColumnSummary) -> Form:
         f"{', '.join(other.types)}. Write it with one type at the source, read it as text "
         f"(source.text_columns, for CSV), or exclude it: source.exclude: {inline_yaml([mine.name])}."
     )
+
+
+def _joined_mixed(mine: ColumnSummary, other: ColumnSummary) -> MixedNumbers | None:
+    """Return the numbers and words of both; a side without texts leaves those of the other."""
+    if not mine.present or not other.present:
+        return mine.mixed if mine.present else other.mixed
+    return None if mine.mixed is None or other.mixed is None else mine.mixed.merge(other.mixed)
 
 
 def _joined_readings(mine: ColumnSummary, other: ColumnSummary) -> dict[str, Histogram]:

@@ -15,6 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.extmath import randomized_svd
 
 from operators.arrays import Float32, Float64, Int64
+from operators.ingest.kernel import FLOAT32_MAX
+from operators.spread import usable_scale
 
 FoldFit = Callable[[], tuple[Any, ...]]
 """Fits the models of one fold, and returns their arrays."""
@@ -33,15 +35,19 @@ class Scaler:
     mean: Float32
     """(d,) means."""
     inverse: Float32
-    """(d,) one over the standard deviation; 0 for a constant column."""
+    """(d,) one over the standard deviation; 0 for a constant column, as :mod:`operators.spread` has it."""
 
     @classmethod
-    def fit(cls, X: Float32) -> Scaler:
-        """Estimate means and deviations of (n, d) features."""
+    def fit(cls, X: Float32, least: float = 0.0) -> Scaler:
+        """Estimate means and deviations of (n, d) features.
+
+        A column of equal values is constant, whatever its unit, and one of a deviation up to ``least``.
+        """
         mean = X.mean(axis=0, dtype=np.float64)
         deviation = X.std(axis=0, dtype=np.float64)
-        varies = deviation > 1e-6 * np.maximum(1.0, np.abs(mean))
-        inverse = np.where(varies, 1.0 / np.where(varies, deviation, 1.0), 0.0)
+        scale = usable_scale(deviation, X.min(axis=0), X.max(axis=0), constant=np.inf)
+        scale[deviation <= least] = np.inf
+        inverse = np.minimum(1.0 / scale, FLOAT32_MAX)  # float32 holds no inverse of a subnormal deviation
         return cls(mean.astype(np.float32), inverse.astype(np.float32))
 
     def __call__(self, X: Float32) -> Float32:

@@ -58,6 +58,8 @@ MIN_CLASS = 20
 """Sampled rows of a class below which its rows are not assessed."""
 UNREACHABLE = 2.0
 """Threshold above every posterior: no row is marked."""
+REMAINDER = 1e-6
+"""Deviation, in units of standardised float32 features, up to which a feature holds only rounding."""
 
 
 class NoEvidenceError(ValueError):
@@ -205,7 +207,9 @@ def _learn(
 
     Features from which shortcuts were taken are not shown to trees: a linear map hides nothing from them.
     """
-    scaler = Scaler.fit(X)
+    # Standardised features less their shortcuts are no values of a column: rounding remains of those that
+    # hold nothing else.
+    scaler = Scaler.fit(X, least=REMAINDER if shortcut_free else 0.0)
     if not scaler.inverse.any():
         raise NoEvidenceError(
             f"all features are constant{' without the known shortcuts' if shortcut_free else ''}"

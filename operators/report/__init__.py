@@ -6,6 +6,7 @@ neither matplotlib nor the engine; :mod:`operators.report.figures` helps to draw
 """
 
 from operators.report.sections import (
+    SOURCE_COLUMN,
     Cell,
     Content,
     ExampleRows,
@@ -23,6 +24,7 @@ from operators.report.sections import (
 from operators.report.statistics import RowStatistics
 
 __all__ = [
+    "SOURCE_COLUMN",
     "Cell",
     "Content",
     "ExampleRows",

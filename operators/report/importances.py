@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectors.foundation.messages import cut
 from operators.counts import count
+from operators.report.sections import SOURCE_COLUMN
 from operators.report.text import number
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ CLASSES = _Kind(
     mean="balanced_accuracy",
     worst="worst_group_accuracy",
     scores=("balanced_accuracy", "accuracy", "worst_group_accuracy"),
-    heads=("column", "balanced accuracy", "accuracy", "worst {word}"),
+    heads=(SOURCE_COLUMN, "balanced accuracy", "accuracy", "worst {word}"),
     noun="balanced accuracy",
     lost=" points lost",
     gained=" points gained",
@@ -64,7 +65,7 @@ NUMBERS = _Kind(
     mean="loss",
     worst="worst_group_loss",
     scores=("loss", "worst_group_loss"),
-    heads=("column", "mean loss", "loss of the worst {word}"),
+    heads=(SOURCE_COLUMN, "mean loss", "loss of the worst {word}"),
     noun="the mean loss",
     lost=" % more",
     gained=" % less",

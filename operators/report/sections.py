@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["information", "warning"]
 Cell: TypeAlias = str | int | float | None
+SOURCE_COLUMN = "source column"
+"""First head of a table that lists source columns, the most important first. Example rows show these first,
+after the columns that :class:`RecipeChoices` ask about."""
 
 
 @dataclass(frozen=True)

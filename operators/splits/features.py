@@ -187,7 +187,7 @@ def make_map(
     """
     rows = np.asarray(sample, np.float64)
     mean, scale = mean_and_scale(rows) if standardize else (np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
-    scale[scale < TINY] = 1.0
+    scale[scale < TINY] = 1.0  # not constant, but float32 holds no quotient by such a scale
     z = ((rows - mean) / scale).astype(np.float32)
     none, nothing = np.empty((0, rows.shape[1]), np.float32), np.empty((0, 0), np.float32)
     if kernel == "linear":

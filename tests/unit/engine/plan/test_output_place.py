@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import InputError
-from engine.plan.plan_checks import check_output_apart
+from engine.plan.output_place import check_output_apart
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
@@ -43,7 +43,7 @@ def test_an_output_among_the_source_is_refused(
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to("data")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("engine.plan.plan_checks.marked", lambda path, markers: False)  # asks the store
+    monkeypatch.setattr("engine.plan.output_place.marked", lambda path, markers: False)  # asks the store
     with pytest.raises(
         InputError, match=r"output\.path: .* lies in what source\.path reads, .*Choose"
     ) as caught:
@@ -81,3 +81,13 @@ def test_a_plan_checks_it_and_an_output_with_the_data_in_it_is_read_again(tmp_pa
         make_plan(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "data/out")))
     again = Recipe.parse(recipe_for(tmp_path / "data", tmp_path))
     assert run(again).version == run(again).version
+
+
+def test_a_folder_that_is_a_table_names_its_files_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data/_delta_log").mkdir(parents=True)
+    check_output_apart(recipe("data", "data/out"))
+    with pytest.raises(InputError, match="Choose"):
+        check_output_apart(recipe("data", "data/out", "parquet"))

@@ -237,3 +237,23 @@ def test_names_of_cues_that_are_no_features_are_told_before_the_run(tmp_path: Pa
     assert "fault" not in dict(previewed(path, operators={**more, "cues": {key: ["age"]}}).warnings())
     words = {"spurious": [{"column": "serial", "words": ["S000001"]}]}
     assert "fault" not in dict(previewed(path, operators={**more, "cues": words}).warnings())
+
+
+def test_doubts_about_the_use_of_a_column_are_said_by_every_command(tmp_path: Path) -> None:
+    words = [str(k * 37 % 199) for k in range(N)]
+    table = TABLE.append_column("score", pa.array([">100", *words[1:]]))
+    path = written(tmp_path, table.append_column("store_id", pa.array(np.arange(N) % 7)))
+    texts = [text for kind, text in previewed(path).warnings() if kind == "column"]
+    assert [text.split(": ")[0] for text in texts] == ["column 'score'", "column 'store_id'"]
+    assert "1 of 300 values is no number and counts as missing: '>100' (1)" in texts[0]
+    assert "its name says that it identifies something (7 distinct whole numbers in 300 rows)" in texts[1]
+    recipe = str(tmp_path / "r.yaml")
+    commands = (
+        ["init", str(path), "--label", "income", "-o", recipe],
+        ["plan", recipe],
+        ["validate", recipe],
+    )
+    for command in commands:
+        found = CliRunner().invoke(app, command)
+        assert found.exit_code == 0, found.output
+        assert all(f"warning: {text}" in found.output for text in texts)

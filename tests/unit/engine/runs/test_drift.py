@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, fisher_exact, norm
 
 from engine.recipe.incremental import DriftSection
+from engine.runs.drift import _standardised
 from operators.metrics.drift import Shift, column_shift, count_p_value, mmd_shift, rise, share_shift
 from tests.on_arrays import mmd
 
@@ -159,3 +160,10 @@ def test_constant_columns_and_no_columns_do_not_move() -> None:
 def test_a_column_of_few_values_moves_by_the_total_variation() -> None:
     before, after = np.repeat([0.0, 1.0], [900, 100])[:, None], np.repeat([0.0, 1.0], [50, 50])[:, None]
     assert column_shift(before, after).value == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("value", [0.1, -1e9])
+def test_a_feature_that_was_constant_is_centred_alone(value: float) -> None:
+    old = np.full((5000, 1), value, np.float32)
+    found = _standardised(old, old[:1] + np.float32(256))
+    assert np.abs(found).max() == pytest.approx(256, rel=1e-3)

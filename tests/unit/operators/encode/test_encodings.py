@@ -22,8 +22,9 @@ from engine.execution.local_executor import LocalExecutor
 from operators.base import Context
 from operators.encode.adaptor import Encode
 from operators.encode.encoding import TableEncoding
+from operators.encode.numeric import moments
 from operators.encode.params import EncodeParams
-from operators.encode.sketches import MAX_VALUES
+from operators.encode.sketches import MAX_VALUES, Histogram
 from operators.encode.targets import N_FOLDS, PURPOSE
 from operators.encoded_features import blocks
 from operators.hashing import folds_of
@@ -306,3 +307,13 @@ def test_a_million_distinct_values_take_a_bounded_table(tmp_path):
     assert len(x) == n
     assert x.shape[1] == len(state.outputs) < 1000
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2**24
+
+
+def test_only_equal_values_have_no_variance():
+    """Neither a large mean nor a small unit makes a column constant."""
+    for low, step in [(1e15, 1.0), (3.0, 1e-14), (1.0, 1e-13)]:
+        mean, variance, kurtosis = moments(Histogram.of(low + step * np.arange(2.0).repeat([30, 10])))
+        assert variance > 0, (low, step)
+        assert kurtosis > 1
+        assert mean == pytest.approx(low + step / 4, rel=1e-12)
+    assert moments(Histogram.of(np.full(7, 0.1)))[1:] == (0.0, 0.0)

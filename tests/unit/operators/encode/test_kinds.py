@@ -40,7 +40,7 @@ def rows(n=300, seed=0):
             "pixels": pa.array(rng.random((n, 4)).tolist()),
             "row_number": np.arange(n) + 7,
             "customer_id": rng.permutation(n) * 1000,
-            "unique_but_number": rng.permutation(n) * 1000,
+            "unique_but_number": rng.permutation(n * 9)[:n] * 1000,
             "token": pa.array([f"{k:08x}" for k in rng.integers(0, 2**32, n)]),
             "constant": pa.array(["x"] * n),
             "empty": pa.array([""] * n),

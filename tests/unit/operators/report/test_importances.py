@@ -54,7 +54,7 @@ def test_losses_are_told_in_parts_of_the_unshuffled_loss() -> None:
         "The worst group gains where the values of badge (20.0 % less) are shuffled, while the mean loss "
         "rises. This column may be a shortcut.",
     ]
-    assert table_columns(found) == ("column", "mean loss", "loss of the worst group")
+    assert table_columns(found) == ("source column", "mean loss", "loss of the worst group")
     assert table_rows(found)[1] == ("badge", "25.0 ± 0.5 %", "-20.0 ± 0.2 %")
     assert "Unshuffled: mean loss 200, of the worst group 400." in explanation(found, "the model")
     assert importance_metrics(found)["importance.worst_group_loss.badge"] == -80.0
@@ -94,7 +94,7 @@ def test_a_clear_gain_of_the_worst_group_is_told_also_where_the_mean_does_not_re
 
 def test_the_table_has_margins_and_no_negative_zero() -> None:
     found = record(entry("badge", 0.2, -0.4), entry("age", -0.0001, 0.0))
-    assert table_columns(found, "class") == ("column", "balanced accuracy", "accuracy", "worst class")
+    assert table_columns(found, "class") == ("source column", "balanced accuracy", "accuracy", "worst class")
     assert table_rows(found) == [
         ("badge", "20.0 ± 1.0 %", "20.0 ± 1.0 %", "-40.0 ± 1.0 %"),
         ("age", "0.0 ± 1.0 %", "0.0 ± 1.0 %", "0.0 ± 1.0 %"),

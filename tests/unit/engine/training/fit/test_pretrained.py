@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
-from engine.plan.plan_checks import check_trained_model
+from engine.plan.trained_model_check import check_trained_model
 from engine.recipe.pretrained import folder_of
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import TRAINERS, parse_params
