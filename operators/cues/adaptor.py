@@ -32,7 +32,7 @@ from operators.base import (
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.cues.named.references import FeatureColumns, check_answers, check_references
-from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams, CueWords, named_words
+from operators.cues.params import IF_HONEST, NOTABLE_LOSS, CuesParams, CueWords, named_words
 from operators.encode.column_use import Kind
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
@@ -161,7 +161,10 @@ class Cues(Operator[CuesParams]):
     def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """Say so where a model with these weights is right far less often than one without."""
         known = "unweighted_mean_accuracy" in metrics
-        if not known or metrics["unweighted_mean_accuracy"] - metrics["published_mean_accuracy"] <= DEAR:
+        if (
+            not known
+            or metrics["unweighted_mean_accuracy"] - metrics["published_mean_accuracy"] <= NOTABLE_LOSS
+        ):
             return ()
         means, worst = (
             " -> ".join(f"{metrics[f'{kind}_{part}_accuracy']:.3f}" for kind in ("unweighted", "published"))
@@ -292,7 +295,7 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             n_named - len(undivided),
             100 * metrics["blend"],
             metrics["named_cost"],
-            DEAR_IF_HONEST if metrics["named_cost"] > DEAR else "",
+            IF_HONEST if metrics["named_cost"] > NOTABLE_LOSS else "",
         )
     else:
         _log_verdict({**found, "undivided": []})

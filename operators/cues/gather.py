@@ -29,7 +29,7 @@ SLACK = 1.2
 MAX_VALUES = 32_000_000
 """Feature values of the sample, 128 MB: above 640 features fewer than 50,000 rows are drawn."""
 
-Limits = Sequence[int]
+HashLimits = Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def drawn_sample(
     folder = context.state / "sample"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        wanted = _Wanted(tuple(words), tuple(texts), TEXT_ROWS / max(sum(quotas), 1))
-        put = partial(_put_down, context.shards, context.seed, limits, folder, wanted)
+        wanted = TextRequest(tuple(words), tuple(texts), TEXT_ROWS / max(sum(quotas), 1))
+        put = partial(_write_drawn_rows, context.shards, context.seed, limits, folder, wanted)
         shards = sorted(context.shards.shards, key=lambda shard: shard.first_row)
         order = [shard.index for shard in shards]
         paths = [folder / f"{s}.npz" for s, n in zip(order, executor.map(put, order), strict=True) if n]
@@ -121,7 +121,7 @@ def read_sample(paths: Sequence[Path], n_features: int) -> SampledRows:
     return SampledRows(*rows, np.concatenate(mentions)) if mentions else SampledRows(*rows)
 
 
-def _limits(context: Context, executor: Executor, counts: Sequence[int], quotas: Sequence[int]) -> Limits:
+def _limits(context: Context, executor: Executor, counts: Sequence[int], quotas: Sequence[int]) -> HashLimits:
     """Return the hash up to which the rows of each class are drawn."""
     if list(quotas) == list(counts):
         return [END - 1] * len(counts)
@@ -146,14 +146,14 @@ def _count(reader: ShardReader, n_classes: int, shard: int) -> npt.NDArray[np.in
     return np.bincount(reader.read(shard, [LABEL])[LABEL].to_numpy(), minlength=n_classes).astype(np.int64)
 
 
-def _drawn(y: npt.NDArray[np.int64], hashes: Hashes, limits: Limits) -> npt.NDArray[np.bool_]:
+def _drawn(y: npt.NDArray[np.int64], hashes: Hashes, limits: HashLimits) -> npt.NDArray[np.bool_]:
     """Return which rows (n,) have a hash up to the limit of their class; a class with limit -1 has none."""
     last = np.array([max(limit, 0) for limit in limits], np.uint64)
     some = np.array([limit >= 0 for limit in limits])
     return np.asarray(some[y] & (hashes <= last[y]))
 
 
-def _hashes(reader: ShardReader, seed: int, limits: Limits, shard: int) -> dict[int, Hashes]:
+def _hashes(reader: ShardReader, seed: int, limits: HashLimits, shard: int) -> dict[int, Hashes]:
     table = reader.read(shard, [LABEL])
     y, hashes = table[LABEL].to_numpy().astype(np.int64), sample_hashes(table[ROW_ID].to_numpy(), seed)
     drawn = _drawn(y, hashes, limits)
@@ -161,7 +161,7 @@ def _hashes(reader: ShardReader, seed: int, limits: Limits, shard: int) -> dict[
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class TextRequest:
     """The parts of texts that are read: words to look for, columns to keep, and the share of rows."""
 
     words: tuple[CueWords, ...] = ()
@@ -169,8 +169,8 @@ class _Wanted:
     share: float = 1.0
 
 
-def _put_down(
-    reader: ShardReader, seed: int, limits: Limits, folder: Path, wanted: _Wanted, shard: int
+def _write_drawn_rows(
+    reader: ShardReader, seed: int, limits: HashLimits, folder: Path, wanted: TextRequest, shard: int
 ) -> int:
     """Write the drawn rows of a shard; return how many they are."""
     table = reader.read(shard, [FEATURES, LABEL])

@@ -9,9 +9,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from operators.base import OperatorParams
 
-DEAR = 0.025
+NOTABLE_LOSS = 0.025
 """Loss of balanced accuracy above which the user is told what to do if a named column is honest."""
-DEAR_IF_HONEST = (
+IF_HONEST = (
     "; if a named column is honest signal after all, that is a loss: take its name away, or set "
     "max_named_cost"
 )

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Integers
-from operators.cues.decision.decision import Decision, shortcut_groups, worst_rise
+from operators.cues.decision.decision import Decision, worst_rise
+from operators.cues.decision.groups import shortcut_groups
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.models.draws import learnt_classes
 from operators.cues.models.strength import CLASS_BALANCE, Fits, point_at

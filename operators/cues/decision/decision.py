@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
-from operators.class_shares import counted_classes
 from operators.cues.decision.balance_of_classes import LeaningSlices, choose_class_strength
+from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.models.draws import learnt_classes
 from operators.cues.models.strength import (
     CLASS_BALANCE,
@@ -38,7 +38,6 @@ from operators.cues.models.strength import (
 from operators.cues.search.gain import exchanged
 from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, ramp
 from operators.cues.sides.sides import Sides
-from operators.metrics.group_scores import MIN_ROWS
 
 SURE_OF_RISE = 2.0
 """Standard errors by which a rise that raises the gate is lowered."""
@@ -237,24 +236,13 @@ def cost(points: tuple[TradeOffPoint, ...], strength: float) -> float:
 
 def _without_robust_part(trials: Trials, sample: DecisionSample) -> Decision:
     """Return the decision where no robust factor is followed; the gate's strength is not on the curve."""
-    kept = [k for k, strength in enumerate(trials.strengths) if strength in STRENGTHS]
-    kept_trials = Trials(
-        tuple(trials.strengths[k] for k in kept),
-        trials.right[kept],
-        trials.mass,
-        tuple(trials.effective_share[k] for k in kept),
-    )
-    strength, number = choose_class_strength(kept_trials, sample.y, sample.leaning)
+    kept = trials.only(STRENGTHS)
+    strength, number = choose_class_strength(kept, sample.y, sample.leaning)
     if sample.leaning is None or number is None:
-        return Decision(strength, 0.0, kept_trials.points(sample.y), trials)
+        return Decision(strength, 0.0, kept.points(sample.y), trials)
     column = sample.leaning.columns[number]
     groups = leaning_groups(column, sample.Z, sample.y)
-    return Decision(strength, 0.0, kept_trials.points(groups), trials, column)
-
-
-def leaning_groups(column: Sides, Z: Floats, y: Integers) -> Integers:
-    """Return the group of each row, shape (n,): its class, divided by whether it breaks the column."""
-    return shortcut_groups(y, column.breaks(Z, y), len(column.factor))
+    return Decision(strength, 0.0, kept.points(groups), trials, column)
 
 
 def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
@@ -364,39 +352,3 @@ def beats_baseline(
     if n_learnt <= 2 or reached.worst < base.worst - MAX_WORST_LOSS:
         return False
     return broken_rise(trials, reached.strength, y, broken, SURE_OF_MANY) > 0
-
-
-def shortcut_groups(
-    y: Integers, broken: Integers | npt.NDArray[np.bool_], n_classes: int, parts: int = 1
-) -> npt.NDArray[np.intp]:
-    """Return the number of each row's group, shape (n,): its class, divided by how it breaks the shortcut.
-
-    Of K kinds that is (K + 1) y where it follows the shortcut, else (K + 1) y + k for kind k, such as that of
-    the rows that break column k. Classes with too few rows to be measured are not divided. Where a class has
-    too few rows of a kind, they form one group, (K + 1) C + k - 1, with those of the classes that have the
-    fewest: what the weights are for has to be among the groups that are compared.
-
-    Parameters
-    ----------
-    y
-        Labels, shape (n,).
-    broken
-        Whether a row breaks the shortcut, shape (n,), or the number of its kind, from 1, else 0.
-    n_classes
-        C.
-    parts
-        K.
-
-    """
-    part = np.where(counted_classes(np.bincount(y))[y], broken, 0).astype(np.intp)
-    groups = np.asarray((parts + 1) * y + part, np.intp)
-    for number in range(1, parts + 1):
-        divided = part == number
-        rows = np.bincount(y[divided], minlength=n_classes)
-        pooled = list[int]()
-        for c in np.argsort(rows, kind="stable").tolist():
-            if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
-                pooled.append(c)
-        if rows[pooled].sum() >= MIN_ROWS:
-            groups[divided & np.isin(y, pooled)] = (parts + 1) * n_classes + number - 1
-    return groups

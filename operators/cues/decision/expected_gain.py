@@ -20,7 +20,7 @@ import numpy as np
 
 from operators.arrays import Float64, Integers, Mask
 from operators.bounded_json import read_json
-from operators.cues.decision.decision import shortcut_groups
+from operators.cues.decision.groups import shortcut_groups
 from operators.cues.models.strength import (
     CLASS_BALANCE,
     FULL,

@@ -163,6 +163,12 @@ class Trials:
         """Return which rows are right at one of the strengths, shape (n,)."""
         return np.asarray(self.right[self.strengths.index(strength)])
 
+    def only(self, strengths: Sequence[float]) -> Trials:
+        """Return the trials of some of the strengths."""
+        kept = [k for k, strength in enumerate(self.strengths) if strength in strengths]
+        share = tuple(self.effective_share[k] for k in kept)
+        return Trials(tuple(self.strengths[k] for k in kept), self.right[kept], self.mass, share)
+
     def points(self, groups: Integers) -> tuple[TradeOffPoint, ...]:
         """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled."""
         rows = zip(self.strengths, self.right, self.effective_share, strict=True)

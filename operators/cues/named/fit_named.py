@@ -15,12 +15,12 @@ import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.limits import effective_share, fit_limits
+from operators.cues.models.class_accuracy import balanced_loss, worst_recall
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import Twins, fit_twins, held_out
-from operators.cues.named.named_sides import best_cut, chosen, fit_sides
+from operators.cues.named.named_sides import best_cut, fit_sides, resolve_one_of
 from operators.cues.row_weights import searched_factors
-from operators.cues.search.evidence import balanced_loss, worst_recall
 from operators.cues.search.slices import Slices, find_slices
 from operators.cues.search.wrong_labels import have_wrong_labels
 from operators.cues.settings import CueSettings, Named
@@ -155,7 +155,7 @@ def _named_sides(
     for given in s.spurious:
         if any(_names(given, sides) for sides in (*followed, *known)):
             continue
-        name = chosen(given, slices)
+        name = resolve_one_of(given, slices)
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
         if name.cut is not None:
             cut = _given_cut(name, Z, scaler)

@@ -59,7 +59,7 @@ def balance_table(count: Floats) -> Float64:
     return np.asarray(np.where((occurring > 1) & (count > 0), np.minimum(factor, MAX_FACTOR), 1.0))
 
 
-def chosen(named: Named, slices: Slices) -> Named:
+def resolve_one_of(named: Named, slices: Slices) -> Named:
     """Return the shortcut with one of its features, where it is ``one_of`` several, else as it is."""
     if not named.one_of:
         return named

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from operators.arrays import Integers
-from operators.cues.decision.decision import leaning_groups, shortcut_groups
+from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.models.strength import compared_groups
 from operators.cues.output.curve_report import curve_record

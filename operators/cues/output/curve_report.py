@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from operators.cues.params import NOTABLE_LOSS
 from operators.metrics.group_scores import pooled_name
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ SAME = 1e-9
 """Difference of strengths that are the same."""
 BASELINES = {0.0: "no weights", 1.0: "class balance"}
 """Names of the strengths that may be the baseline."""
-DEAR_MEAN = 0.025
-"""Loss of mean accuracy above which the price of the published weights is stated with a remedy."""
 SUGGESTED_LOSS = 0.02
 """The ``max_mean_loss`` that sentences suggest."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
@@ -135,12 +134,13 @@ def baseline_sentence(record: Mapping[str, Any]) -> str:
 def price_sentence(record: Mapping[str, Any], subject: str = "The published weights") -> str:
     """Say what mean accuracy the published weights cost, what they win for it, and how to lose less.
 
-    It is empty where they cost at most ``DEAR_MEAN``. Weights that are the baseline are compared with none.
+    It is empty where they cost at most ``NOTABLE_LOSS``. Weights that are the baseline are compared with
+    none.
     """
     from operators.cues.models.strength import last_within
 
     paid = _price(record)
-    if paid is None or paid[0] <= DEAR_MEAN:
+    if paid is None or paid[0] <= NOTABLE_LOSS:
         return ""
     lost, won, against = paid
     word, points = group_word(record), record["points"]
@@ -159,7 +159,7 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
 def is_overpriced(record: Mapping[str, Any]) -> bool:
     """Return whether the published weights cost much mean accuracy and more than the worst group wins."""
     paid = _price(record)
-    return paid is not None and paid[0] > max(DEAR_MEAN, paid[1])
+    return paid is not None and paid[0] > max(NOTABLE_LOSS, paid[1])
 
 
 def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
-from operators.cues.params import DEAR, DEAR_IF_HONEST
+from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
 
 NO_AGREEMENT = 0.5
@@ -292,12 +292,12 @@ def _named_price(found: Mapping[str, Any]) -> str:
     """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
     if "named_cost" not in found:
         return ""
-    advice = WORDS_IF_HONEST if found.get("found_words") else DEAR_IF_HONEST
+    advice = WORDS_IF_HONEST if found.get("found_words") else IF_HONEST
     price, cost = _price(found), found["named_cost"]
     if found.get("searched_part"):
         share = f"{found['searched_part']:.0%}"
         price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
-    return price + (advice if cost > DEAR else "")
+    return price + (advice if cost > NOTABLE_LOSS else "")
 
 
 def _price(found: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float64, Floats, Integers
+from operators.arrays import Floats, Integers
+from operators.cues.models.class_accuracy import balanced_loss, class_mean
 from operators.cues.search.gain import exchange, righted, slice_gain
 from operators.cues.search.ramps import (
     ALL_WITH_CLASS,
@@ -308,36 +309,6 @@ def class_correlation(a: Floats, b: Floats, y: Integers) -> float:
         flat = len(u) < 3 or u.std() < 1e-9 or v.std() < 1e-9
         found.append(0.0 if flat else float(np.corrcoef(u, v)[0, 1]))
     return float(np.mean(found)) if found else 0.0
-
-
-def class_mean(values: Floats, y: Integers, mask: npt.NDArray[np.bool_], n_classes: int) -> float:
-    """Return the mean over the classes of the mean of ``values`` in the masked rows; 0 if there are none."""
-    count = np.bincount(y[mask], minlength=n_classes)
-    total = np.bincount(y[mask], values[mask], minlength=n_classes)
-    return float((total[count > 0] / count[count > 0]).mean()) if count.any() else 0.0
-
-
-def balanced_loss(before: Floats, after: Floats, y: Integers) -> float:
-    """Return by how much the balanced accuracy of predictions falls from ``before`` to ``after``, (n, C)."""
-    occurs = np.bincount(y, minlength=before.shape[1]) > 0
-    return float((_recalls(before, y) - _recalls(after, y))[occurs].mean())
-
-
-def balanced_error(p: Floats, y: Integers) -> float:
-    """Return the mean over the classes that occur of the error of predictions ``p``, shape (n, C)."""
-    return float(1.0 - _recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].mean())
-
-
-def worst_recall(p: Floats, y: Integers) -> float:
-    """Return the accuracy of the worst class that occurs under probabilities ``p``, shape (n, C)."""
-    return float(_recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].min())
-
-
-def _recalls(p: Floats, y: Integers) -> Float64:
-    """Return the share of each class's rows that is predicted right, shape (C,); 0 without rows."""
-    C = p.shape[1]
-    right = np.bincount(y, p.argmax(axis=1) == y, minlength=C)
-    return np.asarray(right / np.maximum(np.bincount(y, minlength=C), 1))
 
 
 def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Integers, n_classes: int) -> float:

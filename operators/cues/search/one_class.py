@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from operators.arrays import Floats, Integers
+from operators.cues.models.class_accuracy import balanced_error
 from operators.cues.models.cross_fitting import cross_fit_halves
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
@@ -27,7 +28,7 @@ from operators.cues.search.class_column import (
     levels_of,
     read_column,
 )
-from operators.cues.search.evidence import Evidence, balanced_error
+from operators.cues.search.evidence import Evidence
 from operators.cues.search.ramps import LEAST_PART
 from operators.cues.search.slices import Slices
 from operators.cues.settings import CueSettings

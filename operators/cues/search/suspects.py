@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
 from operators.class_shares import counted_classes
+from operators.cues.models.class_accuracy import class_mean
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_halves
 from operators.cues.models.draws import Split, draw_sample, halves
 from operators.cues.models.linear import Scaler, class_balance
 from operators.cues.models.twins import fit_twins, held_out
-from operators.cues.search.evidence import class_mean
 from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.slices import TOP, Slices, balance_factor, strongest
 from operators.cues.settings import CueSettings

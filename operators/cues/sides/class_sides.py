@@ -2,8 +2,10 @@
 
 A value stands for the class among whose rows it is most over-represented, unless it goes with all classes
 nearly alike, or as nearly as chance has it, as a missing value mostly does: counted to one class, it would
-hide the rows of the others that break a shortcut by the values of that class. Source of the balance: Kamiran
-and Calders 2012.
+hide the rows of the others that break a shortcut by the values of that class.
+
+The factor of class c and side s is mean_k P(s | k) / P(s | c), among the sides that rows of c show: after
+Kamiran and Calders 2012, whose weights are P(s) P(c) / P(s, c), with every class counted alike.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 from operators.arrays import Float64, Integers
 from operators.cues.limits import MAX_FACTOR
 
-STANDS = 4 / 3
+MIN_CLASS_SHARE = 4 / 3
 """Part of a value's rows that its class has at least, in units of 1 / C and with classes of equal size: else
 the value stands for none."""
 CHANCE = 3.0
@@ -28,7 +30,7 @@ def classes_of_levels(
     y: Integers,
     n_classes: int,
     *,
-    least: float = STANDS,
+    least: float = MIN_CLASS_SHARE,
     errors: float = CHANCE,
 ) -> Integers:
     """Return the class for which each level stands, shape (n_levels,), or ``n_classes`` for none.

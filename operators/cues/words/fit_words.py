@@ -98,10 +98,10 @@ def find_words(
         judged = find_word_shortcuts(words, occurs, y[kept], ids[kept], others=Z, answered=known, seed=s.seed)
         sets += [CueWords(column=column, words=one.words) for one in judged]
         found += judged
-    return _told(sets, found, X[kept], y[kept], ids[kept], s) if found else None
+    return _learnable(sets, found, X[kept], y[kept], ids[kept], s) if found else None
 
 
-def _told(
+def _learnable(
     sets: Sequence[CueWords],
     found: Sequence[WordShortcut],
     X: Floats,

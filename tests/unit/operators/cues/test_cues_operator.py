@@ -18,7 +18,7 @@ from operators.class_shares import class_shares
 from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings, fit, weights
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
-from operators.cues.gather import _put_down, _Wanted, read_sample, rows_that_fit
+from operators.cues.gather import TextRequest, _write_drawn_rows, read_sample, rows_that_fit
 from operators.cues.models.draws import draw_sample
 from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CuesParams
@@ -83,7 +83,9 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
 def test_a_host_that_lacks_the_scratch_folder_makes_it(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, _, _ = cue_problem
     reader = MemoryReader([as_table(X, label)])
-    assert _put_down(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", _Wanted(), 0) == len(label)
+    assert _write_drawn_rows(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", TextRequest(), 0) == len(
+        label
+    )
     assert len(read_sample([tmp_path / "a" / "sample" / "0.npz"], 8).y) == len(label)
 
 

@@ -19,10 +19,10 @@ from operators.cues.decision.decision import (
     broken_rise,
     decide,
     raised_gate,
-    shortcut_groups,
     trusted_gate,
     worst_rise,
 )
+from operators.cues.decision.groups import shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.models.strength import STRENGTHS, TradeOffPoint, Trials, WeightPath, baseline, point_at
 from operators.cues.output.curve import measured_curve

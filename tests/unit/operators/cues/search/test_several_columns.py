@@ -20,7 +20,7 @@ from operators.cues import (
     weights,
 )
 from operators.cues.decision import full_weights
-from operators.cues.decision.decision import shortcut_groups
+from operators.cues.decision.groups import shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.output.curve import measured_curve

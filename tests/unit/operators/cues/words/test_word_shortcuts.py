@@ -16,7 +16,7 @@ from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.verdict import verdict
-from operators.cues.params import DEAR, CuesParams, CueWords
+from operators.cues.params import NOTABLE_LOSS, CuesParams, CueWords
 from operators.cues.row_weights import weights
 from operators.cues.words.fit_words import find_words, fit_with_words
 from operators.cues.words.mentions import contains
@@ -217,7 +217,7 @@ def test_any_cut_into_shards_gives_the_same_weights(tmp_path: Path) -> None:
     (words,) = record["found_words"]
     assert (words["column"], words["words"], record["gate"]) == ("note", ["verified"], 1)
     assert "'verified' in `note`" in verdict(record)
-    assert record["named_cost"] > DEAR
+    assert record["named_cost"] > NOTABLE_LOSS
     assert "name them under `legitimate`" in verdict(record)
     assert record["suspects"][0]["reference"] == {"column": "note", "words": ["verified"]}
 
