@@ -50,20 +50,20 @@ class Independence:
     Attributes
     ----------
     rows
-        Rows on the rarer sides of their classes.
+        Rows that break the shortcut, in these classes.
     minority
         Their share.
     label_accuracy
         Accuracy of the other rows above chance, (a - 1 / C) / (1 - 1 / C): 0 where the other columns do not
         tell the label.
     ratio
-        Accuracy above chance of the rows on the rarer side, divided by that of the others. It is 1 - 2 f for
+        Accuracy above chance of the rows that break it, divided by that of the others. It is 1 - 2 f for
         a shortcut of two classes if a part f of these rows has wrong labels. 0 where ``label_accuracy`` is
         below .02.
     ratio_error
         Standard error of the numerator, divided by the denominator.
     evenness
-        Part of the rows on the rarer side with a higher probability of their label than 70 % of the other
+        Part of the rows that break it with a higher probability of their label than 70 % of the other
         rows of the class, over the same part of these, divided by that for 30 %; rows of equal probability
         count by half. It is near 1 for a shortcut whatever f is, as the models are sure of both the right
         and the wrong labels.
@@ -95,7 +95,7 @@ class _Cell(NamedTuple):
 
 
 def independence(
-    side: npt.NDArray[np.bool_],
+    broken: npt.NDArray[np.bool_],
     Z: Floats,
     y: Integers,
     ids: Integers,
@@ -109,9 +109,9 @@ def independence(
 
     Parameters
     ----------
-    side
-        Whether each row is above the cut of a slice, shape (n,). In each class the rows on the rarer side
-        break it.
+    broken
+        Whether each row breaks the shortcut that is judged, shape (n,): of a slice those on the rarer side of
+        their class (``rarer_side``).
     Z, y, ids
         Standardised rows (n, d), labels (n,), row ids (n,).
     features
@@ -130,15 +130,21 @@ def independence(
     cells, areas, common = list[_Cell](), list[float](), list[float]()
     for c in range(C):
         rows = np.flatnonzero(label == c)
-        above = side[rows]
-        rare = above if above.mean() < 0.5 else ~above
-        common.append(float(right[rows][~rare].mean()))
+        rare = broken[rows]
+        common.append(float(right[rows][~rare if not rare.all() else rare].mean()))
         if min(rare.sum(), (~rare).sum()) < MIN_CELL_ROWS:
             continue
         cells.append(_judged(rare, right[rows], sure[rows]))
         if with_dependence:
             areas += _dependence(rare, others[rows], half[rows], sure[rows])
     return _mean_over_classes(cells, areas, common)
+
+
+def rarer_side(side: npt.NDArray[np.bool_], y: Integers) -> npt.NDArray[np.bool_]:
+    """Return whether each row is on the side on which fewer rows of its class are, shape (n,)."""
+    label = np.unique(y, return_inverse=True)[1]
+    share = np.bincount(label, side) / np.bincount(label)
+    return np.asarray(side == (share < 0.5)[label])
 
 
 def _judged(rare: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], sure: Floats) -> _Cell:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.search.independence import Independence, independence
+from operators.cues.search.independence import Independence, independence, rarer_side
 from operators.cues.search.ramps import ramp
 from operators.cues.search.slices import Slices, strongest
 from operators.cues.settings import CueSettings, SourceColumn
@@ -43,7 +43,9 @@ def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueS
     found = [1.0]
     for column, slice_number in _leading(slices, s):
         side = slices.sides(slice_number, Z)[0]
-        judged = independence(side, Z, y, ids, column.features, seed=s.seed, l2=s.l2, with_dependence=False)
+        judged = independence(
+            rarer_side(side, y), Z, y, ids, column.features, seed=s.seed, l2=s.l2, with_dependence=False
+        )
         found.append(support(judged))
     return min(found)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from operators.arrays import Floats, Integers
-from operators.cues.search.independence import independence, support_of, unevenness
+from operators.cues.search.independence import independence, rarer_side, support_of, unevenness
 from operators.cues.search.ramps import SLICE_VETO, ramp
 from operators.cues.search.related_features import are_components, features_of
 from operators.cues.search.slices import Slices, strongest
@@ -85,7 +85,7 @@ def judge_strongest_slice(
         return StrongestSlice()
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)
     side = slices.sides(order[:1], Z)[0]
-    judged = independence(side, Z, y, ids, own, seed=s.seed, l2=s.l2)
+    judged = independence(rarer_side(side, y), Z, y, ids, own, seed=s.seed, l2=s.l2)
     if not judged.rows:
         return StrongestSlice()
     found = float(strength[order[0]])

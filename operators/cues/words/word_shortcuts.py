@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
-from operators.cues.search.independence import Independence, independence, support_of
+from operators.cues.search.independence import Independence, independence, rarer_side, support_of
 from operators.cues.search.ramps import SINGLE_RAMPS, ramp
 
 WORD_RAMPS = {
@@ -128,7 +128,7 @@ def find_word_shortcuts(
         reached = _contrast(np.array([[inside[y == c].mean()] for c in np.unique(y)]))[0]
         if reached <= WORD_RAMPS["contrast"][0] or known & set(belonging):
             continue
-        judged = independence(inside, judges, y, ids, belonging, seed=seed, l2=L2)
+        judged = independence(rarer_side(inside, y), judges, y, ids, belonging, seed=seed, l2=L2)
         one = WordShortcut(tuple(words[frequent[k]] for k in family), inside, float(reached), judged)
         if one.gate() > 0:
             found.append(one)

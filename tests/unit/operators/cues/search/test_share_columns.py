@@ -9,7 +9,7 @@ from operators.cues import CueSettings, fit
 from operators.cues.decision.decision import is_worth_its_cost
 from operators.cues.models.strength import TradeOffPoint
 from operators.cues.named.references import FeatureColumns
-from operators.cues.search.independence import independence
+from operators.cues.search.independence import independence, rarer_side
 from operators.cues.search.share_columns import ADDITIVE, EVENNESS, RATIO, class_shares_lead, support
 from operators.cues.settings import SourceColumn
 from operators.encoded_features import Output
@@ -47,7 +47,7 @@ def entity(seed):
 
 def judged(X, y, side):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    return independence(side, Z, y, np.arange(N), COLUMN.features, seed=0, l2=1e-3)
+    return independence(rarer_side(side, y), Z, y, np.arange(N), COLUMN.features, seed=0, l2=1e-3)
 
 
 @pytest.mark.parametrize("flips", [0.0, 0.02])

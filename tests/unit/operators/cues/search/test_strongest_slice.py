@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from operators.cues import CueSettings, fit, weights
 from operators.cues.models.linear import Scaler, fit_softmax, predict
 from operators.cues.search.evidence import Evidence
-from operators.cues.search.independence import Independence, independence, support_of
+from operators.cues.search.independence import Independence, independence, rarer_side, support_of
 from operators.cues.search.ramps import REPEATED_RAMPS, SINGLE_RAMPS, SLICE_VETO
 from operators.cues.search.related_features import are_components, features_of
 from operators.cues.search.slices import find_slices
@@ -37,7 +37,7 @@ def table(seed, *, honest=False, flips=0.0, core=0.35):
 
 def judged(X, y, side, features=(0,)):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    return independence(side, Z, y, np.arange(len(y)), features, seed=0, l2=1e-3)
+    return independence(rarer_side(side, y), Z, y, np.arange(len(y)), features, seed=0, l2=1e-3)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 1.5])
@@ -275,3 +275,15 @@ def test_components_that_share_a_shortcut_do_not_contradict_it(monkeypatch):
     assert (found.dependence > 0.6, found.support) == (True, 1.0)
     monkeypatch.setattr("operators.cues.search.strongest_slice.are_components", lambda _: False)
     assert judge_strongest_slice(slices, Z, y, np.arange(len(y)), CueSettings()).support == 0.0
+
+
+def test_rows_that_break_are_judged_though_they_are_most_of_their_class() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    Z = (rng.normal(size=(4000, 3)) + 1.5 * y[:, None]).astype(np.float32)
+    broken = rng.random(4000) < np.where(y == 1, 0.6, 0.1)
+    found = independence(broken, Z, y, np.arange(4000), [0], seed=0, l2=1e-3)
+    assert found.rows == broken.sum()
+    assert found.minority == pytest.approx(np.mean([broken[y == c].mean() for c in (0, 1)]))
+    every = independence(y == 1, Z, y, np.arange(4000), [0], seed=0, l2=1e-3)
+    assert (every.rows, every.label_accuracy > 0.5) == (0, True), "a class of which all rows break it"
