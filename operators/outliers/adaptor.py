@@ -63,7 +63,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 5
+    version = 6
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 
