@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
+from scipy.stats import chi2
 
 from operators.arrays import Float64, Mask
 
@@ -33,6 +34,8 @@ MAX_SLOPE = 60.0
 """Bound on the slope of the standardised log ratio."""
 MAX_SHIFT = 40.0
 """Bound on the absolute shift of the standardised log ratio."""
+BOUND_SHARE = 0.1
+"""Least share of the planted rows above a cut at which the share is bounded; fewer tell too little."""
 STARTS = tuple((slope, share) for share in (0.005, 0.03, 0.1) for slope in (2.0, 6.0))
 """Slopes and shares from which the likelihood is maximised, as it may have several maxima."""
 
@@ -57,7 +60,7 @@ def fit_flip_share(observed: Float64, planted: Float64, n_classes: int, max_shar
     Returns
     -------
     FlipShare
-        The slope is positive: the ranking stays.
+        The slope is positive: the ranking stays. The share is at most :func:`share_bound`.
     """
     t = np.concatenate([observed, planted])
     centre, deviation = float(t.mean()), float(t.std()) + 1e-9
@@ -75,7 +78,24 @@ def fit_flip_share(observed: Float64, planted: Float64, n_classes: int, max_shar
         for slope, share in STARTS
     ]
     slope, shift, share = min(fits, key=lambda fit: float(fit.fun)).x.tolist()
+    share = min(share, share_bound(observed, planted))
     return FlipShare(slope / deviation, shift - slope * centre / deviation, share)
+
+
+def share_bound(observed: Float64, planted: Float64) -> float:
+    """Return an upper limit of the share: no part of a mixture exceeds the whole above any cut.
+
+    Where natural ambiguity leaves a tail of doubtful rows that ends before the most suspicious planted rows,
+    the likelihood takes the tail for wrong labels; too few observed rows at the end show that it is not.
+
+    Parameters
+    ----------
+    observed, planted : (n,) log ratios of the observed rows, and of the same rows with another label.
+    """
+    cuts = np.quantile(planted, 1 - np.linspace(BOUND_SHARE, 1, 100))
+    seen, above = (len(t) - np.searchsorted(np.sort(t), cuts, side="left") for t in (observed, planted))
+    upper = chi2.ppf(0.95, 2 * (seen + 1)) / 2
+    return float((upper / len(observed) / (above / len(planted))).min())
 
 
 def unmixed_separation(found: float, share: float, n_classes: int) -> float:

@@ -339,7 +339,8 @@ def calibrate(E: Float64, planted: list[Float64], n_classes: int, config: Config
     # The kinds overlap: of both only the larger share counts.
     damaged = np.where(np.arange(2) == main, MAIN_KIND, 1 - MAIN_KIND) * total
     prevalence = np.concatenate([[flipped], damaged])
-    ranked = np.maximum(prevalence, [config.rank_prevalence, 0, 0])
+    # Rows are ranked by flips even where these stand out too little to be marked.
+    ranked = np.concatenate([[max(float(flips.prevalence[0]), config.rank_prevalence)], damaged])
     ratios = fit_ratios(E, planted, range(len(NAMES)), prevalence=ranked, rounds=DAMAGE_ROUNDS)
     return ratios, prevalence
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from operators.outliers.assessment import assess
-from operators.outliers.flip_share import _loss, fit_flip_share, unmixed_separation
+from operators.outliers.flip_share import _loss, fit_flip_share, share_bound, unmixed_separation
 from operators.outliers.mixture import separation
 from operators.outliers.verdict import Config, fit, posterior_of
 
@@ -32,6 +32,14 @@ def test_share_and_scale_of_a_known_mixture_are_recovered(share: float, classes:
     assert [one.share for one in found] == pytest.approx([share] * 4, abs=0.006 + 0.12 * share)
     assert np.mean([one.slope for one in found]) == pytest.approx(2, abs=0.3)
     assert np.mean([one.shift for one in found]) == pytest.approx(-0.8, abs=0.3)
+
+
+def test_the_share_is_bounded_where_the_most_suspicious_planted_rows_have_no_company() -> None:
+    observed, planted = scores(4000, 0.0, 5, 0)
+    observed[:120] = np.quantile(planted, 0.5)
+    assert share_bound(observed, planted) < 0.01
+    assert fit_flip_share(observed, planted, 5, 0.3).share < 0.01
+    assert share_bound(*scores(4000, 0.05, 5, 0)) > 0.045
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
