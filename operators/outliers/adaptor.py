@@ -63,7 +63,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 6
+    version = 7
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 

@@ -3,9 +3,10 @@
 The observed rows are a mixture: clean rows, flipped rows, rows with damaged features. What the last two look
 like is known, since both can be planted in the very rows at hand; clean rows are what remains. A logistic
 regression on the evidence gives the density ratio of each planted kind to the clean rows, and the shares of
-the mixture follow by expectation maximisation (Saerens et al. 2002), where clean rows and the sources of
-planted ones are weighted anew by the posterior of every round. This differs from MAP-D (Siddiqui et al. 2022)
-in that the planted rows are never trained on.
+damaged features follow by expectation maximisation (Saerens et al. 2002), where clean rows and the sources of
+planted ones are weighted anew by the posterior of every round. The share of flipped labels is fitted by
+maximum likelihood (:mod:`operators.outliers.flip_share`): the rounds converge too slowly to tell it. This
+differs from MAP-D (Siddiqui et al. 2022) in that the planted rows are never trained on.
 
 The log ratio is linear in the evidence. This tells a label error from natural ambiguity: errors make the
 share of contradicted labels level off where the models are sure, ambiguity lets it fall on.
@@ -14,12 +15,13 @@ share of contradicted labels level off where the models are sure, ambiguity lets
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import rankdata
 
 from operators.arrays import Float64, Int64, Mask
+from operators.outliers.flip_share import fit_flip_share, unmixed_separation
 from operators.outliers.linear import fit_logistic
 
 START = 0.02
@@ -28,7 +30,7 @@ MAX_TOTAL = 0.3
 """Bound on the share of all damaged rows."""
 MAX_LOG_RATIO = 50.0
 FLIP_ROUNDS = 12
-"""Rounds of weighting for flipped labels; by then the shares have settled."""
+"""Rounds of weighting for flipped labels. They decide which rows rank first, not how probable a flip is."""
 MIN_CONFIRMED = 0.5
 """Share of suspected rows that labels must confirm as damaged.
 
@@ -149,41 +151,46 @@ def prevalence_bound(log_ratio: Float64, planted: Float64, min_share: float = 0.
 
 
 def flip_ratios(
-    E: Float64, flipped: Float64, narrow: Sequence[int], wide: Sequence[int], min_separation: float
+    E: Float64,
+    flipped: Float64,
+    narrow: Sequence[int],
+    wide: Sequence[int],
+    n_classes: int,
+    min_separation: float,
 ) -> tuple[Ratios, float]:
     """Fit the density ratio of flipped labels, and estimate their share.
 
-    The ratio is the mean of two: one of few columns, whose ranking is never far below that of the best of
-    them, and one of all columns on labels, which distinguishes rows that break a cue.
+    Its direction is the mean of two: one of few columns, whose ranking is never far below that of the best of
+    them, and one of all columns on labels, which distinguishes rows that break a cue. Its scale and the share
+    follow together by maximum likelihood, :func:`operators.outliers.flip_share.fit_flip_share`.
 
     Parameters
     ----------
     E, flipped : (n, m) evidence of the observed rows, and of the same rows with another label.
     narrow, wide : columns; ``wide`` contains ``narrow``.
-    min_separation : area under ROC, flipped rows against clean ones, below which the share counts as 0.
+    n_classes : number of classes.
+    min_separation : area under ROC, wrong labels against right ones, below which the share counts as 0.
 
     Returns
     -------
     ratios : of one kind, on the columns ``wide``.
     share : in [0, 1].
     """
-    shares, parts = [], []
-    for columns in (narrow, wide):
-        part = fit_ratios(E, [flipped], columns, rounds=FLIP_ROUNDS)
-        parts.append(part)
-        seen = part.log_ratios(flipped)[:, 0]
-        bound = prevalence_bound(part.log_ratios(E)[:, 0], seen)
-        # On rows without damage both agree that nothing is there; otherwise EM is low and the bound high.
-        shares.append(np.sqrt(min(float(part.prevalence[0]), bound) * bound))
-    few, all_columns = parts
-    coef, share = all_columns.coef / 2, float(np.mean(shares))
-    coef[:, np.isin(all_columns.columns, few.columns)] += few.coef / 2
-    intercept = (few.intercept + all_columns.intercept) / 2
-    both = Ratios(
-        all_columns.columns, all_columns.mean, all_columns.deviation, coef, intercept, np.array([share])
+    few, every = (fit_ratios(E, [flipped], columns, rounds=FLIP_ROUNDS) for columns in (narrow, wide))
+    coef = every.coef / 2
+    coef[:, np.isin(every.columns, few.columns)] += few.coef / 2
+    intercept = (few.intercept + every.intercept) / 2
+    ranking = Ratios(every.columns, every.mean, every.deviation, coef, intercept, np.zeros(1))
+    observed, planted = (ranking.log_ratios(A)[:, 0] for A in (E, flipped))
+    fit = fit_flip_share(observed, planted, n_classes, MAX_TOTAL)
+    ratios = replace(
+        ranking,
+        coef=coef * fit.slope,
+        intercept=intercept * fit.slope + fit.shift,
+        prevalence=np.array([fit.share]),
     )
-    found = separation(both.log_ratios(E)[:, 0], both.log_ratios(flipped)[:, 0])
-    return both, share if (found - share / 2) / (1 - share) >= min_separation else 0.0
+    unmixed = unmixed_separation(separation(observed, planted), fit.share, n_classes)
+    return ratios, fit.share if unmixed >= min_separation else 0.0
 
 
 def estimate_prevalence(E: Float64, planted: Float64, columns: Sequence[int], min_separation: float) -> float:

@@ -76,14 +76,20 @@ class Config:
     """Rows in the neighbour tables."""
     n_folds: int = 5
     neighbours: int = 15
-    min_flip_separation: float = 0.85
-    """Area under ROC, planted flips against clean rows, below which flips count as undetectable."""
+    min_flip_separation: float = 0.88
+    """Area under ROC, wrong labels against right ones, below which flips count as undetectable."""
     min_damage_separation: float = 0.9
     """Area under ROC, planted damage against clean rows, below which damage counts as undetectable."""
     min_precision: float = 0.7
     """Bound on the estimated precision of the marked rows."""
     min_posterior: float = 0.5
     """Posterior of being corrupt from which a row may be marked."""
+    min_flip_ratio: float = 32.0
+    """Density of wrong labels in multiples of that of right ones from which a row may be marked as flipped.
+
+    By the posterior alone, weaker evidence would do where more labels are wrong, and rare rows, whose
+    evidence does not depend on the share of wrong labels, would be marked with them. 32 is what a posterior
+    of .5 needs where 3 % of the labels are wrong."""
     min_prevalence: float = 0.0015
     """A kind that is estimated to be rarer is not marked at all."""
     rank_prevalence: float = 0.002
@@ -170,7 +176,9 @@ def fit(
             learnt.append(_learn(eraser(X), y, ids, len(classes), seed, config, shortcut_free=True))
         posterior, *seen = np.minimum.reduce([one.posteriors for one in learnt])
         prevalence = np.minimum.reduce([one.prevalence for one in learnt])
-        threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
+        flips = min(float(one.trusted[0]) for one in learnt)
+        least = max(config.min_posterior, posterior_of(config.min_flip_ratio, flips))
+        threshold = choose_threshold(posterior, config.min_precision, least)
         estimates = estimate(posterior, list(seen), prevalence, threshold, len(ids))
         states = [_state(one, y, classes, ids, threshold, estimates, seed, config) for one in learnt]
     if eraser is None:
@@ -227,7 +235,7 @@ def _learn(
         with_trees=not shortcut_free,
     )
     E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
-    ratios, prevalence = calibrate(E, planted, config)
+    ratios, prevalence = calibrate(E, planted, n_classes, config)
     trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
     found = np.stack([posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted)])
     return _Learned(scaler, sources, E, planted, ratios, prevalence, trusted, found)
@@ -320,13 +328,13 @@ def planted_evidence(
     return E, planted
 
 
-def calibrate(E: Float64, planted: list[Float64], config: Config) -> tuple[Ratios, Float64]:
+def calibrate(E: Float64, planted: list[Float64], n_classes: int, config: Config) -> tuple[Ratios, Float64]:
     """Estimate the density ratios of all kinds and the (3,) prevalences.
 
     Evidence from distances counts only where damaged features are confirmed. On tables without such damage
     it would rank rows that are merely far from others before flipped labels.
     """
-    flips, flipped = flip_ratios(E, planted[0], NARROW, LABEL_COLUMNS, config.min_flip_separation)
+    flips, flipped = flip_ratios(E, planted[0], NARROW, LABEL_COLUMNS, n_classes, config.min_flip_separation)
     margins, least = range(len(MARGINS)), config.min_damage_separation
     damage = [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, least) for kind in planted[1:]]
     total, main = max(damage), int(np.argmax(damage))
@@ -335,7 +343,8 @@ def calibrate(E: Float64, planted: list[Float64], config: Config) -> tuple[Ratio
     # The kinds overlap: of both only the larger share counts.
     damaged = np.where(np.arange(2) == main, MAIN_KIND, 1 - MAIN_KIND) * total
     prevalence = np.concatenate([[flipped], damaged])
-    ranked = np.maximum(prevalence, [config.rank_prevalence, 0, 0])
+    # Rows are ranked by flips even where these stand out too little to be marked.
+    ranked = np.concatenate([[max(float(flips.prevalence[0]), config.rank_prevalence)], damaged])
     ratios = fit_ratios(E, planted, range(len(NAMES)), prevalence=ranked, rounds=DAMAGE_ROUNDS)
     return ratios, prevalence
 
@@ -346,6 +355,18 @@ def _without_damage(flips: Ratios, config: Config) -> Ratios:
     intercept = np.concatenate([flips.intercept, [-MAX_LOG_RATIO, -MAX_LOG_RATIO]])
     share = max(float(flips.prevalence[0]), config.rank_prevalence)
     return Ratios(flips.columns, flips.mean, flips.deviation, coef, intercept, np.array([share, 0.0, 0.0]))
+
+
+def posterior_of(ratio: float, share: float) -> float:
+    """Return the posterior of a row whose density among rows of a kind is a multiple of that among others.
+
+    Parameters
+    ----------
+    ratio : the multiple.
+    share : share of the kind, in [0, 1).
+    """
+    odds = ratio * share / (1 - share)
+    return odds / (1 + odds)
 
 
 def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> float:

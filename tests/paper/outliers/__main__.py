@@ -43,6 +43,7 @@ Case: TypeAlias = tuple[str, str, float]
 SOURCES = (
     "cross_fit",
     "evidence",
+    "flip_share",
     "linear",
     "mixture",
     "neighbours",

@@ -52,19 +52,23 @@ def test_columns_of_one_category_are_damaged_together() -> None:
     assert not (mixed == Z).all()
 
 
-def test_the_ratio_of_flips_is_the_mean_of_a_narrow_and_a_wide_one() -> None:
+def test_the_ratio_of_flips_ranks_as_the_mean_of_a_narrow_and_a_wide_one() -> None:
     rng = np.random.default_rng(0)
-    wrong = rng.random(3000) < 0.06
-    E = rng.normal(-2, 1, (3000, 3)) + np.where(wrong, 4, 0)[:, None]
-    flipped = rng.normal(2, 1, (3000, 3))
-    ratios, share = flip_ratios(E, flipped, [0], [0, 1, 2], 0.85)
+    wrong = np.where(rng.random(3000) < 0.06, 4.0, 0.0)[:, None]
+    # The evidence at the other label: a planted flip gives a wrong label of two classes back.
+    E, flipped = rng.normal(-2, 1, (3000, 3)) + wrong, rng.normal(2, 1, (3000, 3)) - wrong
+    ratios, share = flip_ratios(E, flipped, [0], [0, 1, 2], 2, 0.88)
     assert share == pytest.approx(0.06, abs=0.015)
     parts = [fit_ratios(E, [flipped], columns, rounds=12).log_ratios(E)[:, 0] for columns in ([0], [0, 1, 2])]
     inside = (np.abs(parts) < 40).all(axis=0)
-    np.testing.assert_allclose(ratios.log_ratios(E)[inside, 0], np.mean(parts, axis=0)[inside], rtol=1e-6)
+    slope, shift = np.polyfit(np.mean(parts, axis=0)[inside], ratios.log_ratios(E)[inside, 0], 1)
+    assert slope > 0
+    np.testing.assert_allclose(
+        ratios.log_ratios(E)[inside, 0], slope * np.mean(parts, axis=0)[inside] + shift, atol=1e-6
+    )
     clean = rng.normal(-2, 1, (3000, 3))
-    assert flip_ratios(clean, flipped, [0], [0, 1, 2], 0.85)[1] < 0.0015
-    assert flip_ratios(E, E + 0.3, [0], [0, 1, 2], 0.85)[1] == 0
+    assert flip_ratios(clean, rng.normal(2, 1, (3000, 3)), [0], [0, 1, 2], 2, 0.88)[1] < 0.0015
+    assert flip_ratios(E, E + 0.3, [0], [0, 1, 2], 2, 0.88)[1] == 0
 
 
 def test_suspected_rows_are_damaged_only_if_labels_contradict_them() -> None:

@@ -1,0 +1,135 @@
+"""The share of flipped labels and the scale of their log ratio, fitted together by maximum likelihood.
+
+Observed rows and rows with a planted flip are two mixtures of the same two densities. Let c be the density
+of the evidence of rows with a right label, q that of rows with a wrong one, s the share of wrong labels and
+C the number of classes. A planted flip of a wrong label gives the right one back in one of C - 1 cases. So
+
+    observed rows:  (1 - s) c + s q,
+    planted flips:  (1 - s / (C - 1)) q + s / (C - 1) c,
+
+with log q / c = slope * t + shift, where t is a log ratio known up to its scale. The likelihood that a row
+of either sample belongs to its sample, given t, depends on slope, shift and s alone (the case-control
+likelihood of two-sample mixtures, Qin 1999, "Empirical likelihood ratio based confidence intervals for
+mixture proportions").
+
+Alternating between the log ratio and the posterior of every row has the same solution, and reaches it very
+slowly: where flips are alone among the most suspicious rows, their posterior after k rounds is k / (k + 1) if
+the share is right, and stays at the ratio of the assumed share to the true one if that is too low. Whether
+rows reached a threshold then depended on the noise in the assumed share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import chi2
+
+from operators.arrays import Float64, Mask
+
+MIN_SHARE = 1e-7
+MAX_SLOPE = 60.0
+"""Bound on the slope of the standardised log ratio."""
+MAX_SHIFT = 40.0
+"""Bound on the absolute shift of the standardised log ratio."""
+BOUND_SHARE = 0.1
+"""Least share of the planted rows above a cut at which the share is bounded; fewer tell too little."""
+STARTS = tuple((slope, share) for share in (0.005, 0.03, 0.1) for slope in (2.0, 6.0))
+"""Slopes and shares from which the likelihood is maximised, as it may have several maxima."""
+
+
+class FlipShare(NamedTuple):
+    """The log ratio of wrong labels to right ones, ``slope * t + shift``, and the share of wrong ones."""
+
+    slope: float
+    shift: float
+    share: float
+
+
+def fit_flip_share(observed: Float64, planted: Float64, n_classes: int, max_share: float) -> FlipShare:
+    """Fit slope, shift and share to a log ratio that ranks rows.
+
+    Parameters
+    ----------
+    observed, planted : (n,) log ratios of the observed rows, and of the same rows with another label.
+    n_classes : number of classes, from which planted labels are drawn uniformly.
+    max_share : bound on the share.
+
+    Returns
+    -------
+    FlipShare
+        The slope is positive: the ranking stays. The share is at most :func:`share_bound`.
+    """
+    t = np.concatenate([observed, planted])
+    centre, deviation = float(t.mean()), float(t.std()) + 1e-9
+    x, is_observed = (t - centre) / deviation, np.arange(len(t)) < len(observed)
+    bounds = [(0.1, MAX_SLOPE), (-MAX_SHIFT, MAX_SHIFT), (MIN_SHARE, max_share)]
+    fits = [
+        minimize(
+            _loss,
+            [slope, 0.0, share],
+            args=(x, is_observed, 1.0 / (n_classes - 1)),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+        )
+        for slope, share in STARTS
+    ]
+    slope, shift, share = min(fits, key=lambda fit: float(fit.fun)).x.tolist()
+    share = min(share, share_bound(observed, planted))
+    return FlipShare(slope / deviation, shift - slope * centre / deviation, share)
+
+
+def share_bound(observed: Float64, planted: Float64) -> float:
+    """Return an upper limit of the share: no part of a mixture exceeds the whole above any cut.
+
+    Where natural ambiguity leaves a tail of doubtful rows that ends before the most suspicious planted rows,
+    the likelihood takes the tail for wrong labels; too few observed rows at the end show that it is not.
+
+    Parameters
+    ----------
+    observed, planted : (n,) log ratios of the observed rows, and of the same rows with another label.
+    """
+    cuts = np.quantile(planted, 1 - np.linspace(BOUND_SHARE, 1, 100))
+    seen, above = (len(t) - np.searchsorted(np.sort(t), cuts, side="left") for t in (observed, planted))
+    upper = chi2.ppf(0.95, 2 * (seen + 1)) / 2
+    return float((upper / len(observed) / (above / len(planted))).min())
+
+
+def unmixed_separation(found: float, share: float, n_classes: int) -> float:
+    """Return the area under ROC between wrong and right labels, from that between the two mixtures of them.
+
+    Parameters
+    ----------
+    found : probability that a planted flip has a larger log ratio than an observed row.
+    share : share of wrong labels.
+    n_classes : number of classes.
+    """
+    back = share / (n_classes - 1)
+    equal = share * (1 - back) + (1 - share) * back
+    return (found - equal / 2 - share * back) / (1 - share - back)
+
+
+def _loss(parameters: Float64, x: Float64, is_observed: Mask, back: float) -> tuple[float, Float64]:
+    """Return the negative log likelihood, and its gradient (3,) by slope, shift and share.
+
+    Parameters
+    ----------
+    parameters : slope, shift and share s.
+    x : (n,) standardised log ratios.
+    is_observed : (n,) bool.
+    back : probability 1 / (C - 1) that a planted flip of a wrong label gives the right one back.
+    """
+    slope, shift, s = parameters
+    u = expit(slope * x + shift)
+    # Densities of both samples in units of c + q.
+    seen, planted = (1 - s) * (1 - u) + s * u, (1 - back * s) * u + back * s * (1 - u)
+    by_u = np.where(is_observed, (2 * s - 1) / seen, (1 - 2 * back * s) / planted)
+    by_u -= 2 * s * (1 - back) / (seen + planted)
+    by_s = np.where(is_observed, (2 * u - 1) / seen, back * (1 - 2 * u) / planted)
+    by_s -= (2 * u - 1) * (1 - back) / (seen + planted)
+    by_logit = by_u * u * (1 - u)
+    loss = -float(np.log(np.where(is_observed, seen, planted) / (seen + planted)).sum())
+    return loss, -np.array([(by_logit * x).sum(), by_logit.sum(), by_s.sum()])
