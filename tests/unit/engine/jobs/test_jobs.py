@@ -183,7 +183,7 @@ def test_what_is_shipped_starts_by_itself(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == str(tmp_path / "there" / "engine" / "__init__.py")
     assert (tmp_path / "there" / "engine" / "report" / "report.html.j2").exists()
-    assert (tmp_path / "there" / "operators" / "cues" / "expected_gain.json").exists()
+    assert (tmp_path / "there" / "operators" / "cues" / "decision" / "expected_gain.json").exists()
 
 
 def test_too_much_to_ship(tmp_path: Path) -> None:
