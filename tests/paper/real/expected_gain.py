@@ -3,9 +3,9 @@
 ``python -m tests.paper.real.expected_gain measure FOLDER [PART OF SEED]`` tries the weights on every problem
 of two classes of the earlier studies and appends a record of each to a file in the folder; several processes
 can share the work. ``... fit FOLDER`` prints the result by cross-validation and writes
-``operators/cues/decision/expected_gain.json``. Problems of one source table are in one fold; ``... sets FOLDER``
-leaves out a whole set of problems at a time. ``measure-many``, ``fit-many`` and ``sets-many`` do the same for
-more than two classes, in another folder. It needs what ``tests.paper.real.kernel`` needs.
+``operators/cues/decision/expected_gain.json``. Problems of one source table are in one fold; ``... sets
+FOLDER`` leaves out a whole set of problems at a time. ``measure-many``, ``fit-many`` and ``sets-many`` do the
+same for more than two classes, in another folder. It needs what ``tests.paper.real.kernel`` needs.
 """
 
 from __future__ import annotations
