@@ -182,7 +182,10 @@ def with_label(table: pa.Table, customer: str, label: str) -> pa.Table:
     return table.set_column(table.column_names.index("label"), "label", pa.array(labels))
 
 
-@pytest.mark.parametrize("operators", [STANDARD, CHAIN], ids=["standard", "full"])
+@pytest.mark.parametrize(
+    "operators",
+    [pytest.param(STANDARD, id="standard", marks=pytest.mark.slow), pytest.param(CHAIN, id="full")],
+)
 def test_a_class_of_held_out_rows_alone_is_published(tmp_path: Path, operators: dict[str, Any]) -> None:
     """Such a row ended the run as one of a class that had not been declared, though none was declared."""
     source = {"holdout": {"share": 0.2, "key": "customer"}}

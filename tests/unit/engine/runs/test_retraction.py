@@ -363,7 +363,10 @@ def nightly(folder: Path, *counts: int, base: str | None = "current", **sections
     return Recipe.parse(recipe_for(folder / "nights", folder / "grown", **changes))
 
 
-@pytest.mark.parametrize("removed", [False, True], ids=["published", "removed"])
+@pytest.mark.parametrize(
+    "removed",
+    [pytest.param(False, id="published"), pytest.param(True, id="removed", marks=pytest.mark.slow)],
+)
 def test_a_run_does_not_bring_it_back_from_another_base(removed: bool, tmp_path: Path) -> None:
     """Its rows, operators, columns and seed count: its name also depends on the base version."""
     out = tmp_path / "grown"

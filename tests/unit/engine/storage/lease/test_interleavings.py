@@ -183,7 +183,7 @@ def length(made: Scene) -> int:
     return writer.steps
 
 
-STRIDES = [pytest.param(1, marks=pytest.mark.slow, id="every order"), pytest.param(5, id="some orders")]
+STRIDES = [pytest.param(1, marks=pytest.mark.slow, id="every order"), pytest.param(9, id="some orders")]
 VERSIONS = [pytest.param(SAME, id="one version"), pytest.param(DIFFERENT, id="two versions")]
 Make = Callable[[dict[str, str]], Scene]
 

@@ -60,7 +60,7 @@ def made(scene: Make) -> Iterator[Make]:
 
 
 EVERY = [pytest.mark.slow, pytest.mark.timeout(1800)]
-STRIDES = [pytest.param(1, marks=EVERY, id="every order"), pytest.param(6, id="some orders")]
+STRIDES = [pytest.param(1, marks=EVERY, id="every order"), pytest.param(11, id="some orders")]
 BOTH = {"a": REMOVAL, "b": OLD}
 
 

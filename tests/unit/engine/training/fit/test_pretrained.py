@@ -93,7 +93,7 @@ def worst(
     return float(min(right[group == g].mean() for g in np.unique(group)))
 
 
-@pytest.mark.parametrize("kind", ["bert", "vit"])
+@pytest.mark.parametrize("kind", ["bert", pytest.param("vit", marks=pytest.mark.slow)])
 def test_group_dro_on_the_last_layer_lifts_the_worst_group(kind: str, tmp_path: Path) -> None:
     folder = save_network(kind, tmp_path / kind)
     if kind == "bert":
