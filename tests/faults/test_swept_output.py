@@ -34,7 +34,7 @@ SECONDS, WAITING, BYTES = 60, 600, 4 * 2**30
 """CPU time of a command, its wall time on a machine that does other things too, and its memory."""
 MODULES = "\0imported: "
 """Between what a child prints and the modules that it has imported."""
-SAMPLED, SAMPLED_TRAINED = 16, 6
+SAMPLED, SAMPLED_TRAINED = 10, 6
 """Cases of each output that every run of the tests tries; the slow test tries all."""
 COMMANDS = (
     ["status", "{recipe}"],
