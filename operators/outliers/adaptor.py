@@ -63,7 +63,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 7
+    version = 8
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 

@@ -11,6 +11,7 @@ import numpy as np
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.hashing import folds_of
 from operators.outliers.evidence import BLOCK, evidence
+from operators.outliers.marking import has_evidence
 from operators.outliers.mixture import posteriors
 from operators.outliers.screen import Screen
 from operators.outliers.verdict import FOLDS, VerdictState
@@ -43,26 +44,27 @@ def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdict
     """
     n = len(y)
     posterior, score = np.zeros(n), np.full(n, np.nan)
-    kind = np.full(n, -1, np.int64)
+    kind, evident = np.full(n, -1, np.int64), np.zeros(n, np.bool_)
     known = np.isin(y, state.classes)
 
     def assess_block(block: tuple[Int64, Int64]) -> None:
         rows, places = block
         E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
         log_ratios = state.ratios.log_ratios(E)
-        by_kind = posteriors(log_ratios, state.prevalence)[places]
-        posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
+        by_kind = posteriors(log_ratios, state.prevalence)
+        evident[rows] = has_evidence(E, by_kind, state.flips, state.min_flip_ratio)[places]
+        posterior[rows], kind[rows] = by_kind.sum(axis=1)[places], by_kind.argmax(axis=1)[places]
         score[rows] = np.log(np.exp(log_ratios) @ state.ratios.prevalence)[places]
 
     with limit_threads(1):
         state.sources.prepare()
         in_threads(assess_block, list(_blocks(row_ids, np.flatnonzero(known))))
-    marked = posterior >= state.threshold
+    marked = (posterior >= state.threshold) & evident
     if state.shortcut_free is not None and marked.any():
         rows = np.flatnonzero(marked)
         free = assess(state.shortcut_free, X[rows], y[rows], row_ids[rows])
         posterior[rows] = np.minimum(posterior[rows], free.posterior)
-        marked = posterior >= state.threshold
+        marked[rows] = free.is_outlier
     return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
 
 

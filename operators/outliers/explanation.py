@@ -12,9 +12,9 @@ from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact
 from operators.outliers.assessment import row_evidence
 from operators.outliers.evidence import MARGINS, NAMES
+from operators.outliers.marking import UNREACHABLE
 from operators.outliers.planted import KINDS
 from operators.outliers.state import RECORD, load_state
-from operators.outliers.verdict import UNREACHABLE
 
 
 def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
@@ -46,6 +46,9 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
         _, without = row_evidence(state.shortcut_free, X, y, ids)
         meaning = "the same without the shortcuts that `cues` balances; a marked row needs both"
         facts.append(Fact("posterior_without_shortcuts", float(without.sum()), meaning))
+    flipped = float(np.exp(state.flips.log_ratios(E[None])[0, 0]))
+    least = f"a row whose most probable kind is a flip is marked from {state.min_flip_ratio:g} on"
+    facts.append(Fact("flip_ratio", flipped, f"wrong labels in multiples of right ones; {least}"))
     facts += [
         Fact(f"posterior_{kind}", float(value)) for kind, value in zip(KINDS, by_kind, strict=True) if value
     ]

@@ -66,6 +66,7 @@ def fit_screen(
     *,
     threshold: float,
     prevalence: float,
+    min_ratio: float,
 ) -> Screen | None:
     """Fit the screen; None where the verdict uses distances from neighbours, which have no bound.
 
@@ -77,6 +78,7 @@ def fit_screen(
     tables : where the neighbours of ``NEIGHBOURS`` are looked up.
     threshold : posterior from which a row is marked; 1 or more where none is.
     prevalence : share of flips.
+    min_ratio : least density ratio of a marked row.
     """
     if not set(ratios.columns.tolist()) <= set(LABEL_COLUMNS):
         return None
@@ -90,7 +92,8 @@ def fit_screen(
     )
     needed = np.inf
     if threshold < 1 and prevalence > 0:
-        needed = np.log(threshold / (1 - threshold)) + np.log((1 - prevalence) / prevalence)
+        by_posterior = np.log(threshold / (1 - threshold)) + np.log((1 - prevalence) / prevalence)
+        needed = max(by_posterior, np.log(min_ratio))
     screen = Screen(coef, least, largest, np.inf, float(needed))
     log_ratio = ratios.log_ratios(screen.fill_margins(E, y))[:, 0]
     cut = float(np.quantile(log_ratio, 1 - SHARE))

@@ -13,18 +13,19 @@ import numpy as np
 from operators.bounded_json import read_json
 from operators.outliers.evidence import Mahalanobis, Sources
 from operators.outliers.linear import CrossFitted, Scaler
+from operators.outliers.marking import Estimates
 from operators.outliers.mixture import Ratios
 from operators.outliers.neighbours import NeighbourTable
 from operators.outliers.screen import Screen
 from operators.outliers.shortcut_free import Eraser
 from operators.outliers.trees import CrossFittedTrees
-from operators.outliers.verdict import Estimates, VerdictState
+from operators.outliers.verdict import VerdictState
 
 ARRAYS = "evidence.npz"
 RECORD = "evidence.json"
 TABLES = ("raw", "cue_free")
 TABLE_ARRAYS = ("basis", "points", "labels", "ids")
-SCALARS = ("threshold", "n_folds", "seed")
+SCALARS = ("threshold", "min_flip_ratio", "n_folds", "seed")
 SHORTCUT_FREE = "shortcut_free"
 """Folder of the verdict without known shortcuts, inside that of the other."""
 
@@ -40,6 +41,7 @@ def save_state(state: VerdictState, folder: Path) -> None:
         "models": sources.models,
         "mahalanobis": sources.mahalanobis,
         "ratios": state.ratios,
+        "flips": state.flips,
     }
     if sources.trees is not None:
         parts["trees"] = sources.trees
@@ -108,6 +110,7 @@ def load_state(folder: Path) -> VerdictState | None:
         Scaler(**part("scaler")),
         sources,
         Ratios(**part("ratios")),
+        Ratios(**part("flips")),
         prevalence=arrays["prevalence"],
         screen=Screen(**screen | {name: float(screen[name]) for name in ("cut", "needed")})
         if screen

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from operators.arrays import Float32, Float64, Int64
+from operators.arrays import Float32, Float64, Int64, Mask
 from operators.hashing import folds_of, row_hashes
 from operators.outliers.evidence import (
     DISTANCE_COLUMNS,
@@ -30,6 +30,7 @@ from operators.outliers.evidence import (
     fit_sources,
 )
 from operators.outliers.linear import Scaler
+from operators.outliers.marking import Estimates, choose_threshold, estimate, has_evidence
 from operators.outliers.mixture import (
     MAX_LOG_RATIO,
     Ratios,
@@ -38,7 +39,7 @@ from operators.outliers.mixture import (
     flip_ratios,
     posteriors,
 )
-from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
+from operators.outliers.planted import flip_labels, mix_columns, permute_within
 from operators.outliers.sample import SAMPLE
 from operators.outliers.screen import Screen, fit_screen
 from operators.outliers.shortcut_free import Eraser, fit_eraser
@@ -48,16 +49,17 @@ FOLDS = "outliers/folds"
 PLANTED = "outliers/planted"
 NARROW = tuple(MARGINS.index(name) for name in ("plain", "trees"))
 """Evidence that ranks flipped labels well on every table; see :func:`flip_ratios`."""
-DAMAGE_ROUNDS = 3
-"""Rounds of weighting rows by how surely they are clean, where features are damaged too."""
+DAMAGE_ROUNDS = 12
+"""Rounds of weighting rows by how surely they are clean, where features are damaged too.
+
+After k rounds the posterior of a row that is surely flipped is about k / (k + 1): with three rounds such rows
+stayed below the threshold where many labels are wrong."""
 MAIN_KIND = 0.75
 """Share of the more common kind in all damage of features."""
 MIN_ROWS = 100
 """Rows of assessed classes below which there is no evidence."""
 MIN_CLASS = 20
 """Sampled rows of a class below which its rows are not assessed."""
-UNREACHABLE = 2.0
-"""Threshold above every posterior: no row is marked."""
 REMAINDER = 1e-6
 """Deviation, in units of standardised float32 features, up to which a feature holds only rounding."""
 
@@ -97,30 +99,16 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Estimates:
-    """Estimates of the verdict's quality on the sample, from planted damage."""
-
-    prevalence: dict[str, float]
-    """Share of rows of each kind."""
-    precision: float
-    """Expected share of corrupt rows among the marked; NaN where none are marked."""
-    recall: float
-    """Upper bound on the share of corrupt rows that are marked; NaN where none are expected."""
-    planted_recall: dict[str, float]
-    """Share of planted rows of each kind that would be marked."""
-    marked: float
-    """Share of the rows of the sample that are marked."""
-    n_rows: int
-    """Rows of the sample."""
-
-
-@dataclass(frozen=True)
 class VerdictState:
     """Everything that :func:`assess` needs."""
 
     scaler: Scaler
     sources: Sources
     ratios: Ratios
+    flips: Ratios
+    """Density ratio of wrong labels to right ones, by labels alone."""
+    min_flip_ratio: float
+    """Least ratio by ``flips`` of a row that is marked as flipped."""
     prevalence: Float64
     """(3,) shares with rare kinds set to 0: what is marked follows from them."""
     screen: Screen | None
@@ -174,12 +162,12 @@ def fit(
         if shortcuts is not None and shortcuts.shape[1]:
             eraser = fit_eraser(X, y, np.asarray(shortcuts[rows], np.float64))
             learnt.append(_learn(eraser(X), y, ids, len(classes), seed, config, shortcut_free=True))
-        posterior, *seen = np.minimum.reduce([one.posteriors for one in learnt])
+        posterior = np.minimum.reduce([one.posteriors for one in learnt])
+        evident = np.logical_and.reduce([one.evident for one in learnt])
         prevalence = np.minimum.reduce([one.prevalence for one in learnt])
-        flips = min(float(one.trusted[0]) for one in learnt)
-        least = max(config.min_posterior, posterior_of(config.min_flip_ratio, flips))
-        threshold = choose_threshold(posterior, config.min_precision, least)
-        estimates = estimate(posterior, list(seen), prevalence, threshold, len(ids))
+        threshold = choose_threshold(posterior[0] * evident[0], config.min_precision, config.min_posterior)
+        marked, *planted = (posterior >= threshold) & evident
+        estimates = estimate(posterior[0], marked, planted, prevalence, len(ids))
         states = [_state(one, y, classes, ids, threshold, estimates, seed, config) for one in learnt]
     if eraser is None:
         return states[0]
@@ -195,10 +183,13 @@ class _Learned:
     E: Float64
     planted: list[Float64]
     ratios: Ratios
+    flips: Ratios
     prevalence: Float64
     trusted: Float64
     posteriors: Float64
     """(1 + n_kinds, n) of the observed rows, and of the same rows with each kind of damage."""
+    evident: Mask
+    """(1 + n_kinds, n) whether they may be marked; see :func:`operators.outliers.marking.has_evidence`."""
 
 
 def _learn(
@@ -235,10 +226,13 @@ def _learn(
         with_trees=not shortcut_free,
     )
     E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
-    ratios, prevalence = calibrate(E, planted, n_classes, config)
+    ratios, flips, prevalence = calibrate(E, planted, n_classes, config)
     trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
-    found = np.stack([posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted)])
-    return _Learned(scaler, sources, E, planted, ratios, prevalence, trusted, found)
+    rows = (E, *planted)
+    by_kind = [posteriors(ratios.log_ratios(A), trusted) for A in rows]
+    evident = [has_evidence(A, p, flips, config.min_flip_ratio) for A, p in zip(rows, by_kind, strict=True)]
+    total = np.stack([p.sum(axis=1) for p in by_kind])
+    return _Learned(scaler, sources, E, planted, ratios, flips, prevalence, trusted, total, np.stack(evident))
 
 
 def _state(
@@ -260,11 +254,14 @@ def _state(
         (one.sources.raw, one.sources.cue_free),
         threshold=threshold,
         prevalence=float(one.trusted[0]),
+        min_ratio=config.min_flip_ratio,
     )
     return VerdictState(
         one.scaler,
         one.sources,
         one.ratios,
+        one.flips,
+        config.min_flip_ratio,
         one.trusted,
         screen,
         threshold,
@@ -290,23 +287,6 @@ def _assessed_rows(y: Int64, row_ids: Int64, seed: int) -> tuple[Int64, Int64]:
     return classes, order
 
 
-def estimate(
-    posterior: Float64, seen: list[Float64], prevalence: Float64, threshold: float, n_rows: int
-) -> Estimates:
-    """Estimate precision and recall from posteriors of observed rows (n,) and of planted ones (n,) each."""
-    marked = posterior >= threshold
-    total = float(posterior.sum())
-    shares = [float((p >= threshold).mean()) for p in seen]
-    return Estimates(
-        dict(zip(KINDS, prevalence.tolist(), strict=True)),
-        float(posterior[marked].mean()) if marked.any() else float("nan"),
-        float(posterior[marked].sum()) / total if total > 0 else float("nan"),
-        dict(zip(KINDS, shares, strict=True)),
-        float(marked.mean()),
-        n_rows,
-    )
-
-
 def planted_evidence(
     sources: Sources, Z: Float32, y: Int64, folds: Int64, ids: Int64, seed: int
 ) -> tuple[Float64, list[Float64]]:
@@ -328,8 +308,10 @@ def planted_evidence(
     return E, planted
 
 
-def calibrate(E: Float64, planted: list[Float64], n_classes: int, config: Config) -> tuple[Ratios, Float64]:
-    """Estimate the density ratios of all kinds and the (3,) prevalences.
+def calibrate(
+    E: Float64, planted: list[Float64], n_classes: int, config: Config
+) -> tuple[Ratios, Ratios, Float64]:
+    """Estimate the density ratios of all kinds, that of flips by labels alone, and the (3,) prevalences.
 
     Evidence from distances counts only where damaged features are confirmed. On tables without such damage
     it would rank rows that are merely far from others before flipped labels.
@@ -339,14 +321,14 @@ def calibrate(E: Float64, planted: list[Float64], n_classes: int, config: Config
     damage = [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, least) for kind in planted[1:]]
     total, main = max(damage), int(np.argmax(damage))
     if total < config.min_prevalence:
-        return _without_damage(flips, config), np.array([flipped, 0.0, 0.0])
+        return _without_damage(flips, config), flips, np.array([flipped, 0.0, 0.0])
     # The kinds overlap: of both only the larger share counts.
     damaged = np.where(np.arange(2) == main, MAIN_KIND, 1 - MAIN_KIND) * total
     prevalence = np.concatenate([[flipped], damaged])
     # Rows are ranked by flips even where these stand out too little to be marked.
     ranked = np.concatenate([[max(float(flips.prevalence[0]), config.rank_prevalence)], damaged])
     ratios = fit_ratios(E, planted, range(len(NAMES)), prevalence=ranked, rounds=DAMAGE_ROUNDS)
-    return ratios, prevalence
+    return ratios, flips, prevalence
 
 
 def _without_damage(flips: Ratios, config: Config) -> Ratios:
@@ -355,35 +337,3 @@ def _without_damage(flips: Ratios, config: Config) -> Ratios:
     intercept = np.concatenate([flips.intercept, [-MAX_LOG_RATIO, -MAX_LOG_RATIO]])
     share = max(float(flips.prevalence[0]), config.rank_prevalence)
     return Ratios(flips.columns, flips.mean, flips.deviation, coef, intercept, np.array([share, 0.0, 0.0]))
-
-
-def posterior_of(ratio: float, share: float) -> float:
-    """Return the posterior of a row whose density among rows of a kind is a multiple of that among others.
-
-    Parameters
-    ----------
-    ratio : the multiple.
-    share : share of the kind, in [0, 1).
-    """
-    odds = ratio * share / (1 - share)
-    return odds / (1 + odds)
-
-
-def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> float:
-    """Choose the least threshold above which posteriors (n,) have a mean of ``min_precision``.
-
-    It lies between two posteriors, so that the last bits of a row's posterior decide nothing.
-
-    Returns
-    -------
-    float
-        ``UNREACHABLE`` where no row can be marked.
-    """
-    ordered = np.sort(p)[::-1]
-    precise = np.cumsum(ordered) / np.arange(1, len(p) + 1) >= min_precision
-    allowed = np.flatnonzero(precise & (ordered >= min_posterior))
-    if not len(allowed):
-        return UNREACHABLE
-    last = int(allowed[-1])
-    below = max(float(ordered[last + 1]), min_posterior) if last + 1 < len(p) else min_posterior
-    return (float(ordered[last]) + below) / 2

@@ -45,6 +45,7 @@ SOURCES = (
     "evidence",
     "flip_share",
     "linear",
+    "marking",
     "mixture",
     "neighbours",
     "planted",

@@ -9,7 +9,7 @@ import pytest
 from operators.outliers.assessment import assess
 from operators.outliers.flip_share import _loss, fit_flip_share, share_bound, unmixed_separation
 from operators.outliers.mixture import separation
-from operators.outliers.verdict import Config, fit, posterior_of
+from operators.outliers.verdict import Config, fit
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,12 +60,6 @@ def test_wrong_labels_in_both_samples_are_taken_out_of_the_separation(classes: i
     mixed = separation(*scores(20_000, 0.15, classes, 1))
     assert mixed < without - 0.05
     assert unmixed_separation(mixed, 0.15, classes) == pytest.approx(without, abs=0.01)
-
-
-def test_weaker_evidence_does_not_do_where_more_labels_are_wrong() -> None:
-    assert posterior_of(32, 0.03) == pytest.approx(0.5, abs=0.01)
-    assert posterior_of(32, 0.1) > 0.75
-    assert posterior_of(32, 0.0) == 0
 
 
 def test_the_marked_share_hardly_depends_on_the_draw() -> None:

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from operators.hashing import folds_of
-from operators.outliers import evidence, linear
+from operators.outliers import evidence, linear, trees
 from operators.outliers.assessment import assess
 from operators.outliers.evidence import LABEL_COLUMNS, Mahalanobis, fit_sources
 from operators.outliers.linear import principal_directions
-from operators.outliers.mixture import fit_ratios, separation
+from operators.outliers.marking import UNREACHABLE, choose_threshold, has_evidence
+from operators.outliers.mixture import Ratios, fit_ratios, separation
+from operators.outliers.planted import mix_columns
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
     FOLDS,
-    UNREACHABLE,
     Config,
     NoEvidenceError,
-    choose_threshold,
     fit,
     planted_evidence,
 )
@@ -150,6 +150,31 @@ def test_the_threshold_lies_between_posteriors() -> None:
     assert choose_threshold(p, 0.8, 0.5) == pytest.approx(0.575)
     assert choose_threshold(p[:3], 0.8, 0.5) == pytest.approx(0.55)
     assert choose_threshold(np.full(5, 0.3), 0.7, 0.5) == UNREACHABLE
+
+
+def test_a_flip_needs_evidence_of_its_own() -> None:
+    flips = Ratios(np.array([0]), np.zeros(1), np.ones(1), np.ones((1, 1)), np.zeros(1), np.array([0.1]))
+    E, by_kind = np.log([[31.0], [33.0], [31.0]]), np.array([[0.8, 0.1, 0], [0.8, 0.1, 0], [0.3, 0.6, 0]])
+    assert has_evidence(E, by_kind, flips, 32).tolist() == [False, True, True]
+
+
+def test_many_flips_are_found_beside_damaged_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    # With three rounds of weighting the posterior of sure flips ended at .75, below the threshold: recall .2.
+    monkeypatch.setattr(trees, "MAX_TREES", 4)
+    monkeypatch.setattr(trees, "MIN_ROUNDS", 2)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 2000)
+    X = rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 8)) + 0.15 * rng.normal(size=(2000, 8))
+    X = np.asarray(X + y[:, None], np.float32)
+    damaged = rng.random(len(y)) < 0.06
+    X[damaged] = mix_columns(X, rng)[damaged]
+    flipped = ~damaged & (rng.random(len(y)) < 0.15)
+    labels = np.where(flipped, 1 - y, y)
+    state = fit(X, labels, np.arange(len(y)))
+    found = assess(state, X, labels, np.arange(len(y)))
+    assert state.prevalence[1:].sum() > 0.02
+    assert found.is_outlier[flipped].mean() > 0.6
+    assert (flipped | damaged)[found.is_outlier].mean() > 0.9
 
 
 def test_state_survives_files(tmp_path: Path) -> None:
