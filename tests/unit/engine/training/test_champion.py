@@ -220,7 +220,7 @@ def test_the_reason_has_the_counts_of_every_group_that_give_its_p() -> None:
     found = [tuple(map(int, match)) for match in COUNTS.findall(text)]
     assert found == [(60, 30, 6, 0), (300, 280, 0, 4), (70, 68, 0, 0)]
     p = gain_p_value(PairedCounts(*np.array(found).T))
-    test = "by a permutation test of the worst group's gain, one-sided, in 3 groups"
+    test = "by an intersection-union test of the worst group's gain, one-sided, in 3 groups"
     assert text.startswith(f"p = {p:.4f} {test}")
     assert "(group 0, the worst of the champion and the challenger: of 60 rows" in text
     assert "; rows without a group, class 0: of 70 rows" in text
