@@ -187,9 +187,8 @@ def _finding(counts: PairedCounts, names: Sequence[str], bound: float, confidenc
         low = gain_bound(counts, confidence)
         return TestResult(low > bound, f"gain of at least {low:+.4f} by the bootstrap in {beside}")
     p = gain_p_value(counts)
-    test = (
-        "an intersection-union test of the worst group's gain" if len(names) > 1 else "McNemar's exact test"
-    )
+    several = "an intersection-union test of the worst group's gain"
+    test = several if len(names) > 1 else "McNemar's exact test"
     return TestResult(p <= 1 - confidence, f"p = {p:.4f} by {test}, one-sided, in {beside}")
 
 
