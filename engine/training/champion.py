@@ -29,6 +29,7 @@ from engine.training.evaluation.split_scores import RowSource, row_pieces, truth
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
 from engine.training.serving.pyfunc import ENCODING, SERVING, ServedModel, describe_features
+from operators.arrays import Int64
 from operators.base import Executor
 from operators.metrics.group_scores import (
     MAX_NAMES,
@@ -72,6 +73,11 @@ class OwnFeatures(RowSource):
         X = np.zeros((len(rows), self.served.model.spec.n_features), np.float32)
         X[usable] = features
         return replace(rows, X=X, y=np.where(usable, y, UNKNOWN))
+
+    def places(self, job: TrainingJob) -> Int64:
+        """Return the other model's index of each class of the job (C,)."""
+        own = {value: index for index, value in enumerate(read_json(self.folder / SERVING)["classes"])}
+        return np.array([own.get(value, UNKNOWN) for value in job.maker.classes], np.int64)
 
 
 def _features_of(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -187,7 +193,8 @@ def _finding(counts: PairedCounts, names: Sequence[str], bound: float, confidenc
         low = gain_bound(counts, confidence)
         return TestResult(low > bound, f"gain of at least {low:+.4f} by the bootstrap in {beside}")
     p = gain_p_value(counts)
-    test = "McNemar's exact test" if len(names) == 1 else "a permutation test of the worst group's gain"
+    several = "an intersection-union test of the worst group's gain"
+    test = several if len(names) > 1 else "McNemar's exact test"
     return TestResult(p <= 1 - confidence, f"p = {p:.4f} by {test}, one-sided, in {beside}")
 
 

@@ -22,7 +22,8 @@ from operators.metrics.group_scores import few_rows_text
 from operators.report.text import interval, percent
 
 if TYPE_CHECKING:
-    from engine.training.registry import PromotionDecision, RegisteredModel
+    from engine.training.promotion import PromotionDecision
+    from engine.training.registry import RegisteredModel
     from engine.training.selection import Selection
 
 PAGE = "report.html"

@@ -1,11 +1,10 @@
-"""Registration of trained models on MLflow: the run with its scores, the model version, and its aliases.
+"""Registration of trained models on MLflow: the run with its scores, and the model version.
 
 :mod:`engine.training.serving.stored_models` reads models back.
 """
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -14,25 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connectors.storage import Place
+from engine.core.digests import digest
 from engine.core.errors import InfeasibleError, InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
-from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import BATCH, experiment_id
 from engine.publish.own_artifacts import check_artifacts, upload_file, upload_folder
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, metric_key, param_text, tracking_uri
-from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
-from engine.storage.object_run_store import synced_executor
 from engine.storage.registrations import record_registration
-from engine.training.champion import count_paired_answers, rows_for
 from engine.training.data.features import FeatureMaker
 from engine.training.data.version import Version, root_of
 from engine.training.evaluation.plots import PLOTS, STRENGTH
-from engine.training.evaluation.split_scores import score
-from engine.training.fit.ensemble import Ensemble
-from engine.training.fit.job import FEATURES, TrainingJob
+from engine.training.fit.job import FEATURES
 from engine.training.fit.pretrained import inputs_of
 from engine.training.live_run import EXPERIMENT, curve_values, dataset_of, params_of
 from engine.training.reference import Reference
@@ -45,9 +38,8 @@ from engine.training.serving.model_package import (
     signature,
 )
 from engine.training.serving.pyfunc import ServedModel, write_served_model
-from engine.training.serving.stored_models import CHAMPION, DATA, MODEL, champion_of, withdrawn_data
+from engine.training.serving.stored_models import DATA, MODEL
 from engine.training.training_run import TrainResult
-from operators.base import Executor
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -55,8 +47,9 @@ if TYPE_CHECKING:
 
 TRAINING_TAG = "rowsieve.training"
 """Tag of a model version: the name of the training's folder, which identifies its rows and parameters."""
+MIXTURE_TAG = "rowsieve.mixture"
+"""Tag of a model version: digest of the training and of the weights of its base models."""
 CHALLENGER = "challenger"
-_logger = logging.getLogger("rowsieve")
 
 
 @dataclass(frozen=True)
@@ -68,14 +61,6 @@ class RegisteredModel:
     run_id: str
     tracking_uri: str
     """Address of the MLflow server, without user and password: it is written to files."""
-
-
-@dataclass(frozen=True)
-class PromotionDecision:
-    """Decision about the alias ``champion``, with its reason."""
-
-    promoted: bool
-    reason: str
 
 
 def register(
@@ -132,9 +117,11 @@ def _set_final_status(mlflow_client: MlflowClient, run_id: str) -> Iterator[None
 
 
 def registered_before(result: TrainResult, name: str) -> RegisteredModel | None:
-    """Return the registered version of a model that belongs to this training, or None.
+    """Return the registered version of a model of this training and mixture, or None.
 
-    Raises InfeasibleError if MLflow does not answer.
+    A version of an older release, without the tag of the mixture, is the same model if there is one base
+    model; several are registered anew, as their weights are not known. Raises InfeasibleError if MLflow does
+    not answer.
     """
     from mlflow.exceptions import MlflowException
 
@@ -148,106 +135,24 @@ def registered_before(result: TrainResult, name: str) -> RegisteredModel | None:
             f"same command continues from there."
         ) from None
     for version in versions:
-        if tag_value(version.tags, TRAINING_TAG) == result.folder.name:
+        if _is_model_of(result, version.tags):
             uri = redact(tracking_uri(result.version.output))
             return RegisteredModel(name, str(version.version), str(version.run_id), uri)
     return None
 
 
-def promote(
-    registered: RegisteredModel,
-    result: TrainResult,
-    job: TrainingJob,
-    rule: PromotionRule,
-    *,
-    executor: Executor | None = None,
-    truth: str | None = None,
-) -> PromotionDecision:
-    """Move ``champion`` to the new version if the rule holds on the test rows of its dataset.
-
-    Champion and challenger are scored on the same rows and groups, each through its own features. Without
-    test rows the validation rows serve, and the reason says that the challenger may have been selected on
-    them. Of a champion that stays, the reason says where its rows were withdrawn. Raises InputError if the
-    challenger has neither or no such metric.
-    """
-    split = next((name for name in ("test", "validation") if name in result.scores), None)
-    if split is None:
-        raise InputError(
-            "--promote-if: there are neither test nor validation rows to compare on. Set source.holdout, or "
-            "split.test."
-        )
-    mine = result.scores[split]
-    found = client(result.version.output)
-    # Beside the challenger's files, where workers can read it.
-    with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
-        current = champion_of(found, registered.name, Path(scratch), result.version.output)
-        theirs = paired = None
-        if current is not None:
-            version, folder = current
-            if version == registered.version:
-                return PromotionDecision(True, f"version {version} is the champion already")
-            try:
-                source = rows_for(folder, job)
-            except CannotCompareError as error:
-                reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
-                reason += _withdrawn_text(found, registered.name, version, result.version.output)
-                return _record_decision(found, registered, PromotionDecision(False, reason))
-            champion = Ensemble.load(folder)
-            with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
-                scored = score(
-                    job, champion, opened, folder=folder, truth=truth, splits=[split], source=source
-                )
-                theirs = scored[split].metrics()
-                paired = count_paired_answers(
-                    job, result.folder, folder, source, opened, split=split, truth=truth
-                )
-    holds, reason = rule.evaluate(mine.metrics(), theirs, paired)
-    if holds and theirs is not None:
-        reason += _warned_loss(rule, registered, mine.metrics(), theirs)
-    if theirs is not None and split == "validation":
-        reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
-    if current is not None and not holds:
-        reason += _withdrawn_text(found, registered.name, current[0], result.version.output)
-    if holds:
-        found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
-    return _record_decision(found, registered, PromotionDecision(holds, reason))
+def _is_model_of(result: TrainResult, tags: Mapping[str, str]) -> bool:
+    """Return whether a model version with these tags answers as the model of a training."""
+    if tag_value(tags, TRAINING_TAG) != result.folder.name:
+        return False
+    mixture = tags.get(MIXTURE_TAG)
+    return len(result.model.models) == 1 if mixture is None else mixture == mixture_digest(result)
 
 
-def _warned_loss(
-    rule: PromotionRule, registered: RegisteredModel, mine: Mapping[str, float], theirs: Mapping[str, float]
-) -> str:
-    """Warn of a promotion that costs much accuracy without being asked about it; return the reason's part."""
-    text = rule.unbounded_loss(mine, theirs)
-    if not text:
-        return ""
-    _logger.warning(
-        "%s %s is champion now, and %s. To bound it, add ` and accuracy > champion - 0.005` to the rule; to "
-        "go back, set the alias by hand.",
-        registered.name,
-        registered.version,
-        text,
-    )
-    return f"; {text}"
-
-
-def _withdrawn_text(mlflow_client: MlflowClient, name: str, champion: str, output: Place) -> str:
-    """Say where a champion that stays was trained on a withdrawn version, and what to do; else nothing."""
-    told = withdrawn_data(mlflow_client, name, champion, output)
-    if not told:
-        return ""
-    return (
-        f"; champion {champion} {told}. It stays champion, and the yardstick, until a model beats it by the "
-        "rule or the alias is set by hand"
-    )
-
-
-def _record_decision(
-    mlflow_client: MlflowClient, registered: RegisteredModel, decision: PromotionDecision
-) -> PromotionDecision:
-    """Write a decision to the challenger's run and return it; MLflow cuts tags at 5,000 characters."""
-    text = ("promoted: " if decision.promoted else "kept: ") + decision.reason
-    mlflow_client.set_tag(registered.run_id, "rowsieve.promotion", text[:5000])
-    return decision
+def mixture_digest(result: TrainResult) -> str:
+    """Return the digest of a training and of the weights of its base models, to nine decimals."""
+    weights = [round(float(weight), 9) for weight in result.model.model_weights]
+    return digest([result.folder.name, weights])
 
 
 def _log(
@@ -363,6 +268,7 @@ def _log_model(
     tags = {
         VERSION_TAG: result.version.name,
         TRAINING_TAG: result.folder.name,
+        MIXTURE_TAG: mixture_digest(result),
         "rowsieve.trainer": trainer_of(params),
     }
     return str(mlflow_client.create_model_version(name, source, run_id, tags=tags).version)

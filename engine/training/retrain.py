@@ -36,15 +36,9 @@ from engine.training.evaluation.plots import PLOTS, draw, draw_importance, draw_
 from engine.training.fit.job import TrainingJob
 from engine.training.live_run import TrainingWatch
 from engine.training.page import write_page
+from engine.training.promotion import PromotionDecision, promote
 from engine.training.reference import Reference, check_kind, measure_reference
-from engine.training.registry import (
-    PromotionDecision,
-    RegisteredModel,
-    promote,
-    register,
-    registered_before,
-    scores_of,
-)
+from engine.training.registry import RegisteredModel, register, registered_before, scores_of
 from engine.training.selection import Selection, select
 from engine.training.training_run import TrainResult, TrainSpec, train
 from operators.base import Executor

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -31,9 +31,10 @@ from engine.recipe.search import (
     with_values,
 )
 from engine.training.candidates import Candidate, TryEach, average, train_further_seed
-from engine.training.data.version import open_version
+from engine.training.data.version import Version, open_version
+from engine.training.fit.job import training_fingerprint
 from engine.training.training_run import TrainSpec, train, trains_on_ray
-from operators.base import Executor
+from operators.base import Executor, OperatorError
 
 Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]
 
@@ -89,10 +90,11 @@ def select(
 ) -> Selection:
     """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
-    Each cell is one task if the data is small; otherwise all workers train one cell after the other (see
-    ``params.where``). Cells that were trained before are reused. A cell whose training fails is recorded and
-    cannot win. Ties go to the higher accuracy, then to the first cell. The table is written to
-    ``OUTPUT/models/grid-<digest>.json``.
+    Each cell is one task if the data is small, and so are all cells that share base models, such as those of
+    another ``alpha`` of ``boosted_cvar``; otherwise all workers train one cell after the other (see
+    ``params.where``). Equal cells are tried once, and those that were trained before are reused. A cell whose
+    training fails is recorded and cannot win. Ties go to the higher accuracy, then to the first cell. The
+    table is written to ``OUTPUT/models/grid-<digest>.json``.
 
     Parameters
     ----------
@@ -133,7 +135,7 @@ def select(
     spec = replace(spec, dataset=version.folder, folder=None)
     on_ray = trains_on_ray(version, spec.params, executor)
     progress = SearchProgress(listener)
-    try_each = partial(_try_each, criterion, executor, on_ray, progress)
+    try_each = partial(_try_each, criterion, executor, on_ray, progress, version)
     if sampler == "tpe" and trials is not None:
         # Not at the top: Optuna is an extra.
         from engine.training.adaptive_search import search
@@ -243,16 +245,16 @@ def _try_each(
     executor: Executor,
     on_ray: bool,
     progress: SearchProgress,
+    version: Version,
     specs: Sequence[TrainSpec],
 ) -> list[Candidate]:
-    """Train and score candidates: one after the other on all workers, or each in one task."""
+    """Train and score candidates: one after the other on all workers, or each training in one task."""
     if not specs:
         return []
     if on_ray:
         tried: Iterable[Candidate] = (try_one(one, criterion, executor) for one in specs)
     else:
-        jobs = [(one, criterion) for one in specs]
-        tried = executor.map(_try_in_process, jobs, resources=specs[0].params.resources)
+        tried = _try_in_tasks(specs, criterion, executor, version)
     found = []
     for one in tried:
         found.append(one)
@@ -260,14 +262,41 @@ def _try_each(
     return found
 
 
+def _try_in_tasks(
+    specs: Sequence[TrainSpec], criterion: Criterion, executor: Executor, version: Version
+) -> Iterator[Candidate]:
+    """Yield the candidates in their order; those that share a training, in one folder, are one task."""
+    groups: dict[str, list[int]] = {}
+    for index, spec in enumerate(specs):
+        groups.setdefault(_training_of(spec, version, index), []).append(index)
+    jobs = [([specs[index] for index in members], criterion) for members in groups.values()]
+    found: dict[int, Candidate] = {}
+    wanted = 0
+    tried = executor.map(_try_in_process, jobs, resources=specs[0].params.resources)
+    for members, candidates in zip(groups.values(), tried, strict=True):
+        found.update(zip(members, candidates, strict=True))
+        while wanted in found:
+            yield found[wanted]
+            wanted += 1
+
+
+def _training_of(spec: TrainSpec, version: Version, index: int) -> str:
+    """Return a text that is the same for candidates that share base models; one that fails has its own."""
+    try:
+        return training_fingerprint(version, spec.params, spec.seed)
+    except (InputError, OperatorError):
+        return str(index)
+
+
 def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> list[dict[str, Any]]:
-    """Return the cells of a grid, or ``trials`` different random draws of one value from every axis.
+    """Return the different cells of a grid, or ``trials`` different draws of one value from every axis.
 
     There are fewer where fewer different draws exist. A range needs a number of trials.
     """
     if trials is None:
         lists = [axis for axis in grid.values() if not isinstance(axis, Range)]
-        return [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
+        cells = [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
+        return [cell for index, cell in enumerate(cells) if cell not in cells[:index]]
     generator = np.random.default_rng([seed, 20])
     found: list[dict[str, Any]] = []
     for _ in range(20 * trials):
@@ -296,8 +325,14 @@ def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candid
     return Candidate({}, result.folder.name, worst, mean)
 
 
-def _try_in_process(job: tuple[TrainSpec, Criterion]) -> Candidate:
-    """Train and score one candidate in this process. Runs on a worker."""
-    spec, criterion = job
-    in_process = spec.params.model_copy(update={"where": "in_process"})
-    return try_one(replace(spec, params=in_process), criterion, LocalExecutor())
+def _try_in_process(job: tuple[Sequence[TrainSpec], Criterion]) -> list[Candidate]:
+    """Train once and score candidates that share this training, in this process. Runs on a worker."""
+    specs, criterion = job
+    found: list[Candidate] = []
+    for index, spec in enumerate(specs):
+        if spec in specs[:index]:
+            found.append(found[specs.index(spec)])
+            continue
+        in_process = spec.params.model_copy(update={"where": "in_process"})
+        found.append(try_one(replace(spec, params=in_process), criterion, LocalExecutor()))
+    return found

@@ -28,6 +28,28 @@ MIN_PROBABILITY = 1e-15
 """Lower bound of a probability in the log-loss, so that one row does not make it infinite."""
 
 
+@dataclass(frozen=True)
+class TrueClasses:
+    """True classes of rows that a model sees with other class indices, or cannot read."""
+
+    y: npt.NDArray[np.int64]
+    """(n,) indices of the true classes."""
+    places: npt.NDArray[np.int64]
+    """(C,) index that the model has for each true class; negative for a class that it does not know."""
+
+    def columns(self, probabilities: Float64, seen: npt.NDArray[np.int64]) -> Float64:
+        """Return the model's probabilities by true class (n, C).
+
+        They are 0 for a class that the model does not know, and in rows that it cannot read: those whose
+        class it knows, but whose index ``seen`` is negative.
+        """
+        known = self.places >= 0
+        found = np.zeros((len(self.y), len(self.places)))
+        found[:, known] = probabilities[:, self.places[known]]
+        found[(seen < 0) & known[self.y]] = 0.0
+        return found
+
+
 @dataclass
 class GroupSums:
     """Rows of each group of one grouping, and those that the served model classifies correctly."""
@@ -59,13 +81,13 @@ class MetricSums:
     correct: int
     """Rows that the served model, the mean of the base models' probabilities, classifies correctly."""
     labels: GroupSums
-    """Rows of each class, and those classified correctly."""
+    """Rows of each true class, and those classified correctly."""
     log_loss: float
     """Sum of -log of the probability of the true class."""
     nats: Counter[int]
     """-log of the probability of the true class in steps of 1e-4 -> rows."""
     ranks: npt.NDArray[np.int64]
-    """(2, C, PROBABILITY_BINS): rows, and rows of the class, by bins of the probability of each class."""
+    """(2, C, PROBABILITY_BINS): rows, and rows of the class, by bins of the probability of a true class."""
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of other rows."""
@@ -88,11 +110,14 @@ def sum_over_rows(
     y: npt.ArrayLike,
     groupings: Mapping[str, npt.ArrayLike],
     mixtures: Sequence[Float64] = (),
+    classes: TrueClasses | None = None,
 ) -> MetricSums:
     """Sum over the rows X (n, d) with labels y (n,).
 
     groupings : name -> (n,) group of each row: any values.
     mixtures : other model weights (T,) whose expected losses are counted too.
+    classes : true classes of the rows; default: ``y``, which is negative for a row that the model cannot
+        read or whose class it does not know.
     """
     y = np.asarray(y, np.int64)
     every = model.losses(X, y)
@@ -113,10 +138,10 @@ def sum_over_rows(
         [_steps(column) for column in columns],
         shape,
         int(correct.sum()),
-        _by_group(y, correct),
+        _by_group(y if classes is None else classes.y, correct),
         float(nats.sum()),
         _steps(nats, NAT_STEPS),
-        _ranks(probabilities, y),
+        _ranks(probabilities, y) if classes is None else _ranks(classes.columns(probabilities, y), classes.y),
     )
 
 

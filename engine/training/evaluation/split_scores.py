@@ -18,7 +18,7 @@ from engine.core.json_files import read_key
 from engine.training.data.column_checks import check_column
 from engine.training.data.rows import GroupedRows, join
 from engine.training.evaluation.by_group import ALPHAS, INFERRED, Scores, by_class, mixtures_for, summarise
-from engine.training.evaluation.metric_sums import sum_over_rows
+from engine.training.evaluation.metric_sums import TrueClasses, sum_over_rows
 from engine.training.evaluation.regression_scores import sum_numbers, summarise_numbers
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import RECORD, TrainingJob
@@ -86,7 +86,14 @@ class RowSource(Protocol):
     """Gives a model the rows of a version whose features were made for another model. Picklable."""
 
     def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
-        """Return the rows of a shard with the model's own features and class indices."""
+        """Return the rows of a shard with the model's own features and class indices.
+
+        The index is negative for a row that the model cannot read, and for a class that it does not know.
+        """
+        ...
+
+    def places(self, job: TrainingJob) -> Int64:
+        """Return the model's own index of each class of the job (C,), negative for one it does not know."""
         ...
 
 
@@ -116,7 +123,8 @@ def sum_over_shards(
         if job.params.task == "regression":
             parts_of_sums.append(sum_numbers(model, seen, groupings, job.params.objective))
         else:
-            parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:]))
+            classes = None if source is None else TrueClasses(rows.y, source.places(job))
+            parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:], classes))
     for part in parts_of_sums[1:]:
         parts_of_sums[0].add(part)
     return parts_of_sums[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connectors.storage import Place
-from engine.core.errors import InputError, one_line
+from engine.core.errors import InfeasibleError, InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
@@ -18,23 +18,56 @@ from engine.storage.withdrawals import withdrawal_of
 from engine.training.serving.served_files import check_limits, model_files
 
 if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+    from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
 _log = logging.getLogger("rowsieve")
 CHAMPION = "champion"
+MISSING = "RESOURCE_DOES_NOT_EXIST"
+"""MLflow's code of an error for a model, or an alias, that is not there."""
 MODEL, DATA = "model", "rowsieve"
 """Folder of a model among the artifacts of its run, and of Rowsieve's files in the model's ``data``."""
 
 
-def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
-    """Return the dataset version that the champion was trained on; None without a champion."""
+def champion_version(mlflow_client: MlflowClient, name: str) -> ModelVersion | None:
+    """Return the version with the alias ``champion``; None if MLflow says that there is none.
+
+    Raises InfeasibleError if MLflow does not say it: a model must not count as the first one, and be promoted
+    without a comparison, because a server is down or refuses the request.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
-        found = mlflow_client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException:
-        return None
-    return tag_value(found.tags, VERSION_TAG)
+        return mlflow_client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException as error:
+        if error.error_code == MISSING or _has_no_champion(mlflow_client, name, error):
+            return None
+        raise InfeasibleError(
+            f"MLflow does not say which version of the model {name!r} is the champion: {one_line(error)}. "
+            f"Start it, or correct MLFLOW_TRACKING_URI or its rights; then run the same command again."
+        ) from None
+
+
+def _has_no_champion(mlflow_client: MlflowClient, name: str, error: MlflowException) -> bool:
+    """Return whether a model has no champion, as which some stores report an invalid parameter."""
+    from mlflow.exceptions import MlflowException
+
+    if error.error_code != "INVALID_PARAMETER_VALUE":
+        return False
+    try:
+        return CHAMPION not in mlflow_client.get_registered_model(name).aliases
+    except MlflowException as other:
+        return bool(other.error_code == MISSING)
+
+
+def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
+    """Return the dataset version that the champion was trained on; None without a champion.
+
+    Raises InfeasibleError if MLflow does not answer.
+    """
+    found = champion_version(mlflow_client, name)
+    return None if found is None else tag_value(found.tags, VERSION_TAG)
 
 
 def withdrawn_data(mlflow_client: MlflowClient, name: str, number: str, output: Place) -> str:
@@ -58,13 +91,11 @@ def champion_of(
 ) -> tuple[str, Path] | None:
     """Download the champion into a folder; return its version number and its folder, or None.
 
-    Raises InputError if the output's own database names a place outside the output for its artifacts.
+    Raises InputError if the output's own database names a place outside the output for its artifacts, and
+    InfeasibleError if MLflow does not say which version is the champion.
     """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        version = mlflow_client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException:
+    version = champion_version(mlflow_client, name)
+    if version is None:
         return None
     run_id, path = str(version.run_id), f"{MODEL}/data/{DATA}"
     return str(version.version), _download(mlflow_client, run_id, path, scratch, output)

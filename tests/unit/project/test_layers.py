@@ -171,6 +171,7 @@ MLFLOW = {
     "engine.publish.tracking",
     "engine.training.serving.model_package",
     "engine.training.serving.network_flavour",
+    "engine.training.promotion",
     "engine.training.registry",
     "engine.training.serving.stored_models",
 }

@@ -112,6 +112,7 @@ def test_classes_are_compared_by_name(tmp_path: Path) -> None:
     by_class = sorted(shares.values())
     assert by_class[0] == 0.0  # it does not know the class
     assert by_class[1] >= 0.98
+    assert found["test"].balanced_accuracy == pytest.approx(np.mean(by_class), abs=0.02)
     rule = PromotionRule.parse("worst_group_accuracy > champion and accuracy > champion with confidence 0.95")
     paired = count_paired_answers(job, result.folder, served, source, LocalExecutor(), split="test")
     mine = result.evaluations["test"].metrics()
@@ -153,6 +154,8 @@ def test_rows_that_the_champion_cannot_read_are_wrong_answers(tmp_path: Path) ->
     missing = rows.loc[rows["split"] == "test", "a"].isna().mean()
     assert missing > 0
     assert found["test"].accuracy == pytest.approx(1 - missing, abs=0.02)
+    assert found["test"].balanced_accuracy == pytest.approx(1 - missing, abs=0.05)
+    assert found["test"].auprc == pytest.approx(1 - missing / 2, abs=0.05)
 
 
 def test_new_shards_alone_score_the_champion(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_the_reason_has_the_counts_of_every_group_that_give_its_p() -> None:
     found = [tuple(map(int, match)) for match in COUNTS.findall(text)]
     assert found == [(60, 30, 6, 0), (300, 280, 0, 4), (70, 68, 0, 0)]
     p = gain_p_value(PairedCounts(*np.array(found).T))
-    test = "by a permutation test of the worst group's gain, one-sided, in 3 groups"
+    test = "by an intersection-union test of the worst group's gain, one-sided, in 3 groups"
     assert text.startswith(f"p = {p:.4f} {test}")
     assert "(group 0, the worst of the champion and the challenger: of 60 rows" in text
     assert "; rows without a group, class 0: of 70 rows" in text

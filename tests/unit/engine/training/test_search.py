@@ -281,3 +281,39 @@ def test_schedules_train(tmp_path: Path) -> None:
     values = {"model": "mlp", "hidden": [6], "epochs": 8, "lr": 0.02, "optimizer": "adamw"}
     params = parse_params({**values, "schedule": "cosine", "warmup": 0.2, "clip": 1.0})
     assert (fit_arrays(X, y, params).predict(X) == y).mean() > 0.9
+
+
+class Tasks(LocalExecutor):
+    """An executor that keeps the jobs of every map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[Any] = []
+
+    def map(self, fn: Any, items: Any, *, resources: Any = None) -> Any:
+        self.jobs += [items]
+        return super().map(fn, items, resources=resources)
+
+
+def test_cells_that_share_a_training_are_one_task(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks with one folder ended the search: the second found the first one's lease."""
+    tried: list[float] = []
+
+    def scored(spec: TrainSpec, *more: Any) -> Candidate:
+        tried.append(spec.params.alpha)  # type: ignore[attr-defined]
+        return Candidate({}, f"{spec.params.lr}", spec.params.alpha, 0.5)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(selection, "try_one", scored)
+    spec = TrainSpec(published, parse_params({"trainer": "boosted_cvar"}))
+    executor = Tasks()
+    found = select(spec, {"alpha": [0.1, 0.3, 0.3], "lr": [0.01, 0.1]}, executor)
+    (jobs,) = executor.jobs
+    assert [[one.params.lr for one in specs] for specs, _ in jobs] == [[0.01, 0.01], [0.1, 0.1]]
+    assert [(c.values["alpha"], c.values["lr"]) for c in found.candidates] == [
+        *((0.1, 0.01), (0.1, 0.1), (0.3, 0.01), (0.3, 0.1))
+    ]
+    assert [c.score for c in found.candidates] == [0.1, 0.1, 0.3, 0.3]
+    assert [c.folder for c in found.candidates] == ["0.01", "0.1", "0.01", "0.1"]
+    equal = selection._try_in_process(([spec, spec], "worst_inferred_group"))
+    assert equal[0] == equal[1]
+    assert len(tried) == 5

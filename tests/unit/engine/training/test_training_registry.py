@@ -8,23 +8,27 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import mlflow
 import numpy as np
 import pyarrow.dataset
 import pytest
+from mlflow.exceptions import RestException
 from typer.testing import CliRunner, Result
 
 import engine
 from engine.cli.app import app
-from engine.core.errors import InputError
+from engine.core.errors import InfeasibleError, InputError
 from engine.publish.lineage import trace
 from engine.recipe.promotion import Condition, PromotionRule
-from engine.training import Ensemble
+from engine.training import Ensemble, promotion, registry
 from engine.training.data.version import open_version
 from engine.training.page import sentences
+from engine.training.promotion import PromotionDecision
+from engine.training.registry import RegisteredModel
 from engine.training.retrain import find_dataset, parse_grid, parse_settings
+from engine.training.serving.stored_models import champion_of, trained_on
 from tests.data import small_recipe
 
 QUICK = ["--executor", "local", "--set", "epochs=3", "--set", "batch_size=32"]
@@ -253,3 +257,111 @@ def test_a_promotion_that_costs_accuracy_without_a_bound_on_it_says_so(
     assert worse["promoted"]["promoted"]
     assert "the champion's was 1.0000, and the rule has no bound on it" in worse["promoted"]["reason"]
     assert "add ` and accuracy > champion - 0.005` to the rule" in caplog.text
+
+
+class FailingClient:
+    """A registry that answers a question for an alias with an error, and knows a model of these aliases."""
+
+    def __init__(self, code: str, aliases: dict[str, str] | None = None) -> None:
+        self.code, self.aliases = code, aliases
+
+    def get_model_version_by_alias(self, name: str, alias: str) -> Any:
+        raise RestException({"error_code": self.code, "message": "database is locked"})
+
+    def get_registered_model(self, name: str) -> Any:
+        if self.aliases is None:
+            raise RestException({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no model"})
+        return SimpleNamespace(aliases=self.aliases)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        FailingClient("RESOURCE_DOES_NOT_EXIST"),
+        FailingClient("INVALID_PARAMETER_VALUE"),
+        FailingClient("INVALID_PARAMETER_VALUE", {"challenger": "1"}),
+    ],
+    ids=["no_model", "no_model_by_value", "no_alias"],
+)
+def test_a_registry_that_knows_no_champion_has_none(server: Any, tmp_path: Path) -> None:
+    assert champion_of(server, "m", tmp_path, tmp_path) is None
+    assert trained_on(server, "m") is None
+
+
+@pytest.mark.parametrize("code", ["INTERNAL_ERROR", "PERMISSION_DENIED", "INVALID_PARAMETER_VALUE"])
+def test_a_registry_that_fails_is_not_a_registry_without_a_champion(code: str, tmp_path: Path) -> None:
+    """The challenger was promoted without a comparison."""
+    server: Any = FailingClient(code, {"champion": "1"})
+    with pytest.raises(InfeasibleError, match=r"'m' is the champion: .*database is locked"):
+        champion_of(server, "m", tmp_path, tmp_path)
+    with pytest.raises(InfeasibleError, match="does not say"):
+        trained_on(server, "m")
+
+
+def test_another_mixture_of_the_same_base_models_is_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed alpha was never registered: another model was compared than the one that was served."""
+
+    def trained(*weights: float) -> Any:
+        model = SimpleNamespace(models=weights, model_weights=np.array(weights))
+        version = SimpleNamespace(output=tmp_path)
+        return SimpleNamespace(folder=Path("models/abc"), model=model, version=version)
+
+    def found(result: Any, tags: dict[str, str]) -> RegisteredModel | None:
+        version = SimpleNamespace(tags=tags, version="7", run_id="r")
+        server = SimpleNamespace(search_model_versions=lambda _: [version])
+        monkeypatch.setattr(registry, "client", lambda _: server)
+        return registry.registered_before(result, "m")
+
+    old = {registry.TRAINING_TAG: "abc"}
+    both = {**old, registry.MIXTURE_TAG: registry.mixture_digest(trained(0.5, 0.5))}
+    same = found(trained(0.5, 0.5 + 1e-12), both)
+    assert same is not None
+    assert same.version == "7"
+    assert found(trained(0.2, 0.8), both) is None
+    assert found(trained(1.0), old) is not None
+    assert found(trained(0.5, 0.5), old) is None
+    assert found(trained(1.0), {registry.TRAINING_TAG: "other"}) is None
+
+
+@pytest.mark.parametrize(
+    ("champions", "promoted", "alias"),
+    [
+        (["1", "1"], True, "9"),
+        (["1", "2", "2", "2"], True, "9"),
+        (["1", "5"], False, "5"),
+        (["1", "2", "3", "4", "6", "7"], False, "7"),
+    ],
+    ids=["unchanged", "once", "by_a_better_one", "every_time"],
+)
+def test_a_champion_that_changes_during_the_comparison_is_compared_anew(
+    champions: list[str], promoted: bool, alias: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry tells these champions one after the other; version 5 is better than the challenger."""
+    told, now = iter(champions), [""]
+
+    def champion() -> str:
+        now[0] = next(told, now[0])
+        return now[0]
+
+    def compare(*_: Any) -> promotion._Comparison:
+        number = champion()
+        return promotion._Comparison(number, PromotionDecision(number != "5", f"against {number}"))
+
+    def set_alias(name: str, alias: str, version: str) -> None:
+        now[0] = version
+
+    server = SimpleNamespace(set_registered_model_alias=set_alias, set_tag=lambda *_: None)
+    monkeypatch.setattr(promotion, "client", lambda _: server)
+    monkeypatch.setattr(promotion, "_compare", compare)
+    monkeypatch.setattr(promotion, "champion_version", lambda *_: SimpleNamespace(version=champion()))
+    result = SimpleNamespace(scores={"test": None}, version=SimpleNamespace(output=Path()))
+    job = rule = cast(Any, None)
+    decision = promotion.promote(
+        RegisteredModel("m", "9", "run", "uri"), cast(Any, result), job, rule, executor=cast(Any, object())
+    )
+    assert decision.promoted == promoted
+    assert now == [alias]
+    if alias == "7":
+        assert "changed during each of 3 comparisons" in decision.reason
