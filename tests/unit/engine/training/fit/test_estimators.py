@@ -353,3 +353,18 @@ def test_dfr_needs_a_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     fit_arrays(
         **found, params=parse_params({"trainer": "dfr", "model": f"{__name__}:two_layers", "epochs": 1})
     )
+
+
+def test_dfr_names_the_class_or_group_without_held_out_rows() -> None:
+    """Such a class was forgotten: the model was right on none of its rows."""
+    y = (np.arange(300) % 100 == 0).astype(int)
+    X = (6 * y[:, None] + np.random.default_rng(0).normal(size=(300, 2))).astype(np.float32)
+    params = parse_params({"trainer": "dfr", "epochs": 1})
+    held = [uniform(row_hashes(np.arange(300), seed, "train/last layer")) < 0.2 for seed in range(9)]
+    seed = next(seed for seed, mine in enumerate(held) if not mine[y == 1].any())
+    with pytest.raises(
+        OperatorError, match=r"dfr: class 1 has train rows, .* Raise train\.held_out \(0\.2\)"
+    ):
+        fit_arrays(X, y, params, groups=np.zeros(300, int), seed=seed)
+    with pytest.raises(OperatorError, match=r"dfr: group 4 has train rows, and none of them is held out"):
+        fit_arrays(X, np.arange(300) % 2, params, groups=4 * y, seed=seed)
