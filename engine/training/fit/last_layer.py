@@ -117,9 +117,8 @@ class Dfr:
             for shard in session.slots.shards(slot):
                 rows = session.data.train[shard]
                 weight = rows.weight if self._params.weights else np.ones(len(rows))
-                for sums, mine in zip(
-                    found, (slice(None), self._held_out(session, rows.row_id)), strict=True
-                ):
+                chosen = (np.ones(len(rows), bool), self._held_out(session, rows.row_id))
+                for sums, mine in zip(found, chosen, strict=True):
                     sums[: n + 1] += np.bincount(rows.group[mine] + 1, weight[mine], minlength=n + 1)
                     sums[n + 1 :] += np.bincount(rows.y[mine], weight[mine], minlength=n_classes)
             return torch.from_numpy(found.reshape(-1))
@@ -131,7 +130,7 @@ class Dfr:
 def _without_held_out(kind: str, numbers: Sequence[int], weight: Float64) -> list[str]:
     """Return the names of classes or groups of which weight (2, n) says: some rows, and none held out."""
     lost = (weight[0] > 0) & ~(weight[1] > 0)
-    names = [numbers[place] for place in np.flatnonzero(lost)]
+    names = [numbers[place] for place in np.flatnonzero(lost).tolist()]
     return [f"{kind} {name}" if name >= 0 else f"class {-1 - name} without a group" for name in names]
 
 

@@ -299,6 +299,34 @@ def test_defaults_are_those_of_xgboost() -> None:
     assert explicit.get_booster().save_raw("json") == default.get_booster().save_raw("json")
 
 
+class StopAfter:
+    """Ends a training after a number of phases, as a killed worker does."""
+
+    def __init__(self, phases: int) -> None:
+        self.left = phases
+
+    def on_step(self, event: Any) -> None:
+        pass
+
+    def on_epoch(self, event: Any) -> None:
+        pass
+
+    def on_phase_end(self, event: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_a_finished_fit_is_not_repeated_after_an_interruption(tmp_path: Path) -> None:
+    params = parse_params({"trainer": "boosted_cvar", "rounds": 3, "model": "sklearn:LogisticRegression"})
+    whole = fit(data(), params, folder=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit(data(), params, folder=tmp_path / "broken", callbacks=[StopAfter(2)])
+    resumed = fit(data(), params, folder=tmp_path / "broken")
+    assert [note["phase"] for note in resumed.curve] == [0, 1, 2]
+    assert np.array_equal(resumed.selection_losses, whole.selection_losses)
+
+
 # deep feature reweighting
 
 
