@@ -41,9 +41,11 @@ class Range:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, generator: np.random.Generator) -> float | int:
-        """Draw one number from the range."""
+        """Draw one number from the range, to four digits."""
         found = float(np.exp(generator.uniform(np.log(self.low), np.log(self.high))))
-        return round(found) if self.is_whole else float(f"{found:.4g}")
+        if self.is_whole:
+            return round(found)
+        return min(max(float(f"{found:.4g}"), float(self.low)), float(self.high))  # rounded within the range
 
 
 Axis = Sequence[Any] | Range

@@ -81,6 +81,8 @@ class LiveRun:
         self._is_known = self._warned = False
         self._next_try = 0.0
         self._steps = 0
+        self._held = {step for *_, step in record.series}
+        """Steps that this process has sent or will send."""
         self.over = False
 
     @property
@@ -129,16 +131,23 @@ class LiveRun:
                     for name, value, _, _ in curve_values([vars(epoch)], now)
                 ]
                 self._steps = epoch.number
+                self._held.add(epoch.number - 1)
         if time.monotonic() >= self._next_try:
             self._send_series()
 
     def complete(
         self, curve: Sequence[Mapping[str, Any]], metrics: Mapping[str, float], texts: Mapping[str, Any]
     ) -> None:
-        """Add the epochs that were not told, the scores, and records as files."""
-        now, known = _now_ms(), self._steps
-        self._record.series += [value for value in curve_values(curve, now) if value[3] >= known]
-        self._steps = max(known, len(curve))
+        """Add the epochs that this process has not sent, the scores, and records as files.
+
+        A killed process may have left epochs before its checkpoint unsent. Those that it had sent are sent
+        again, with the same values.
+        """
+        self._record.series += [
+            value for value in curve_values(curve, _now_ms()) if value[3] not in self._held
+        ]
+        self._held |= set(range(len(curve)))
+        self._steps = max(self._steps, len(curve))
         self._record.metrics |= {metric_key(name): value for name, value in metrics.items()}
         self._record.texts |= {name: to_json(value) for name, value in texts.items()}
         self._send()

@@ -43,7 +43,8 @@ class TrainSpec:
     params: TrainParams
     seed: int = 0
     folder: Path | None = None
-    """Folder of the model. Default ``OUTPUT/models/<fingerprint>``: the same training is found again."""
+    """Folder of the model. Default ``OUTPUT/models/<fingerprint>``: the same training is found again. A
+    folder that holds the model of another training is refused."""
     truth: str | None = None
     """A published column with true groups. It is used for evaluation only."""
     mix_alpha: float | None = None
@@ -121,8 +122,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
     if spec.params.is_pretrained:
         check_inputs(version, str(spec.params.model_params["column"]))
     check_real_folders(version.output)
-    name = training_fingerprint(version, spec.params, spec.seed)[:12]
-    place = output_of(spec.folder or version.output / "models" / name)
+    fingerprint = training_fingerprint(version, spec.params, spec.seed)
+    place = output_of(spec.folder or version.output / "models" / fingerprint[:12])
     try:
         with (
             hold_lease(place, f"rowsieve retrain on {version.name}") as lease,
@@ -133,7 +134,7 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
             job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()
             if reused:
-                read_record(folder)  # before hours go into scores
+                _check_same_training(folder, fingerprint)  # before hours go into scores
             else:
                 check_model(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
                 job.maker.fit(executor)
@@ -156,12 +157,20 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
 def _mixed(spec: TrainSpec, job: TrainingJob) -> Ensemble:
     """Return the stored base models with the mixture that the spec asks for; store it if it is new."""
     stored = Ensemble.load(job.folder)
-    model = remix(stored, spec.params)
-    if spec.mix_alpha is not None:
-        model = model.reweight(spec.mix_alpha)
-    if not np.array_equal(model.model_weights, stored.model_weights):
+    model = remix(stored, spec.params, spec.mix_alpha)
+    if model.about != stored.about or not np.array_equal(model.model_weights, stored.model_weights):
         model.save(job.folder, root=job.root)
     return model
+
+
+def _check_same_training(folder: Path, fingerprint: str) -> None:
+    """Raise InputError if a folder holds another training's model; earlier releases wrote no fingerprint."""
+    record = read_record(folder)
+    if (record.get("fingerprint") or fingerprint) != fingerprint:
+        raise InputError(
+            f"{folder} holds the model of another training ({record['trainer']}), with another version, "
+            f"other parameters or another seed. Give an empty folder, or leave out `folder`."
+        )
 
 
 def _check_mix(spec: TrainSpec) -> None:

@@ -202,7 +202,8 @@ class TrainParams(OperatorParams):
     small_rows: int = Field(default=200_000, ge=0)
     """Largest number of rows that ``where: auto`` trains in this process."""
     checkpoint_every: int = Field(default=10, ge=1)
-    """Epochs between checkpoints; boosting also writes one after each round that ends in between."""
+    """Epochs between checkpoints, counted through all rounds of boosting. An estimator has one after each
+    fit."""
     max_failures: int = Field(default=3, ge=0)
     """Number of times that Ray Train restarts from the last checkpoint after losing a worker."""
     resources: Resources = Resources()

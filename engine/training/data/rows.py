@@ -110,6 +110,8 @@ class Counts:
     """(G,)"""
     group_weight: Float64
     """(G,) sums of weights."""
+    rows_without_group: npt.NDArray[np.int64]
+    """(C,) rows of each class that take part and are in no group."""
 
     @property
     def n_rows(self) -> int:

@@ -8,6 +8,7 @@ one model leaves a mixture of one.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -128,7 +129,8 @@ class Ensemble:
     def average(self) -> Ensemble:
         """Return the same base models with equal weights (AdaBoost + average)."""
         t = len(self.models)
-        return replace(self, model_weights=np.full(t, 1 / t), about=self.about | {"mixing": "average"})
+        about = {key: value for key, value in self.about.items() if key != "alpha"} | {"mixing": "average"}
+        return replace(self, model_weights=np.full(t, 1 / t), about=about)
 
     def predict_proba(self, X: npt.ArrayLike) -> Float64:
         """Return the mean of the base models' class probabilities by lambda: (n, C) for rows X (n, d).
@@ -161,15 +163,15 @@ class Ensemble:
         return self.target.predictions(found)
 
     def sample(
-        self, X: npt.ArrayLike, request_ids: Iterable[str | int], *, seed: int = 0
+        self, X: npt.ArrayLike, request_ids: Iterable[str | float], *, seed: int = 0
     ) -> npt.NDArray[np.int64]:
         """Return the class index by one base model for each row, drawn by lambda: (n,).
 
         This is the randomised classifier whose CVaR lambda minimises. The draw depends on ``seed`` and the
         row's request id alone, so asking again gives the same answer: a user who may repeat a request until
         it is granted games a model that draws anew (the caveat in the paper's conclusion). Give the id of
-        what is decided, such as the applicant's, and keep the seed secret. Raises ValueError for a
-        regression.
+        what is decided, such as the applicant's, and keep the seed secret. The number 17 and the text "17"
+        are the same id. Raises ValueError for a regression, and for an id that is null.
         """
         self._check_classes()
         X = self._rows(X)
@@ -182,10 +184,10 @@ class Ensemble:
             found[mine] = logits(self.models[index], X[mine]).argmax(axis=1)
         return found
 
-    def chosen(self, request_ids: Iterable[str | int], *, seed: int = 0) -> npt.NDArray[np.int64]:
+    def chosen(self, request_ids: Iterable[str | float], *, seed: int = 0) -> npt.NDArray[np.int64]:
         """Return the index of the base model that answers each request: (n,)."""
         edges = np.cumsum(self.model_weights)
-        points = np.array([_point(seed, request) for request in request_ids], np.float64)
+        points = np.array([_point(seed, request_text(request)) for request in request_ids], np.float64)
         places = np.searchsorted(edges, points * edges[-1], side="right")
         found: npt.NDArray[np.int64] = places.clip(max=int(np.flatnonzero(self.model_weights)[-1]))
         return found
@@ -246,8 +248,17 @@ def _softmax(scores: npt.NDArray[np.float32]) -> Float64:
     return torch.softmax(torch.from_numpy(scores).double(), dim=1).numpy()
 
 
-def _point(seed: int, request: str | int) -> float:
+def request_text(request: Any) -> str:
+    """Return a request id as text, a whole number without decimal point. Raises ValueError for null."""
+    if request is None or (isinstance(request, float | np.floating) and math.isnan(request)):
+        raise ValueError("a request id is null; give each row the id of what is decided")
+    if isinstance(request, float | np.floating) and request.is_integer():
+        return str(int(request))
+    return str(request)
+
+
+def _point(seed: int, request: str) -> float:
     """Return a number in [0, 1) that cannot be guessed without the seed."""
     key = hashlib.sha256(str(seed).encode()).digest()
-    text = f"{type(request).__name__}:{request}".encode()
+    text = f"str:{request}".encode()
     return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=7).digest(), "big") / 2**56

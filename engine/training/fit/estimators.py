@@ -129,7 +129,6 @@ class EstimatorLearner:
             loss = -self._losses.scores(self.model, rows)
         mean = float(weight @ loss / weight.sum())
         session.note_epoch({"phase": session.progress.phase, "epoch": 1, "loss": mean})
-        session.save()
 
     def first_errors(self, session: Session) -> dict[int, Mask]:
         """Return slot -> (n,) which train rows are wrong for estimators that were fitted without them.

@@ -169,6 +169,7 @@ class _Record(BaseModel):
     groups: dict[int, int]
     curve: list[dict[str, Any]]
     strength: _Strength | None = None
+    fingerprint: str | None = None
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -185,15 +186,21 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def training_record(fitted: TrainingOutcome, job: TrainingJob) -> dict[str, Any]:
-    """Return the content of ``training.json``."""
+    """Return the content of ``training.json``.
+
+    ``groups`` holds the train rows of each group; under -1 - c those of class c that are in none.
+    """
     names = job.dataset().group_names
+    groups = dict(zip(names, fitted.counts.group_rows.tolist(), strict=True))
+    apart = {-1 - label: rows for label, rows in enumerate(fitted.counts.rows_without_group.tolist()) if rows}
     return {
         "trainer": trainer_of(job.params),
         "models": fitted.n_models,
         "train_rows": fitted.counts.n_rows,
         "selection_rows": len(fitted.selection_rows),
         "selection_split": fitted.selection_split,
-        "groups": dict(zip(map(str, names), fitted.counts.group_rows.tolist(), strict=True)),
+        "groups": {str(name): rows for name, rows in (groups | apart).items()},
+        "fingerprint": training_fingerprint(job.version, job.params, job.seed),
         "best_epoch": fitted.best_epoch,
         "curve": fitted.curve,
         **({"strength": found} if (found := summary_of(job.folder)) else {}),
@@ -245,9 +252,20 @@ def mix(
     return remix(made, params)
 
 
-def remix(model: Ensemble, params: TrainParams) -> Ensemble:
-    """Return the same base models with the mixture that the parameters ask for."""
+def remix(model: Ensemble, params: TrainParams, alpha: float | None = None) -> Ensemble:
+    """Return the same base models with the mixture that the parameters ask for.
+
+    ``alpha`` asks for the mixture of this tail instead. The parameters in ``about`` name the mixture too.
+    """
     mixture = params.mixture
     if mixture is None:
         return model
-    return model.average() if mixture.kind == "average" else model.reweight(mixture.alpha)
+    averaged = alpha is None and mixture.kind == "average"
+    mixed = model.average() if averaged else model.reweight(mixture.alpha if alpha is None else alpha)
+    if "params" not in mixed.about:
+        return mixed
+    asked = params.model_dump(mode="json", include=set(params.mixture_only))
+    asked["mixing"] = mixed.about["mixing"]
+    if alpha is not None and "alpha" in asked:
+        asked["alpha"] = alpha
+    return replace(mixed, about=mixed.about | {"params": mixed.about["params"] | asked})

@@ -8,7 +8,7 @@ tell how good the model is; groups are balanced by weights, which needs no draws
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -85,25 +85,53 @@ class Dfr:
         return found
 
     def _group_weights(self, session: Session) -> Float64:
-        """Return (G + 1,) factors under which every group of the held-out rows has the same total weight."""
-        n = session.data.n_groups
+        """Return (G + 1,) factors under which every group of the held-out rows has the same total weight.
 
-        def count(slot: int) -> Tensor:
-            found = np.zeros(n + 1)
-            for shard in session.slots.shards(slot):
-                rows = session.data.train[shard]
-                mine = self._held_out(session, rows.row_id)
-                weight = rows.weight[mine] if self._params.weights else np.ones(int(mine.sum()))
-                found += np.bincount(rows.group[mine] + 1, weight, minlength=n + 1)
-            return torch.from_numpy(found)
-
-        mass = session.slots.total(count).numpy()[1:]
-        if not mass.any():
+        Raises OperatorError if a class or a group with train rows has no held-out row: the last layer would
+        be fitted as if there were none.
+        """
+        groups, classes = self._weight_sums(session)
+        if not groups[1].any():
             raise OperatorError(
                 "train.trainer dfr: none of the rows that the last layer is fitted to is in a group. Raise "
                 "train.held_out, set train.noise to own_group, or train erm."
             )
-        return balance(mass)
+        named = [
+            *_without_held_out("class", range(session.data.n_classes), classes),
+            *_without_held_out("group", session.data.group_names, groups),
+        ]
+        if named:
+            raise OperatorError(
+                f"train.trainer dfr: {named[0]} has train rows, and none of them is held out for the last "
+                f"layer, which would forget it. Raise train.held_out ({self._params.held_out:g}), take "
+                f"another seed, or train gdro."
+            )
+        return balance(groups[1])
+
+    def _weight_sums(self, session: Session) -> tuple[Float64, Float64]:
+        """Return sums of weights by group (2, G) and by class (2, C): of all train rows, of held-out ones."""
+        n, n_classes = session.data.n_groups, session.data.n_classes
+
+        def count(slot: int) -> Tensor:
+            found = np.zeros((2, n + 1 + n_classes))
+            for shard in session.slots.shards(slot):
+                rows = session.data.train[shard]
+                weight = rows.weight if self._params.weights else np.ones(len(rows))
+                chosen = (np.ones(len(rows), bool), self._held_out(session, rows.row_id))
+                for sums, mine in zip(found, chosen, strict=True):
+                    sums[: n + 1] += np.bincount(rows.group[mine] + 1, weight[mine], minlength=n + 1)
+                    sums[n + 1 :] += np.bincount(rows.y[mine], weight[mine], minlength=n_classes)
+            return torch.from_numpy(found.reshape(-1))
+
+        sums = session.slots.total(count).numpy().reshape(2, -1)
+        return sums[:, 1 : n + 1], sums[:, n + 1 :]
+
+
+def _without_held_out(kind: str, numbers: Sequence[int], weight: Float64) -> list[str]:
+    """Return the names of classes or groups of which weight (2, n) says: some rows, and none held out."""
+    lost = (weight[0] > 0) & ~(weight[1] > 0)
+    names = [numbers[place] for place in np.flatnonzero(lost).tolist()]
+    return [f"{kind} {name}" if name >= 0 else f"class {-1 - name} without a group" for name in names]
 
 
 @dataclass(frozen=True)
@@ -141,9 +169,10 @@ def activations(
     finally:
         hook.remove()
         model.train(was_training)
-    is_last = len(seen) == len(outputs) and all(
-        torch.equal(own, output) for (_, own), output in zip(seen, outputs, strict=True)
-    )
+    # Compared as a whole: a pretrained network divides the rows into parts of its own.
+    is_last = all(own.ndim == 2 for _, own in seen) and len(outputs) <= len(seen)
+    if is_last and outputs:
+        is_last = torch.equal(torch.cat([own for _, own in seen]), torch.cat(outputs))
     found = [inputs.float().cpu().numpy() for inputs, _ in seen] if is_last else []
     empty = np.empty((0, layer.in_features), np.float32)
     return (np.concatenate(found) if found else empty), is_last

@@ -149,6 +149,8 @@ class Session:
                 self.progress.notes["begun"] = True
             self.learner.fit_phase(method.phase(self.progress.phase, self), self)
             self._next_phase()
+            if self.params.is_estimator:  # only now: a checkpoint of a phase that goes on is fitted again
+                self.save()
             self.callbacks.on_phase_end(PhaseEnd(self.progress.phase, method.n_phases))
         n_models = method.finish(self)
         self._checkpoints.clear()
@@ -301,17 +303,19 @@ class Session:
 
 def count_rows(data: Dataset, slots: Slots) -> Counts:
     """Count the train rows. Raises OperatorError if there is nothing to learn from."""
-    n = data.n_groups
+    n, n_classes = data.n_groups, data.n_classes
 
     def count(slot: int) -> torch.Tensor:
-        sums = np.zeros((2, n + 1))
+        sums, apart = np.zeros((2, n + 1)), np.zeros(n_classes)
         for shard in slots.shards(slot):
             rows = data.train[shard]
             sums[0] += np.bincount(rows.group + 1, minlength=n + 1)
             sums[1] += np.bincount(rows.group + 1, rows.weight, minlength=n + 1)
-        return torch.from_numpy(sums.reshape(-1))
+            apart += np.bincount(rows.y[rows.group < 0], minlength=n_classes)
+        return torch.from_numpy(np.concatenate([sums.reshape(-1), apart]))
 
-    by_slot = slots.each(count).numpy().reshape(-1, 2, n + 1)
+    table = slots.each(count).numpy()
+    by_slot, apart = table[:, :-n_classes].reshape(-1, 2, n + 1), table[:, -n_classes:].sum(axis=0)
     rows, weight = by_slot.sum(axis=0)
     if not rows.sum() or not 0 < weight.sum() < np.inf:
         raise OperatorError(
@@ -319,4 +323,5 @@ def count_rows(data: Dataset, slots: Slots) -> Counts:
             f"{weight.sum():g}. Check the version's columns `split` and `weight`, and train.noise."
         )
     slot_rows = tuple(int(count) for count in by_slot[:, 0].sum(axis=1))
-    return Counts(slot_rows, float(weight.sum()), rows[1:].astype(np.int64), weight[1:])
+    whole = rows[1:].astype(np.int64)
+    return Counts(slot_rows, float(weight.sum()), whole, weight[1:], apart.astype(np.int64))

@@ -18,7 +18,7 @@ from engine.core.json_files import read_json, write_json
 from engine.training.data.features import FeatureMaker
 from engine.training.data.raw_rows import COLUMNS, clean_columns, read_columns, table_of, write_columns
 from engine.training.data.version import Version
-from engine.training.fit.ensemble import Ensemble
+from engine.training.fit.ensemble import Ensemble, request_text
 from engine.training.serving.served_files import check_columns, check_files, naming, read_description
 from operators.base import (
     FEATURE_FAULT,
@@ -218,7 +218,8 @@ class ServedModel(ServedFeatures):
         Raises
         ------
         ValueError
-            A column of the model is missing, or a sample is asked for without ids, or of a regression.
+            A column of the model is missing, or a sample is asked for without an id for each row, or of a
+            regression.
 
         """
         params = {**PARAMS, **(params or {})}
@@ -228,7 +229,7 @@ class ServedModel(ServedFeatures):
         if params["sample"]:
             if REQUEST not in model_input.columns:
                 raise ValueError(f"sample: give each row's id in a column {REQUEST!r}")
-            ids = model_input[REQUEST].astype(str).tolist()
+            ids = _request_ids(model_input[REQUEST])
         is_feature = self.schema is not None and REQUEST in self.schema.names
         columns = [name for name in model_input.columns if name != REQUEST or is_feature]
         table, faults = table_of(model_input[columns], self.schema, self.missing_texts)
@@ -291,6 +292,17 @@ class ServedModel(ServedFeatures):
     def answers(self) -> list[str]:
         """Return the column names of a prediction: ``prediction``, ``probability_<label>``, ``reason``."""
         return ["prediction", *(f"probability_{label}" for label in self._about["classes"]), "reason"]
+
+
+def _request_ids(column: pd.Series[Any]) -> list[str]:
+    """Return the ids of requests as texts. Raises ValueError, which names the first row without one."""
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        raise ValueError(
+            f"sample: {len(missing)} of {len(column)} rows have no {REQUEST!r}, the first at position "
+            f"{missing[0]}. Give each row the id of what is decided"
+        )
+    return [request_text(request) for request in column.tolist()]
 
 
 class _OneShard:

@@ -29,7 +29,7 @@ from engine.training import live_run
 from engine.training.fit import job as job_module
 from engine.training.fit import progress
 from engine.training.fit.callbacks import EpochEnd
-from engine.training.live_run import EXPERIMENT, curve_values
+from engine.training.live_run import EXPERIMENT, LiveRun, curve_values
 from engine.training.retrain import RetrainOptions, RetrainResult, retrain
 from engine.training.training_run import TrainSpec
 from operators.base import OperatorError
@@ -189,6 +189,20 @@ def test_the_run_of_a_killed_process_is_continued_or_ended(
     assert sync(client(out), out) == (1, 0)
     killed = [run for run in runs(out).values() if run.data.tags.get("rowsieve.record") == "b" * 32]
     assert [run.info.status for run in killed] == ["KILLED"]
+
+
+def test_epochs_that_a_killed_process_had_not_sent_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that goes on from the checkpoint of epoch 3 is told of the epochs after it only."""
+    sent: list[int] = []
+    monkeypatch.setattr(live_run, "client", lambda output: None)
+    monkeypatch.setattr(live_run, "deliver", lambda record, *_: sent.extend(s for *_, s in record.series))
+    live = LiveRun(tmp_path, Record("a" * 32, EXPERIMENT, "gdro", 1, series=[("loss", 0.5, 1, 1)]))
+    curve = [{"phase": 0, "epoch": epoch, "loss": 1 / epoch} for epoch in range(1, 6)]
+    live.add([EpochEnd(1, 4, 0.25, number=4, total=5)])
+    live.complete(curve, {}, {})
+    assert sorted(sent) == [0, 1, 2, 3, 4]
 
 
 def test_no_run_is_opened_where_it_is_not_wanted(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,13 @@ def test_grids_and_ranges_are_read() -> None:
             parse_grid([faulty])
 
 
+def test_a_draw_is_within_its_range() -> None:
+    generator = np.random.default_rng(0)
+    for low, high in ((0.12346, 0.12349), (0.12341, 0.12344)):  # 0.1235 is above one, 0.1234 below the other
+        assert all(low <= Range(low, high).draw(generator) <= high for _ in range(20))
+    assert 2 <= Range(2, 3).draw(generator) <= 3
+
+
 def test_a_search_scores_the_mean_of_its_seeds(published: Path) -> None:
     params = parse_params({"trainer": "erm", "optimizer": "sgd", "epochs": 2, "batch_size": 32})
     spec = TrainSpec(str(published), params, seed=4)

@@ -153,10 +153,40 @@ def test_noise_is_what_the_parameters_say(published: Path, tmp_path: Path) -> No
         ("erm", len(train_rows)),
         ("drop", len(train_rows) - noise),
     ):
-        record = run(published, tmp_path / setting, noise=setting).record
-        assert record["train_rows"] == expected
+        result = run(published, tmp_path / setting, noise=setting)
+        record = result.record
+        assert record["train_rows"] == expected == sum(record["groups"].values())
         own = sum(rows for group, rows in record["groups"].items() if int(group) < 0)
-        assert own == (noise if setting == "own_group" else 0)
+        assert own == (0 if setting == "drop" else noise)
+        table = result.evaluations["validation"].groupings["inferred"]
+        scored = [(group.accuracy, group.train_rows) for group in table.groups if group.rows]
+        total = sum(rows for _, rows in scored)
+        assert table.average == pytest.approx(sum(float(a or 0) * rows for a, rows in scored) / total)
+
+
+def test_a_folder_with_the_model_of_another_training_is_refused(published: Path, tmp_path: Path) -> None:
+    first = run(published, tmp_path / "m", trainer="erm")
+    with pytest.raises(InputError, match=r"m holds the model of another training \(erm\), .* Give an empty"):
+        run(published, tmp_path / "m", trainer="gdro")
+    assert run(published, tmp_path / "m", trainer="erm").reused
+    earlier = {key: value for key, value in first.record.items() if key != "fingerprint"}
+    (tmp_path / "m" / "training.json").write_text(json.dumps(earlier))
+    assert run(published, tmp_path / "m", trainer="gdro").reused  # as before there were fingerprints
+
+
+def test_the_description_names_the_mixture_that_it_holds(published: Path, tmp_path: Path) -> None:
+    few = {"trainer": "boosted_cvar", "rounds": 2, "round_epochs": 1}
+
+    def about(alpha: float | None = None, **values: Any) -> list[Any]:
+        params = parse_params({**SMALL, **few, **values})
+        train(TrainSpec(published, params, folder=tmp_path / "m", mix_alpha=alpha), LocalExecutor())
+        found = json.loads((tmp_path / "m" / "ensemble.json").read_text())["about"]
+        return [found["mixing"], found.get("alpha"), found["params"]["mixing"], found["params"]["alpha"]]
+
+    assert about() == ["cvar", 0.1, "cvar", 0.1]
+    assert about(alpha=0.4) == ["cvar", 0.4, "cvar", 0.4]
+    assert about(mixing="average", alpha=None) == ["average", None, "average", 0.1]
+    assert about(alpha=0.9, mixing="average") == ["cvar", 0.9, "cvar", 0.9]
 
 
 def test_errors_name_the_place(published: Path, tmp_path: Path) -> None:

@@ -168,6 +168,15 @@ def test_a_request_has_one_answer_and_models_are_drawn_by_weight() -> None:
         model.sample(X, ["a", "b"])
 
 
+def test_a_request_id_has_one_text_form() -> None:
+    model = ensemble(mixing="average")
+    for whole in (np.arange(50), np.arange(50.0), [np.float32(i) for i in range(50)]):
+        assert model.chosen(whole).tolist() == model.chosen([str(i) for i in range(50)]).tolist()
+    for null in (None, float("nan")):
+        with pytest.raises(ValueError, match="a request id is null"):
+            model.chosen(["a", null])  # type: ignore[list-item]
+
+
 def test_evaluation_by_definition() -> None:
     X, y, groups, _ = arrays()
     model = ensemble(mixing="average")

@@ -299,6 +299,34 @@ def test_defaults_are_those_of_xgboost() -> None:
     assert explicit.get_booster().save_raw("json") == default.get_booster().save_raw("json")
 
 
+class StopAfter:
+    """Ends a training after a number of phases, as a killed worker does."""
+
+    def __init__(self, phases: int) -> None:
+        self.left = phases
+
+    def on_step(self, event: Any) -> None:
+        pass
+
+    def on_epoch(self, event: Any) -> None:
+        pass
+
+    def on_phase_end(self, event: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_a_finished_fit_is_not_repeated_after_an_interruption(tmp_path: Path) -> None:
+    params = parse_params({"trainer": "boosted_cvar", "rounds": 3, "model": "sklearn:LogisticRegression"})
+    whole = fit(data(), params, folder=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit(data(), params, folder=tmp_path / "broken", callbacks=[StopAfter(2)])
+    resumed = fit(data(), params, folder=tmp_path / "broken")
+    assert [note["phase"] for note in resumed.curve] == [0, 1, 2]
+    assert np.array_equal(resumed.selection_losses, whole.selection_losses)
+
+
 # deep feature reweighting
 
 
@@ -353,3 +381,18 @@ def test_dfr_needs_a_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     fit_arrays(
         **found, params=parse_params({"trainer": "dfr", "model": f"{__name__}:two_layers", "epochs": 1})
     )
+
+
+def test_dfr_names_the_class_or_group_without_held_out_rows() -> None:
+    """Such a class was forgotten: the model was right on none of its rows."""
+    y = (np.arange(300) % 100 == 0).astype(int)
+    X = (6 * y[:, None] + np.random.default_rng(0).normal(size=(300, 2))).astype(np.float32)
+    params = parse_params({"trainer": "dfr", "epochs": 1})
+    held = [uniform(row_hashes(np.arange(300), seed, "train/last layer")) < 0.2 for seed in range(9)]
+    seed = next(seed for seed, mine in enumerate(held) if not mine[y == 1].any())
+    with pytest.raises(
+        OperatorError, match=r"dfr: class 1 has train rows, .* Raise train\.held_out \(0\.2\)"
+    ):
+        fit_arrays(X, y, params, groups=np.zeros(300, int), seed=seed)
+    with pytest.raises(OperatorError, match=r"dfr: group 4 has train rows, and none of them is held out"):
+        fit_arrays(X, np.arange(300) % 2, params, groups=4 * y, seed=seed)

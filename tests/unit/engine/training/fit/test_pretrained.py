@@ -180,7 +180,11 @@ def test_frozen_layers_have_no_dropout(bert: Path) -> None:
 @pytest.mark.parametrize("trainer", sorted(TRAINERS))
 def test_every_trainer_accepts_it(trainer: str, bert: Path) -> None:
     lines, y, group = texts(200, 0)
-    more: dict[str, Any] = {"boosted_cvar": {"rounds": 2, "round_epochs": 1}, "jtt": {"first_epochs": 1}}
+    more: dict[str, Any] = {
+        "boosted_cvar": {"rounds": 2, "round_epochs": 1},
+        "dfr": {"held_out": 0.5},
+        "jtt": {"first_epochs": 1},
+    }
     values = {"trainer": trainer, "model": f"hf:{bert}", "model_params": {"column": "c"}, **QUICK}
     params = parse_params(values | more.get(trainer, {}))
     model = fit_arrays(ids_of(lines), y, params, groups=group)

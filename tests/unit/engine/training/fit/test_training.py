@@ -39,7 +39,7 @@ METHODS: list[dict[str, Any]] = [
     {"trainer": "chi2_dro", "optimizer": "adam"},
     {"trainer": "jtt", "first_epochs": 1, "upweight": 3},
     {"trainer": "resample"},
-    {"trainer": "dfr"},
+    {"trainer": "dfr", "held_out": 0.5},
     {"trainer": "boosted_cvar", "rounds": 4, "round_epochs": 1, "trim": 0.02},
     {"trainer": "boosted_cvar", "rounds": 4, "round_epochs": 1, "boosting": "lp"},
     {"trainer": "boosted_cvar", "rounds": 4, "round_epochs": 1, "boosting": "regularized_lp"},

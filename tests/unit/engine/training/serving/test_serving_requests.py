@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine.training.data.raw_rows import table_of
-from engine.training.serving.pyfunc import ServedModel, _open_encoder, image_columns
+from engine.training.serving.pyfunc import ServedModel, _open_encoder, _request_ids, image_columns
 from operators.embed.params import EmbedParams
 
 ENCODER: dict[str, Any] = {
@@ -104,3 +104,11 @@ def test_a_request_with_one_column_twice() -> None:
     frame = pd.DataFrame([[1.0, 2.0, "a"]], columns=["x", "x", "c"])
     with pytest.raises(ValueError, match="two columns 'x'"):
         table_of(frame, SCHEMA)
+
+
+def test_a_request_id_is_the_same_text_in_every_column() -> None:
+    for ids in ([17, 18], [17.0, 18.0], ["17", "18"], pd.array([17, 18], "Int64")):
+        assert _request_ids(pd.Series(ids)) == ["17", "18"]
+    for missing in ([17, None], ["17", None], pd.array([17, None], "Int64")):
+        with pytest.raises(ValueError, match=r"1 of 2 rows have no 'request_id', the first at position 1"):
+            _request_ids(pd.Series(missing))
