@@ -253,7 +253,7 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     own, sketch = params.categorical_of(summary.name), summary.values
     if sketch is None:
         raise OperatorError(f"operators.encode: {summary.name!r} has no lists")
-    frequent, bucket = choose_tags(
+    frequent, bucket, constant = choose_tags(
         sketch.values,
         sketch.counts,
         summary.rows,
@@ -263,9 +263,8 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     least = params.min_missing_share
     indicator = summary.missing > 0 and least <= summary.missing_share <= 1 - least
     reading = text_reading(params)
-    return TagsEncoding(
-        summary.name, reading.strip, reading.fold_case, reading.missing, frequent, bucket, indicator
-    )
+    rules = reading.strip, reading.fold_case, reading.missing
+    return TagsEncoding(summary.name, *rules, frequent, bucket, indicator, constant)
 
 
 def _fit_text(params: EncodeParams, name: str, context: Context, executor: Executor) -> TextEncoding:

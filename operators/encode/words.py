@@ -212,10 +212,10 @@ class PartWords(CutWords):
 
 @dataclass(frozen=True)
 class YearWords(CutWords):
-    """The year of a date: ``hired in 2014 or later``. A missing date has the feature 0."""
+    """The year of a date: ``hired in 2014 or later``. Where dates are missing, they have the year ``fill``."""
 
     source: str
-    missing: bool = False
+    fill: float = math.nan
 
     def threshold(self, gap: Gap) -> float:
         """Return the last whole year that is below the condition's year."""
@@ -224,7 +224,7 @@ class YearWords(CutWords):
     def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
         found = f"{self.source} in {math.ceil(gap.high)} or later"
-        return _or_missing(found, 0.0 if self.missing else math.nan, gap)
+        return _or_missing(found, self.fill, gap)
 
     def parse(self, condition: str) -> float | None:
         """Return the cut of the feature for a condition without the column's name."""
@@ -337,7 +337,7 @@ def _date_words(encoding: DatetimeEncoding, has_missing: bool) -> list[Words | N
         elif part in PERIODS:
             found += [PartWords(source, part, wave, has_missing) for wave in WAVES]
         else:
-            found.append(YearWords(source, has_missing))
+            found.append(YearWords(source, encoding.centre_year if has_missing else math.nan))
     return [*found, LevelWords(source, f"{source} is missing")] if encoding.indicator else found
 
 
