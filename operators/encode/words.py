@@ -212,7 +212,7 @@ class PartWords(CutWords):
 
 @dataclass(frozen=True)
 class YearWords(CutWords):
-    """The year of a date: ``hired in 2014 or later``. Where dates are missing, they have the year ``fill``."""
+    """The year of a date: ``hired in 2014 or later``. Missing dates have the year ``fill``."""
 
     source: str
     fill: float = math.nan
