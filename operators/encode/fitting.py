@@ -142,7 +142,8 @@ def _counts_of(fitted: TableEncoding, found: FirstPass, context: Context) -> Tab
         rows = np.zeros(len(encoding.frequent) + 1, np.int64)
         np.add.at(rows, places.fill_null(len(encoding.frequent)).to_numpy(), sketch.counts)
         rows[-1] = summary.present - rows[:-1].sum()
-        levels = {f"= {name}": int(n) for name, n in zip(encoding.frequent, rows, strict=False) if name}
+        named = zip(encoding.frequent, rows.tolist(), strict=False)
+        levels = {f"= {name}": int(n) for name, n in named if name is not None}
         levels |= {INFREQUENT: int(rows[-1]), NEW: 0}
         counts[encoding.source] = ColumnCounts(summary.rows, summary.missing, levels)
     return counts

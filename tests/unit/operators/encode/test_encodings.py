@@ -166,6 +166,14 @@ def test_infrequent_categories_that_are_rare_together_have_no_feature(tmp_path):
     assert x.sum() == 598
 
 
+def test_an_empty_text_is_a_category_if_it_is_no_missing_value(tmp_path):
+    values = [""] * 150 + ["a"] * 150 + [f"r{k}" for k in range(100)]
+    table = pa.table({"c": values, "y": ["no", "yes"] * 200})
+    rules = {"categorical": {"rare": "bucket"}, "missing_values": []}
+    _, state = encoded(table, 1, tmp_path, "c", **rules)
+    assert labels(state) == ["c = ", "c = a", "c is infrequent"]
+
+
 def test_new_categories_fall_into_the_infrequent_ones(tmp_path):
     table = source()
     _, state = encoded(table, 2, tmp_path, "city", "sex", categorical={"min_share": 0.08})
