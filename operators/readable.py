@@ -41,15 +41,6 @@ def readable_between(low: float, high: float, scale: Scale = "number") -> float:
     return high
 
 
-def readable_time_between(low: float, high: float) -> float:
-    """Return seconds since 1970 t with low < t <= high: the start of a day, else of a minute or a second."""
-    for unit in (SECONDS_PER_DAY, 60.0, 1.0):
-        found = math.floor(high / unit) * unit
-        if low < found:
-            return found
-    return high
-
-
 def snapped(value: float, error: float) -> float:
     """Return the number with the fewest digits, at most six, that is within ``error`` of ``value``."""
     for digits in range(1, 7):

@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 9
+    version = 10
     Params = EncodeParams
 
     @property

@@ -82,7 +82,7 @@ class CategoryEncoding:
     @property
     def outputs(self) -> list[Output]:
         """Return the features, with the source column of each."""
-        found = [self._output(self._level(value), role) for value, role in self._indicators()]
+        found = [self._output(self._level(value, role), role) for value, role in self._indicators()]
         found += [self._output(f": hash {k}", "hash") for k in range(self.hash_columns)]
         if self.target is not None:
             found += [self._output(f": share of {name}", "target") for name in self.target.names]
@@ -137,15 +137,17 @@ class CategoryEncoding:
         return found, new, int(per_text[~present].sum())
 
     def _indicators(self) -> list[tuple[str | None, Role]]:
-        """Return the levels with a 0/1 feature; for infrequent ones the text is empty."""
+        """Return the levels with a 0/1 feature, each with its role."""
         levels: list[tuple[str | None, Role]] = [
             (value, "missing" if value is None else "category") for value in self.frequent
         ]
         levels += [("", "infrequent")] if self.bucket else []
         return levels[1:] if self.binary else levels
 
-    def _level(self, value: str | None) -> str:
-        return " is missing" if value is None else f" = {value}" if value else " is infrequent"
+    def _level(self, value: str | None, role: Role) -> str:
+        if role == "infrequent":
+            return " is infrequent"
+        return " is missing" if value is None else f" = {value}"  # an empty text is a category as others are
 
     def _output(self, text: str, role: Role) -> Output:
         return Output(self.source, "categorical", f"{self.source}{text}", role)

@@ -38,7 +38,8 @@ class DatetimeEncoding:
     source : the column.
     parts : its parts in the order of the features; a cyclic one is two features, sine and cosine.
     centre : median, in seconds since 1970.
-    indicator : whether there is a feature "is missing". A missing date has 0 in every other feature.
+    indicator : whether there is a feature "is missing". A missing date has the year of ``centre``, and
+        0 in every other feature.
     fails : whether a missing value is a fault of its row.
     format : format of dates in text; empty for dates.
     zone : time zone in which days begin; empty for UTC or times without zone.
@@ -79,13 +80,19 @@ class DatetimeEncoding:
             codes[gaps & ~wrong] = Reason.NULL
         start = 0
         for part in self.parts:
+            fill = self.centre_year if part == "year" else 0.0
             for values in self._features(
                 part, np.where(gaps, self.centre, seconds), np.where(gaps, 0, local)
             ):
-                x[:, start] = np.where(gaps, 0.0, values)
+                x[:, start] = np.where(gaps, fill, values)
                 start += 1
         if self.indicator:
             x[:, start] = gaps & ~wrong
+
+    @property
+    def centre_year(self) -> float:
+        """Year of the median, in UTC: the year of a missing date. A year 0 would be far from all others."""
+        return float(calendar_part(np.array([self.centre]), "year")[0])
 
     def _features(self, part: str, seconds: Float64, local: Float64) -> list[Float64]:
         if part == "elapsed":

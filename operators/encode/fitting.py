@@ -142,7 +142,8 @@ def _counts_of(fitted: TableEncoding, found: FirstPass, context: Context) -> Tab
         rows = np.zeros(len(encoding.frequent) + 1, np.int64)
         np.add.at(rows, places.fill_null(len(encoding.frequent)).to_numpy(), sketch.counts)
         rows[-1] = summary.present - rows[:-1].sum()
-        levels = {f"= {name}": int(n) for name, n in zip(encoding.frequent, rows, strict=False) if name}
+        named = zip(encoding.frequent, rows.tolist(), strict=False)
+        levels = {f"= {name}": int(n) for name, n in named if name is not None}
         levels |= {INFREQUENT: int(rows[-1]), NEW: 0}
         counts[encoding.source] = ColumnCounts(summary.rows, summary.missing, levels)
     return counts
@@ -253,7 +254,7 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     own, sketch = params.categorical_of(summary.name), summary.values
     if sketch is None:
         raise OperatorError(f"operators.encode: {summary.name!r} has no lists")
-    frequent, bucket = choose_tags(
+    frequent, bucket, constant = choose_tags(
         sketch.values,
         sketch.counts,
         summary.rows,
@@ -263,9 +264,8 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     least = params.min_missing_share
     indicator = summary.missing > 0 and least <= summary.missing_share <= 1 - least
     reading = text_reading(params)
-    return TagsEncoding(
-        summary.name, reading.strip, reading.fold_case, reading.missing, frequent, bucket, indicator
-    )
+    rules = reading.strip, reading.fold_case, reading.missing
+    return TagsEncoding(summary.name, *rules, frequent, bucket, indicator, constant)
 
 
 def _fit_text(params: EncodeParams, name: str, context: Context, executor: Executor) -> TextEncoding:

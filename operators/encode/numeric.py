@@ -173,6 +173,9 @@ class NumberEncoding:
             codes[gaps] = np.where(null[gaps], Reason.NULL, Reason.NAN)
         values[codes != Reason.GOOD] = 0.0
         mapped = self.scale.forward(values)
+        beyond = np.abs(mapped) > FLOAT32_MAX  # an outlier of a column of small spread
+        codes[beyond] = Reason.RANGE
+        mapped[beyond] = 0.0
         mapped[gaps] = self.fill
         x[:, 0] = mapped
         if self.indicator:
@@ -261,8 +264,9 @@ def _ranks(values: Float64, quantiles: Float64) -> Float64:
     up = np.interp(values, quantiles, references)
     down = np.interp(-values, -quantiles[::-1], -references[::-1])
     found = 0.5 * (up - down)
-    found[values + EDGE > quantiles[-1]] = 1.0
-    found[values - EDGE < quantiles[0]] = 0.0
+    edge = EDGE * min(float(quantiles[-1] - quantiles[0]), 1.0)
+    found[values + edge > quantiles[-1]] = 1.0
+    found[values - edge < quantiles[0]] = 0.0
     return np.asarray(found)
 
 

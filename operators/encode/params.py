@@ -25,8 +25,9 @@ class NumericParams(OperatorParams):
 
     missing: Missing = "median_and_indicator"
     """Value that a null or NaN gets. median: the median, for booleans the more frequent value;
-    median_and_indicator: also a 0/1 feature, where at least ``min_share`` of the rows lack a value; fail: a
-    fault of the row, treated by ``source.on_error``. An infinite number is a fault of its row in any case."""
+    median_and_indicator: also a 0/1 feature, where at least ``encode.min_missing_share`` of the rows lack a
+    value; fail: a fault of the row, treated by ``source.on_error``. An infinite number is a fault of its row
+    in any case."""
     scaling: Scaling = "auto"
     """none: as it is. standard: mean 0 and variance 1. robust: median 0 and interquartile range 1. log: the
     inverse hyperbolic sine of the robust value, a logarithm with a sign. quantile: by ranks to a normal
@@ -49,7 +50,7 @@ class CategoricalParams(OperatorParams):
     """Representation of infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
     enough itself. hash: ``hash_columns`` features. target: shares of the classes among the other rows of the
     category, out of fold. auto: target if more than a fifth of the rows have an infrequent category and
-    there are at most 10 classes, else bucket."""
+    there are at most 10 classes, else bucket. With more than 10 classes, target is hash."""
     hash_columns: int = Field(default=16, ge=2, le=1024)
     """Features of ``rare: hash``."""
     smoothing: float = Field(default=20.0, gt=0, allow_inf_nan=False)
@@ -130,7 +131,7 @@ class EncodeParams(OperatorParams):
     """Single columns: ``{age: {missing: median}, zip: categorical, note: exclude}``."""
     missing_values: tuple[str, ...] = MISSING_TEXTS
     """Texts that stand for a missing value. Default: those of pandas and skrub, such as an empty text, ``?``
-    and ``NA``."""
+    and ``NA``. Each also stands for one in lower case (``na``), whatever ``fold_case`` is."""
     min_missing_share: float = Field(default=0.005, ge=0, le=0.5)
     """Least share of rows without a value for which a number or date gets the 0/1 feature "is missing"."""
     max_new_share: float = Field(default=0.2, gt=0, le=1)

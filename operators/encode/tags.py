@@ -96,6 +96,7 @@ class TagsEncoding:
     frequent : entries with a 0/1 feature, ascending.
     bucket : whether there is a 0/1 feature for all other entries.
     indicator : whether there is a feature "is missing".
+    constant : entries that every row of the fit has; they are no feature, and not among all other entries.
     """
 
     source: str
@@ -105,6 +106,7 @@ class TagsEncoding:
     frequent: tuple[str, ...]
     bucket: bool
     indicator: bool
+    constant: tuple[str, ...] = ()
 
     @property
     def outputs(self) -> list[Output]:
@@ -129,7 +131,8 @@ class TagsEncoding:
             len(self.frequent)
         )
         feature = np.asarray(known.to_numpy(zero_copy_only=False), np.int64)[places]
-        kept = feature < len(self.frequent) + self.bucket
+        varies = pc.invert(pc.is_in(texts, value_set=pa.array(self.constant, texts.type)))
+        kept = varies.to_numpy(zero_copy_only=False)[places] & (feature < len(self.frequent) + self.bucket)
         x[rows[kept], feature[kept]] = 1.0
 
     def to_json(self) -> dict[str, Any]:
@@ -143,6 +146,7 @@ class TagsEncoding:
             "frequent": list(self.frequent),
             "bucket": self.bucket,
             "indicator": self.indicator,
+            "constant": list(self.constant),
         }
 
     @classmethod
@@ -156,19 +160,20 @@ class TagsEncoding:
             tuple(found["frequent"]),
             found["bucket"],
             found["indicator"],
+            tuple(found.get("constant", ())),
         )
 
 
 def choose_tags(
     values: pa.Array, counts: Counts, rows: int, *, min_share: float, max_columns: int
-) -> tuple[tuple[str, ...], bool]:
-    """Return the entries that get a feature, and whether all others together get one.
+) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """Return the entries that get a feature, whether all others together get one, and the constant entries.
 
     Parameters
     ----------
     values : entries, ascending.
     counts : rows that have each.
-    rows : all rows. An entry that every row has is a constant and gets no feature.
+    rows : all rows. An entry that every row has is constant: it gets no feature, and is none of the others.
     min_share : least share of rows of an entry with a feature; the others together get one if their
         occurrences are as many.
     max_columns : most features, that of the others included; the most frequent entries are kept.
@@ -181,4 +186,6 @@ def choose_tags(
         rare += int(counts[left_out].sum())
         frequent = np.sort(frequent[order[: max_columns - 1]])
     bucket = rare > 0 and rare >= min_share * rows
-    return tuple(values.take(pa.array(frequent)).to_pylist()), bucket
+    constant = np.flatnonzero(counts >= rows)
+    kept, same = (tuple(values.take(pa.array(places)).to_pylist()) for places in (frequent, constant))
+    return kept, bucket, same

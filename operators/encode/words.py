@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -25,7 +26,6 @@ from operators.encoded_features import Output
 from operators.readable import (
     SECONDS_PER_DAY,
     readable_between,
-    readable_time_between,
     snapped,
     time_text,
 )
@@ -33,8 +33,8 @@ from operators.readable import (
 Encoding: TypeAlias = (
     NumberEncoding | CategoryEncoding | TagsEncoding | DatetimeEncoding | VectorEncoding | TextEncoding
 )
-FLOAT32_ERROR = 2.0**-22
-"""Relative error of a number that went through float32 and a scaling."""
+CLOCK_ERROR = 1e-6
+"""Seconds by which float64 rounds a point in time."""
 OR_MISSING = " or is missing"
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 COMPARISON = re.compile(rf"(?P<sign>>=|<=|>|<) *(?P<cut>{NUMBER})")
@@ -54,6 +54,10 @@ class Gap:
         """A cut between both in float32: ``low`` is at most the cut and ``high`` is above it."""
         middle = float(np.float32(self.low + (self.high - self.low) / 2))
         return middle if self.low <= middle < self.high else self.low
+
+    def holds(self, cut: float) -> bool:
+        """Return whether a cut, in float32, divides the rows as this gap does."""
+        return self.low <= float(np.float32(cut)) < self.high
 
 
 class CutWords(ABC):
@@ -88,13 +92,17 @@ class NumberWords(CutWords):
     fill: float = math.nan
 
     def threshold(self, gap: Gap) -> float:
-        """Return a number of few digits in the column's unit, at least ``gap.low`` and below ``gap.high``."""
-        low, high = (self._exact(end) for end in (gap.low, gap.high))
-        return 0.0 - readable_between(-high, -low) if high > low else low
+        """Return a number of few digits in the column's unit whose cut divides the rows as the gap does.
+
+        Where numbers of few digits divide them otherwise, it has all of its digits.
+        """
+        found = self._thresholds(gap)
+        readable = next(found)
+        return next((number for number in (readable, *found) if gap.holds(self.cut(number))), readable)
 
     def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
-        return _or_missing(f"{self.source} > {self.threshold(gap):.15g}", self.fill, gap)
+        return _or_missing(f"{self.source} > {_number_text(self.threshold(gap))}", self.fill, gap)
 
     def cut(self, threshold: float) -> float:
         """Return the cut of the feature that belongs to a threshold in the column's unit."""
@@ -109,10 +117,19 @@ class NumberWords(CutWords):
         # `>=` and `<` divide the rows just below the number.
         return self.cut(number if found["sign"] in (">", "<=") else _just_below(number))
 
+    def _thresholds(self, gap: Gap) -> Iterator[float]:
+        """Yield thresholds, the most readable one first."""
+        low, high = (self._exact(end) for end in (gap.low, gap.high))
+        yield 0.0 - readable_between(-high, -low) if high > low else low
+        whole = float(self.scale.backward(gap.middle))
+        yield float(f"{whole:.15g}")
+        yield whole
+
     def _exact(self, value: float) -> float:
-        found = float(self.scale.backward(value))
-        error = FLOAT32_ERROR * max(abs(found), abs(found - self.scale.centre))
-        return snapped(found, error)
+        """Return the number of few digits that float32 may have rounded to this feature."""
+        found, error = float(self.scale.backward(value)), _half_ulp(value)
+        ends = self.scale.backward([value - error, value + error])
+        return snapped(found, float(np.abs(ends - found).max()))
 
 
 @dataclass(frozen=True)
@@ -141,21 +158,34 @@ class ElapsedWords(CutWords):
         if found is None:
             return None
         seconds = float(np.datetime64(found["cut"].replace(" ", "T"), "s").astype(np.int64))
-        return _just_below((seconds - self.centre) / SECONDS_PER_DAY)
+        return self._cut(seconds)
 
     def _seconds(self, gap: Gap) -> float:
-        low, high = (self._exact(end) for end in (gap.low, gap.high))
-        return readable_time_between(low, high) if high > low else high
+        """Return seconds since 1970 that divide the rows as the gap does: a full day, minute or second.
 
-    def _exact(self, days: float) -> float:
-        """Return seconds since 1970: a full minute or second if there is one within the error of float32."""
-        seconds = self.centre + days * SECONDS_PER_DAY
-        error = FLOAT32_ERROR * max(abs(days) * SECONDS_PER_DAY, 1.0)
+        A full unit at the upper end is preferred where both ends are full units within the error of float32.
+        Otherwise it lies between the errors of both ends, so that the column's own times are divided alike.
+        """
+        ends = [(self.centre + end * SECONDS_PER_DAY, self._error(end)) for end in (gap.low, gap.high)]
+        (low, low_error), (high, high_error) = ends
         for unit in (SECONDS_PER_DAY, 60.0, 1.0):
-            near = round(seconds / unit) * unit
-            if abs(near - seconds) <= error:
-                return near
-        return seconds
+            if all(_is_full(seconds, unit, error) for seconds, error in ends):
+                found = round(high / unit) * unit
+            else:
+                found = math.floor((high - high_error) / unit) * unit
+                if found <= low + low_error:
+                    continue
+            if gap.holds(self._cut(found)):
+                return found
+        near = (math.floor(high), math.ceil(high))
+        return next((second for second in near if gap.holds(self._cut(second))), high)
+
+    def _cut(self, seconds: float) -> float:
+        """Return the cut of the feature below a point in time."""
+        return _just_below((seconds - self.centre) / SECONDS_PER_DAY)
+
+    def _error(self, days: float) -> float:
+        return _half_ulp(days) * SECONDS_PER_DAY + CLOCK_ERROR
 
 
 @dataclass(frozen=True)
@@ -182,10 +212,10 @@ class PartWords(CutWords):
 
 @dataclass(frozen=True)
 class YearWords(CutWords):
-    """The year of a date: ``hired in 2014 or later``. A missing date has the feature 0."""
+    """The year of a date: ``hired in 2014 or later``. Missing dates have the year ``fill``."""
 
     source: str
-    missing: bool = False
+    fill: float = math.nan
 
     def threshold(self, gap: Gap) -> float:
         """Return the last whole year that is below the condition's year."""
@@ -194,7 +224,7 @@ class YearWords(CutWords):
     def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
         found = f"{self.source} in {math.ceil(gap.high)} or later"
-        return _or_missing(found, 0.0 if self.missing else math.nan, gap)
+        return _or_missing(found, self.fill, gap)
 
     def parse(self, condition: str) -> float | None:
         """Return the cut of the feature for a condition without the column's name."""
@@ -259,7 +289,7 @@ class ShareWords(CutWords):
 
     def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
-        return f"{self.source} {self._prefix}{self.threshold(gap):.15g}"
+        return f"{self.source} {self._prefix}{_number_text(self.threshold(gap))}"
 
     def parse(self, condition: str) -> float | None:
         """Return the cut of the feature for a condition without the column's name."""
@@ -307,7 +337,7 @@ def _date_words(encoding: DatetimeEncoding, has_missing: bool) -> list[Words | N
         elif part in PERIODS:
             found += [PartWords(source, part, wave, has_missing) for wave in WAVES]
         else:
-            found.append(YearWords(source, has_missing))
+            found.append(YearWords(source, encoding.centre_year if has_missing else math.nan))
     return [*found, LevelWords(source, f"{source} is missing")] if encoding.indicator else found
 
 
@@ -341,3 +371,19 @@ def _or_missing(text: str, fill: float, gap: Gap) -> str:
 
 def _just_below(number: float) -> float:
     return float(np.nextafter(np.float32(number), np.float32(-np.inf)))
+
+
+def _half_ulp(feature: float) -> float:
+    """Return the largest error of a feature that was rounded to float32."""
+    return float(np.spacing(np.float32(abs(feature)))) / 2
+
+
+def _is_full(seconds: float, unit: float, error: float) -> bool:
+    """Return whether only one multiple of a unit, and one at all, is within the error of a time."""
+    return abs(round(seconds / unit) * unit - seconds) <= error < unit / 2
+
+
+def _number_text(number: float) -> str:
+    """Return the shortest text that is read as the number again; 15 digits are enough for most."""
+    text = f"{number:.15g}"
+    return text if float(text) == number else repr(number)

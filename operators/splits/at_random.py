@@ -117,6 +117,9 @@ class Random(Split[RandomParams]):
         drawn = float(draw.hash_of_row(row)) / END
         where = "its class and group" if draw.by_group else "all rows"
         note = f"of {where}: below {first:.4f} validation, below {second:.4f} test, else train"
+        said = PARTS[VALIDATION if drawn < first else TEST if drawn < second else TRAIN]
+        if row.value(SPLIT) not in (None, said):
+            note = f"that of the first of several equal rows, {said}; this copy has a hash of its own"
         return [*facts, Fact("hash", drawn, note)]
 
     def _draw(self, context: Context) -> Draw:

@@ -146,7 +146,8 @@ class ByDomain(Split[DomainParams]):
                 "cluster."
             )
         if wanted is None:
-            share = self.params.validation * sum(sizes.values())
+            # The sizes lack the test rows, while the share is one of all rows.
+            share = self.params.validation / (1 - self.params.test) * sum(sizes.values())
             return min(sorted(sizes), key=lambda name: abs(sizes[name] - share))
         if wanted not in sizes:
             hint = nearest(wanted, sizes) or f" There are: {', '.join(sorted(sizes)[:5])}."

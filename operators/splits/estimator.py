@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from operators.arrays import Float64, Int64, Mask
 from operators.distances import square_distances
-from operators.splits.features import Kernel, check_gamma, make_map
+from operators.splits.features import Kernel, centre_and_scale, check_gamma, check_kernel
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance, make_selector
@@ -194,8 +194,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
     def _check(self, shape: tuple[int, ...]) -> None:
         if not 0 < self.holdout < 1:
             raise ValueError(f"holdout is {self.holdout!r}: it must be a share between 0 and 1, such as 0.2.")
-        if self.kernel not in ("linear", "rbf"):
-            raise ValueError(f"kernel is {self.kernel!r}: there are 'linear' and 'rbf'.")
+        check_kernel(self.kernel)
         if self.kernel == "linear" and (self.gamma is not None or self.landmarks is not None):
             raise ValueError(
                 "gamma and landmarks belong to the rbf kernel, but kernel is 'linear'. Leave them out, "
@@ -218,9 +217,9 @@ def full_kernel(
     X: npt.NDArray[Any], sample: npt.NDArray[Any], gamma: float | None, standardize: bool
 ) -> tuple[Float64, float]:
     """Return the RBF kernel matrix (n, n) of the standardised rows, and its gamma."""
-    scaled = make_map(sample, "linear", standardize=standardize)
-    z = ((X - scaled.mean) / scaled.scale).astype(np.float64)
-    chosen = check_gamma((sample - scaled.mean) / scaled.scale, gamma)
+    mean, scale = centre_and_scale(np.asarray(sample, np.float64), standardize)
+    z = ((X - mean) / scale).astype(np.float64)
+    chosen = check_gamma((sample - mean) / scale, gamma)
     gram = square_distances(z)
     gram *= -chosen
     return np.exp(gram, out=gram), chosen

@@ -185,9 +185,9 @@ def make_map(
     ValueError
         The kernel is degenerate: all rows are alike to it, or no two are.
     """
+    check_kernel(kernel)
     rows = np.asarray(sample, np.float64)
-    mean, scale = mean_and_scale(rows) if standardize else (np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
-    scale[scale < TINY] = 1.0  # not constant, but float32 holds no quotient by such a scale
+    mean, scale = centre_and_scale(rows, standardize)
     z = ((rows - mean) / scale).astype(np.float32)
     none, nothing = np.empty((0, rows.shape[1]), np.float32), np.empty((0, 0), np.float32)
     if kernel == "linear":
@@ -195,7 +195,7 @@ def make_map(
         if not np.ptp(z, axis=0).any():
             raise ValueError(
                 "the linear kernel is degenerate: all rows of the sample are the same, so every split has an "
-                "MMD of 0. Check the features, or set method to random."
+                "MMD of 0. Check the features, or split at random."
             )
         return FeatureMap(mean, scale, 0.0, none, nothing, STEP * 2.0 ** np.ceil(np.log2(largest)))
     if landmarks is None:
@@ -208,6 +208,21 @@ def make_map(
     kept = values > MIN_EIGENVALUE_SHARE * values[-1]
     whiten = (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32)
     return FeatureMap(mean, scale, gamma, marks, whiten, STEP)
+
+
+def centre_and_scale(rows: Float64, standardize: bool = True) -> tuple[Float64, Float64]:
+    """Return by which mean and scale (d,) the rows (s, d) are standardised; 0 and 1 where they are not."""
+    if not standardize:
+        return np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+    mean, scale = mean_and_scale(rows)
+    scale[scale < TINY] = 1.0  # not constant, but float32 holds no quotient by such a scale
+    return mean, scale
+
+
+def check_kernel(kernel: str) -> None:
+    """Raise ValueError for a kernel that does not exist."""
+    if kernel not in ("linear", "rbf"):
+        raise ValueError(f"kernel is {kernel!r}: there are 'linear' and 'rbf'.")
 
 
 def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
@@ -229,6 +244,8 @@ def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
     if value > MAX_SHARE:
         what = "it takes all rows for alike"
     fix = "Check the features, or set kernel to linear"
+    if not distances.any():
+        fix = "Check the features: all rows of the sample are the same"
     if gamma is not None and distances.any():
         fix = f"Leave gamma out (the median heuristic gives {suggested:.3g})"
     raise ValueError(

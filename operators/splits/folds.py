@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.arrays import Float64, Int64
-from operators.splits.features import Kernel, make_map
+from operators.splits.features import Kernel, check_kernel, make_map
 from operators.splits.selection import binary_program
 from operators.splits.start import generator
 from operators.threads import limit_threads
@@ -110,9 +110,10 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            Fewer rows than folds, more than 20,000 rows, or a degenerate kernel.
+            Fewer rows than folds, more than 20,000 rows, or an unknown or degenerate kernel.
         """
         X = validate_data(self, X, dtype=[np.float32, np.float64], ensure_min_samples=2)
+        check_kernel(self.kernel)
         if not 2 <= self.n_folds <= len(X) or len(X) > MAX_ROWS:
             raise ValueError(
                 f"n_folds is {self.n_folds} and X has {len(X)} rows. There must be at least 2 folds, "

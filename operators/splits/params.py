@@ -127,6 +127,14 @@ class ClusterParams(SplitParams):
         return self
 
     @model_validator(mode="after")
+    def _two_marginals(self) -> Self:
+        if self.marginals is not None and self.marginals[0] == self.marginals[1]:
+            raise ValueError(
+                f"marginals names {self.marginals[0]!r} twice: name two columns, or use within for one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _reads_domain(self) -> Self:
         if self.within == "label" and "domain" in self.model_fields_set:
             raise ValueError("domain is read by within: domain only; within is 'label'")
@@ -140,4 +148,5 @@ class DomainParams(SplitParams):
     domain: str = "group"
     """Source column with the domain of each row; ``group``: the inferred groups."""
     leave_out: str | None = None
-    """The domain, as text; default: the one whose size is nearest to the share ``validation``."""
+    """The domain, as text; default: the one whose size is nearest to the share ``validation`` of
+    all rows, test rows included."""

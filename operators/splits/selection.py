@@ -152,7 +152,8 @@ class Marginals:
         self._counts = [part.shape[0] for part in incidence]
         self._rows = sparse.vstack([*incidence, np.ones((1, n))], format="csr")
         sizes = self._rows.sum(axis=1)
-        self._low, self._high = np.floor(holdout * (1 - tau) * sizes), np.ceil(holdout * (1 + tau) * sizes)
+        self._low = np.floor(_whole_where_close(holdout * (1 - tau) * sizes))
+        self._high = np.ceil(_whole_where_close(holdout * (1 + tau) * sizes))
         if tau == 0:
             self._low[-1] = self._high[-1] = np.rint(holdout * n)
 
@@ -168,6 +169,12 @@ class Marginals:
         found = binary_program(gain, self._rows, self._low, self._high)[1]
         first, second, total = np.split(found, np.cumsum(self._counts))
         return [first + total[0], second]
+
+
+def _whole_where_close(counts: Float64) -> Float64:
+    """Return counts, whole where they are so but for a rounding error: .07 * 300 is 21.000000000000004."""
+    whole = np.rint(counts)
+    return np.where(np.abs(counts - whole) <= 1e-9 * np.maximum(whole, 1), whole, counts)
 
 
 def binary_program(

@@ -83,7 +83,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 12
+    version = 13
     cost = Cost(2.80, 1.82, 13)
     Params = WeightsParams
 
@@ -211,7 +211,8 @@ class Weights(Operator[WeightsParams]):
         work = partial(sum_shard, context.shards, self.requires, scales, context.state)
         whole = sum_totals(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
-        self._log_unusual(whole, totals)
+        strength = self._strength(context) if method == "robust" else 1.0
+        self._log_unusual(whole, totals, strength)
         return {
             "groups": float(len(balanced)),
             "largest_weight": float(np.float32(whole.scale * whole.largest)),
@@ -220,12 +221,12 @@ class Weights(Operator[WeightsParams]):
             "doubted": float(whole.doubted),
             **({"class_effective_share": effective_rows(totals) / max(whole.kept, 1)} if totals else {}),
             **({} if limits is None else {"shrinkage": _shrinkage(limits)}),
-            **({} if limits is None else {"class_strength": self._strength(context)}),
+            **({} if limits is None else {"class_strength": strength}),
         }
 
-    def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal]) -> None:
+    def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal], strength: float) -> None:
         """Log what is unusual about the weights."""
-        if sentence := rare_class_sentence(totals, self.params.min_class_rows):
+        if sentence := rare_class_sentence(totals, self.params.min_class_rows, strength):
             _log.warning("operators.weights: %s", sentence)
         by_classes = effective_rows(totals)
         if text := warning(whole, by_classes):
@@ -262,7 +263,7 @@ class Weights(Operator[WeightsParams]):
         return totals
 
     def _sums(self, context: Context, executor: Executor) -> Moments:
-        """Return the kept rows of each class and the sum of the factors' product over them."""
+        """Return per class the rows that count for its limits, and the sum of the factors' product."""
         count = partial(_sum_products, context.shards, self._factors)
         return add_moments(list(executor.map(count, range(len(context.shards.shards)))))
 
@@ -336,8 +337,8 @@ class Weights(Operator[WeightsParams]):
         from operators.weights.report import weight_section
 
         totals, strength = load_totals(context.state)
-        sentences = rare_class_sentence(totals, self.params.min_class_rows), strength_sentence(strength)
-        return weight_section(context.metrics, sentences)
+        rare = rare_class_sentence(totals, self.params.min_class_rows, strength)
+        return weight_section(context.metrics, (rare, strength_sentence(strength)))
 
     def open(self, context: Context) -> Apply:
         """Return a function that weights the rows of a table by the stored scales and models."""
@@ -359,14 +360,15 @@ def _count(
 
 def _sum_products(reader: ShardReader, factors: Factors, shard: int) -> Moments:
     table = reader.read(shard, (*COLUMNS, *factors.reads))
-    return sum_products(factors.product(table), table.column(LABEL).to_numpy(), factors.kept(table))
+    return sum_products(factors.product(table), table.column(LABEL).to_numpy(), factors.counted(table))
 
 
 def _sum_ratios(
     reader: ShardReader, factors: Factors, means: dict[int, float], cap: float, shard: int
 ) -> Moments:
     table = reader.read(shard, (*COLUMNS, *factors.reads))
-    return sum_ratios(factors.product(table), table.column(LABEL).to_numpy(), factors.kept(table), means, cap)
+    y, counted = table.column(LABEL).to_numpy(), factors.counted(table)
+    return sum_ratios(factors.product(table), y, counted, means, cap)
 
 
 def _shrinkage(limits: ClassLimits) -> float:

@@ -78,7 +78,10 @@ class ClassLimits:
 
 
 def sum_products(product: Float64, y: Integers, kept: Mask) -> Moments:
-    """Return per class the number of kept rows and the sum of the factors' product over them."""
+    """Return per class the number of rows and the sum of the factors' product over them.
+
+    ``kept`` (n,) are the rows that count: those that a final factor sets to 0 are not among them.
+    """
     finite = np.nan_to_num(product, nan=1.0, posinf=LARGEST, neginf=0.0)
     found: Moments = {}
     for c in np.unique(y[kept]):

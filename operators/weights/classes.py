@@ -72,22 +72,27 @@ def effective_rows(totals: Sequence[ClassTotal]) -> float:
     return sum(total.rows * total.weight for total in totals) ** 2 / squares if squares else 0.0
 
 
-def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> str:
-    """Return a sentence on the classes with too few rows for a full share of the weight, or an empty text."""
+def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int, strength: float = 1.0) -> str:
+    """Return a sentence on the classes with too few rows for a full share of the weight, or an empty text.
+
+    ``strength`` is that of the balance, from 0 to 1. At 0 no class has a smaller share for its few rows.
+    """
     n_rows = sum(total.rows for total in totals)
     full = max((total.rows * total.weight for total in totals), default=0.0)
     rare = [t for t in totals if t.rows < min_class_rows and t.rows * t.weight < 0.999 * full]
-    if not rare:
+    if not rare or strength <= 0:
         return ""
     parts = [
-        f"{t.name!r} has {t.rows_text}, each of which weighs at most "
+        f"{t.name!r} has {t.rows_text}, each of which weighs "
         f"{t.weight:.3g} times the mean row and all of them {t.rows * t.weight / n_rows:.1%} of the total"
         for t in rare[:5]
     ]
     more = f"; so do {len(rare) - 5} more" if len(rare) > 5 else ""
+    share = f"{full / n_rows:.1%} of the total"
+    others = f"have {share} each" if strength >= 1 else f"have up to {share}"
     return (
-        f"Classes with fewer than {min_class_rows} training rows are too small to be estimated and weigh "
-        f"less than the others, which have {full / n_rows:.1%} of the total each: {'; '.join(parts)}{more}."
+        f"Classes with fewer than {min_class_rows} training rows are too small to be estimated. Ahead of the "
+        f"factors they weigh less than the others, which {others}: {'; '.join(parts)}{more}."
     )
 
 

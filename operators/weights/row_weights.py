@@ -68,6 +68,10 @@ class Factors:
             kept &= pc.not_equal(table.column(SPLIT).cast(pa.string()), "dropped").to_numpy()
         return kept
 
+    def counted(self, table: pa.Table) -> Mask:
+        """Return the rows that count for the limits, shape (n,): kept ones that no final factor excludes."""
+        return self.kept(table) & ~self.excluded(table)
+
     def excluded(self, table: pa.Table) -> Mask:
         """Return the rows that weigh 0 by a final factor, shape (n,)."""
         found: Mask = np.zeros(table.num_rows, np.bool_)
@@ -125,10 +129,15 @@ class Scales:
             c, before = int(y[0]), base
             base = self.limits.apply(base, y, self.factors.kept(table))
             facts += self.limits.explain(c, float(before[0]), float(base[0]))
+            if self.factors.excluded(table)[0]:
+                note = "a factor of 0 that stays 0, whatever the limits: the row is a near duplicate"
+                facts.append(Fact("weight of an excluded row", 0.0, note))
         if self.sizes is not None:
             balance = balanced_weights(read_keys(table, by_class=self.by_class), self.sizes)
             of = "class" if self.by_class else "group"
-            facts.append(Fact(f"{of} balance", float(balance[0]), f"every {of} weighs the same in sum"))
+            fewer = ", except that one of few rows weighs less" if self.by_class else ""
+            note = f"every {of} weighs the same in sum{fewer}"
+            facts.append(Fact(f"{of} balance", float(balance[0]), note))
         facts.append(Fact("scale", self.scale, "brings the mean weight of the kept rows to 1"))
         trusted = float(self.open(state)(table)[1][0])
         if self.trust:

@@ -22,12 +22,14 @@ from engine.execution.local_executor import LocalExecutor
 from operators.base import Context
 from operators.encode.adaptor import Encode
 from operators.encode.encoding import TableEncoding
-from operators.encode.numeric import moments
+from operators.encode.numeric import NumberEncoding, fit_scale, moments
 from operators.encode.params import EncodeParams
 from operators.encode.sketches import MAX_VALUES, Histogram
 from operators.encode.targets import N_FOLDS, PURPOSE
+from operators.encode.words import Gap
 from operators.encoded_features import blocks
 from operators.hashing import folds_of
+from operators.ingest.kernel import Reason
 from tests.unit.in_memory import MemoryReader
 
 N = 600
@@ -164,6 +166,14 @@ def test_infrequent_categories_that_are_rare_together_have_no_feature(tmp_path):
     assert x.sum() == 598
 
 
+def test_an_empty_text_is_a_category_if_it_is_no_missing_value(tmp_path):
+    values = [""] * 150 + ["a"] * 150 + [f"r{k}" for k in range(100)]
+    table = pa.table({"c": values, "y": ["no", "yes"] * 200})
+    rules = {"categorical": {"rare": "bucket"}, "missing_values": []}
+    _, state = encoded(table, 1, tmp_path, "c", **rules)
+    assert labels(state) == ["c = ", "c = a", "c is infrequent"]
+
+
 def test_new_categories_fall_into_the_infrequent_ones(tmp_path):
     table = source()
     _, state = encoded(table, 2, tmp_path, "city", "sex", categorical={"min_share": 0.08})
@@ -251,6 +261,33 @@ def test_dates_before_1677_after_2262_and_missing(tmp_path):
     text = pa.table({"d": [str(day) if day else "" for day in days], "y": table["y"]})
     again, _ = same_for_all_shards(text, tmp_path / "text", "d", datetime={"parts": ["elapsed", "month"]})
     np.testing.assert_array_equal(again, x)
+
+
+def test_a_missing_date_has_the_median_year(tmp_path):
+    days = [None, dt.date(2014, 5, 1), dt.date(2016, 5, 1), dt.date(2018, 5, 1)] * 10
+    table = pa.table({"d": days, "y": ["no", "yes"] * 20})
+    x, state = same_for_all_shards(table, tmp_path, "d", datetime={"parts": ["year"]})
+    assert x[:4].tolist() == [[2016, 1], [2014, 0], [2016, 0], [2018, 0]]
+    words = state.words(["d"])[0]
+    assert words.condition(Gap(2014.0, 2016.0)) == "d in 2016 or later or is missing"
+    assert words.condition(Gap(2016.0, 2018.0)) == "d in 2018 or later"
+
+
+def test_a_number_beyond_float32_after_scaling_is_a_fault():
+    values = np.random.default_rng(0).normal(0, 1e-3, 400)
+    values[0] = 1e37
+    encoding = NumberEncoding("a", "numeric", fit_scale(Histogram.of(values), "robust"), 0.0, False, False)
+    x, codes = np.zeros((400, 1), np.float32), np.zeros(400, np.uint8)
+    encoding.encode(pa.chunked_array([values]), x, codes)
+    assert np.isfinite(x).all()
+    assert codes[:2].tolist() == [Reason.RANGE, Reason.GOOD]
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1e-12])
+def test_quantiles_do_not_depend_on_the_unit(unit):
+    values = np.random.default_rng(0).uniform(0, 1, 400)
+    plain, small = (fit_scale(Histogram.of(x), "quantile").forward(x) for x in (values, values * unit))
+    assert small == pytest.approx(plain, rel=1e-6)
 
 
 def test_parts_of_a_date_follow_its_span_and_its_zone(tmp_path):

@@ -133,7 +133,18 @@ def test_too_many_entries_are_named(monkeypatch):
 
 def test_an_entry_of_every_row_gets_no_feature():
     counted = ValueCounts.of(pa.array(["a", "b"]), [10, 4])
-    assert choose_tags(counted.values, counted.counts, 10, min_share=0, max_columns=9) == (("b",), False)
+    assert choose_tags(counted.values, counted.counts, 10, min_share=0, max_columns=9) == (
+        ("b",),
+        False,
+        ("a",),
+    )
+
+
+def test_an_entry_of_every_row_is_no_infrequent_one(tmp_path):
+    rows = [["all", *(["red"] * (k % 5 < 2)), *([f"rare{k}"] * (k % 10 == 0))] for k in range(400)]
+    x, state = same_for_all_shards(table_of(rows, 400), tmp_path, "tags")
+    assert labels(state) == ["tags: red", "tags: an infrequent entry"]
+    assert x.mean(axis=0) == pytest.approx([0.4, 0.1])
 
 
 def test_rules_mention_entries():

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from operators.encode.calendar_words import MONTHS, VALUES, WEEKDAYS, cuts, part_text, selected
-from operators.encode.words import OR_MISSING, Gap, condition_of
+from operators.encode.numeric import fit_scale
+from operators.encode.sketches import Histogram
+from operators.encode.words import OR_MISSING, ElapsedWords, Gap, NumberWords, condition_of
 from tests.unit.operators.encode.test_encodings import encoded
 
 N = 2000
@@ -179,3 +181,45 @@ def test_a_gap_without_room_keeps_both_sides_apart():
     low, high = 1.0, float(np.nextafter(np.float32(1), np.float32(2)))
     assert Gap(low, high).middle == low
     assert math.isclose(Gap(0.0, 1.0).middle, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "scaling"),
+    [
+        (1e7 + np.arange(300), "none"),
+        (1.7e9 + 128.0 * np.arange(300), "none"),
+        (np.round(500 + np.arange(300) * 1e-4, 4), "none"),
+        (np.round(101325 + np.random.default_rng(0).normal(0, 0.5, 300), 3), "standard"),
+        (np.round(1e6 + np.random.default_rng(1).standard_t(2, 300) * 0.05, 3), "log"),
+    ],
+)
+def test_words_of_numbers_select_the_rows_where_float32_is_coarse(values, scaling):
+    scale = fit_scale(Histogram.of(values), scaling)
+    x = scale.forward(values).astype(np.float32)
+    words = NumberWords("a", scale)
+    ends = np.unique(x).astype(np.float64).tolist()
+    for gap in map(Gap, ends[:-1], ends[1:]):
+        text = words.condition(gap)
+        cut = words.parse(condition_of(text, "a"))
+        assert np.array_equal(x > np.float32(cut), x > np.float32(gap.middle)), text
+
+
+def test_words_of_times_select_the_rows_where_float32_is_coarse():
+    bursts = [86_400 * day + np.random.default_rng(day).integers(0, 600, 8) for day in range(0, 1000, 20)]
+    times = 1.4e9 + np.unique(np.concatenate(bursts))
+    centre = float(np.median(times))
+    x = ((times - centre) / 86_400).astype(np.float32)
+    words = ElapsedWords("a", centre)
+    ends = np.unique(x).astype(np.float64).tolist()
+    for gap in map(Gap, ends[:-1], ends[1:]):
+        text = words.condition(gap)
+        cut = words.parse(condition_of(text, "a"))
+        assert np.array_equal(x > np.float32(cut), x > np.float32(gap.middle)), text
+
+
+def test_numbers_that_hold_stay_short():
+    words = NumberWords("a")
+    assert words.condition(Gap(35.0, 36.0)) == "a > 35"
+    assert words.condition(Gap(float(np.float32(0.1)), float(np.float32(0.2)))) == "a > 0.1"
+    day = ElapsedWords("a", 86_400.0 * 15_000)
+    assert day.condition(Gap(-3000.0, -2999.0)) == "a on or after 2002-11-10"

@@ -372,6 +372,13 @@ def test_overlapping_groupings_keep_their_own_shares(seed: int) -> None:
     assert gain[mask].sum() == pytest.approx(min(gain[m].sum() for m in masks if feasible(m)))
 
 
+def test_a_share_that_is_whole_is_kept_exactly() -> None:
+    codes = np.zeros((610, 2), np.int64)
+    codes[300:, 0] = 1
+    gain = np.repeat([-1.0, 1.0], [300, 310])
+    assert Marginals(codes, 0.07).select(gain)[:300].sum() == 21  # .07 * 300 is 21.000000000000004
+
+
 def test_a_tolerance_of_two_groupings_bounds_their_shares_on_both_sides() -> None:
     codes = np.stack([np.arange(80) % 2, np.arange(80) // 2 % 2], axis=1)
     selector = Marginals(codes, 0.25, 0.5)
@@ -507,6 +514,13 @@ def test_degenerate_data_is_named() -> None:
         ConstrainedKernelKMeans().fit(np.eye(4), np.zeros(3))
     with pytest.raises(ValueError, match="n_folds is 9"):
         ConstrainedFolds(9).fit(np.eye(4))
+
+
+def test_the_kernel_is_named() -> None:
+    with pytest.raises(ValueError, match="kernel is 'poly'"):
+        ConstrainedFolds(3, kernel="poly").fit(np.arange(12.0).reshape(6, 2))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"the rbf kernel .* all rows of the sample are the same"):
+        ConstrainedKernelKMeans(kernel="rbf").fit(np.ones((20, 2)))
 
 
 def test_one_start_and_one_round_are_enough_to_keep_the_holdout() -> None:

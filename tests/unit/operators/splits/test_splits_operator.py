@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,9 @@ from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, O
 from operators.columns import numpy_to_vectors
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.adaptor import Split
+from operators.splits.by_domain import ByDomain
 from operators.splits.hashed_split import order_keys
+from operators.splits.params import DomainParams
 from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE
 from tests.data import small_recipe
@@ -173,6 +176,12 @@ def test_one_domain_is_left_out() -> None:
     single = table.set_column(table.column_names.index("site"), "site", pa.array(["x"] * 300))
     with pytest.raises(OperatorError, match="has 1 values among the rows that are split"):
         split({"method": "leave_one_domain_out", "domain": "site"}, [single])
+
+
+def test_the_domain_nearest_to_the_share_of_all_rows_is_chosen() -> None:
+    operator = ByDomain(DomainParams(domain="site", validation=0.2, test=0.5))
+    # Half of the rows are test rows: of 1,000, A has 200 and B 400, which is .2 of all among the others.
+    assert operator._choose(Counter(A=100, B=200, C=200)) == "B"
 
 
 def test_bad_input_names_the_operator() -> None:

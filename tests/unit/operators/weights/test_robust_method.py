@@ -18,9 +18,13 @@ from pydantic import ValidationError
 
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
-from operators.base import GROUP, IS_OUTLIER, LABEL, WEIGHT, OperatorParams
+from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, LABEL, WEIGHT, OperatorParams
+from operators.duplicates.params import DuplicatesParams
 from operators.weights.adaptor import Weights
+from operators.weights.class_limits import balance_classes
+from operators.weights.classes import class_totals, rare_class_sentence
 from operators.weights.params import WeightsParams
+from operators.weights.row_weights import Scales
 from tests.data import small_recipe
 from tests.unit.in_memory import run_operator, split_table
 
@@ -108,6 +112,41 @@ def test_within_the_limits_weights_are_proportional_to_the_factors() -> None:
     assert metrics["shrinkage"] == 0
 
 
+class Excluding(Factor):
+    """A factor whose 0 stays 0, as that of near duplicates."""
+
+    name, params = "duplicates", DuplicatesParams(weight=0.0)
+    adds = (pa.field(DUPLICATE_OF, pa.int64()), pa.field("duplicates_weight", pa.float32()))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_rows_that_a_final_factor_excludes_do_not_count_for_the_limits(share: float, tmp_path: Path) -> None:
+    n = 1000
+    factor = np.where(np.arange(2 * n) < share * n, 0.0, 1.0)
+    table = as_table(np.repeat([0, 1], n), np.ones(2 * n))
+    table = table.append_column("duplicates_weight", pa.array(factor, pa.float32()))
+    operator = Weights(WeightsParams()).in_chain([Factor(), Excluding()])  # type: ignore[list-item]
+    record = {"classes": ["a", "b"], "counts": [n, n]}
+    (tmp_path / "classes.json").write_text(json.dumps(record))
+    (tmp_path / "cues.json").write_text(json.dumps({"class_strength": 1.0}))
+    states = {"ingest": tmp_path, "cues": tmp_path}
+    found, _ = run_operator(operator, [table], tmp_path, states=states)
+    weight = found[WEIGHT].to_numpy()
+    assert not weight[factor == 0].any()
+    assert weight[:n].sum() == pytest.approx(weight[n:].sum(), rel=1e-4)
+    facts = {fact.name: fact for fact in Scales.load(tmp_path).explain(table.slice(0, 1), tmp_path)}
+    assert "near duplicate" in facts["weight of an excluded row"].note
+
+
+@pytest.mark.parametrize(("strength", "text"), [(1.0, "49.0% of the total each"), (0.5, "up to 74.8%")])
+def test_rare_classes_are_told_as_far_as_classes_are_balanced(strength: float, text: str) -> None:
+    sums = {0: (900.0, 900.0), 1: (90.0, 90.0), 2: (10.0, 10.0)}
+    balance = balance_classes(sums, 50, strength)
+    totals = class_totals(balance, {0: 900, 1: 90, 2: 10}, list("abc"), [900, 90, 10])
+    assert text in rare_class_sentence(totals, 50, strength)
+    assert not rare_class_sentence(totals, 50, 0.0)
+
+
 def test_a_larger_cap_never_lowers_the_largest_weight() -> None:
     rng = np.random.default_rng(1)
     y, factor = rng.integers(0, 2, 500), np.exp(2.5 * rng.normal(size=500))
@@ -148,7 +187,7 @@ def test_a_class_of_few_rows_has_a_share_that_falls_with_their_square(
     assert totals[2] == pytest.approx(totals[0] * (6 / 50) ** 2, rel=1e-4)
     assert metrics["effective_share"] > 0.9
     assert (
-        "'c' has 6 training rows (of 9 that operators learn from), each of which weighs at most 3.49 times "
+        "'c' has 6 training rows (of 9 that operators learn from), each of which weighs 3.49 times "
         "the mean row" in caplog.text
     )
     assert "all of them 0.7% of the total" in caplog.text
