@@ -47,11 +47,6 @@ class PairedCounts:
         arrays = (self.rows, self.right_before, self.gained, self.lost)
         return PairedCounts(*(array.sum(keepdims=True) for array in arrays))
 
-    def worst_gain(self) -> float:
-        """Return the new classifier's worst-group accuracy less that of the old one."""
-        new = (self.both + self.gained) / self.rows
-        return float(new.min() - (self.right_before / self.rows).min())
-
 
 def gain_p_value(counts: PairedCounts) -> float:
     """Return a p-value of the hypothesis that the new worst group's accuracy is at most the old one's.
