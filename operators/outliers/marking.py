@@ -28,9 +28,11 @@ class Estimates:
     planted_recall: dict[str, float]
     """Share of planted rows of each kind that would be marked."""
     marked: float
-    """Share of the rows of the sample that are marked."""
+    """Share of the rows, of those in which damage was planted, that are marked."""
     n_rows: int
     """Rows of the sample."""
+    n_planted: int
+    """Rows of the sample in which damage was planted, once of each kind."""
 
 
 def has_evidence(E: Float64, by_kind: Float64, flips: Ratios, min_flip_ratio: float) -> Mask:
@@ -95,4 +97,5 @@ def estimate(
         dict(zip(KINDS, shares, strict=True)),
         float(marked.mean()),
         n_rows,
+        len(posterior),
     )

@@ -15,7 +15,9 @@ class EvidenceParams(OperatorParams):
     """The calibrated verdict: which rows are probably corrupt."""
 
     max_rows: int = Field(default=50_000, ge=100, le=50_000)
-    """Size of the sample from which the verdict is learnt; smaller for rows of more than 400 features."""
+    """Size of the sample from which the verdict is learnt; smaller for rows of more than 400 features.
+
+    Held-out and rejected rows count for it and are then left out."""
     min_precision: float = Field(default=0.7, gt=0, lt=1)
     """Lower limit of the estimated share of corrupt rows among the marked ones."""
     min_posterior: float = Field(default=0.5, gt=0, lt=1)

@@ -8,6 +8,8 @@ from operators.arrays import Float32, Int64
 
 KINDS = ("flipped", "mixed", "permuted")
 """Kinds of damage: another label; every feature from another row; features permuted within the row."""
+MIN_LEVELS = 0.95
+"""Least share of the rows that have one of the levels of a category."""
 
 
 def flip_labels(y: Int64, n_classes: int, rng: np.random.Generator) -> Int64:
@@ -31,17 +33,21 @@ def mix_columns(Z: Float32, rng: np.random.Generator) -> Float32:
 def category_of(Z: Float32) -> Int64:
     """Return (d,) a number for each column, the same for neighbouring columns that encode one category.
 
-    Such columns have two values each, and exactly one of them its larger value in every row.
+    Such columns have two values each, no row has the larger value of two of them, and nearly all rows have
+    that of one: a level may be too rare for a column.
     """
     low, high = Z.min(axis=0), Z.max(axis=0)
     binary = (high > low) & ((low == Z) | (high == Z)).all(axis=0)
     category, start = np.arange(Z.shape[1]), 0
     while start < Z.shape[1]:
-        stop, total = start, np.zeros(len(Z), np.int64)
-        while stop < Z.shape[1] and binary[stop] and total.max(initial=0) <= 1 and not (total == 1).all():
-            total += Z[:, stop] == high[stop]
+        stop, total = start, np.zeros(len(Z), np.bool_)
+        while stop < Z.shape[1] and binary[stop]:
+            level = Z[:, stop] == high[stop]
+            if (total & level).any():
+                break
+            total |= level
             stop += 1
-        if stop > start + 1 and (total == 1).all():
+        if stop > start + 1 and total.mean() >= MIN_LEVELS:
             category[start:stop] = start
             start = stop
         else:

@@ -82,7 +82,8 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
     table = ReportTable(
         ["kind", "estimated share of rows", "share of planted rows that would be marked"],
         [(kinds[kind], share, recall[kind]) for kind, share in prevalence.items()],
-        f"From {found['n_rows']:,} sampled rows, in which damage was planted to calibrate the verdict.",
+        f"From {found['n_rows']:,} sampled rows; damage was planted in {found['n_planted']:,} of them to "
+        "calibrate the verdict.",
     )
     text = "No kind of damage is common and distinct enough to mark rows."
     if found["precision"] is not None:

@@ -177,6 +177,7 @@ def test_actors_compute_while_the_next_shard_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_shard_that_cannot_be_read_ahead_is_a_failure_beside_the_others(tmp_path: Path) -> None:
     class OnActors(Counting):
         keeps_open = True

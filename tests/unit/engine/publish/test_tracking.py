@@ -123,6 +123,7 @@ def test_a_failed_run_is_recorded_as_failed(
     assert found.info.status == "FAILED"
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer(
     tracked: tuple[Path, RunResult],
     tmp_path: Path,

@@ -69,6 +69,7 @@ def test_a_run_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "out" / "CURRENT").exists()
 
 
+@pytest.mark.slow
 def test_a_loop_that_reports_nothing_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`groups: {method: kmeans, n_init: 2000000000}` went on for years, as no step told of progress."""
     monkeypatch.setenv("ROWSIEVE_MAX_SECONDS", "3")

@@ -113,6 +113,7 @@ def test_weights_that_are_not_counted_again_leave_the_parts_of_old_rows_as_they_
     )  # new rows weigh as old ones of their group
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_counted_again_are_those_from_scratch(tmp_path: Path) -> None:
     """Three nights, and one full run with one increment of all that came since, are the same bytes."""
     nights(tmp_path / "data", 160, 80)

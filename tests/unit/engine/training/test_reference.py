@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from engine.execution.local_executor import LocalExecutor
 from engine.recipe.incremental import TrainSection
 from engine.recipe.trainers import parse_params, trainer_of
 from engine.training import reference
+from engine.training.page import write_page
 from engine.training.reference import check_kind, reference_params
 from engine.training.retrain import RetrainOptions, RetrainResult, retrain
 from engine.training.training_run import TrainSpec
@@ -96,6 +98,19 @@ def test_the_price_is_bounded(published: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.reference is not None
     assert "more than 100; ask for it by `same`" in found.reference.reason
     assert found.reference.sentence("validation").startswith("No reference by class-balanced ERM: 6")
+
+
+def test_the_page_shows_a_group_that_only_the_train_rows_have(published: Path) -> None:
+    found = trained(published, {"trainer": "erm_plain", "model": "mlp", "epochs": 1})
+    evaluation = found.result.evaluations["validation"]
+    table = evaluation.groupings["inferred"]
+    alone = replace(table.groups[0], group="rows without a group, class 1", rows=0)
+    groupings = {**evaluation.groupings, "inferred": replace(table, groups=(*table.groups, alone))}
+    scores: dict[str, Any] = {**found.result.scores, "validation": replace(evaluation, groupings=groupings)}
+    path = write_page(replace(found.result, scores=scores), reference=found.reference)
+    row = next(line for line in path.read_text("utf-8").splitlines() if "class 1</td>" in line)
+    assert "no rows here" in row
+    assert "<td>–</td>" in row
 
 
 def test_class_balanced_erm_is_its_own_reference(published: Path) -> None:

@@ -237,6 +237,7 @@ def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None
     assert "nothing is known" in sentences(unscored, None)[0]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_promotion_that_costs_accuracy_without_a_bound_on_it_says_so(
     published: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -191,6 +191,7 @@ def test_what_cannot_read_factors_is_refused_when_planning(tmp_path: Path) -> No
     planned(groups={"method": "jtt"})
 
 
+@pytest.mark.slow
 def test_groups_know_that_gradients_are_projected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recipe = small_recipe(tmp_path, operators={"gradients": {"projection": 2}}, report={"enabled": True})
     result = run(recipe)

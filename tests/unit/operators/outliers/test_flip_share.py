@@ -62,6 +62,7 @@ def test_wrong_labels_in_both_samples_are_taken_out_of_the_separation(classes: i
     assert unmixed_separation(mixed, 0.15, classes) == pytest.approx(without, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_marked_share_hardly_depends_on_the_draw() -> None:
     # Among these draws, recalls went from 0 to .88 while shares came from a fixed number of rounds.
     recall, precision, stated = [], [], []

@@ -52,6 +52,14 @@ def test_columns_of_one_category_are_damaged_together() -> None:
     assert not (mixed == Z).all()
 
 
+def test_a_category_has_rows_whose_level_is_too_rare_for_a_column() -> None:
+    rng = np.random.default_rng(0)
+    Z = np.eye(4, dtype=np.float32)[rng.choice(4, 500, p=[0.5, 0.3, 0.18, 0.02])][:, :3]
+    Z = np.column_stack([Z, rng.integers(0, 2, 500), rng.random(500) < 0.02]).astype(np.float32)
+    assert category_of(Z).tolist() == [0, 0, 0, 1, 2]
+    assert mix_columns(Z, rng)[:, :3].sum(axis=1).max() == 1
+
+
 def test_the_ratio_of_flips_ranks_as_the_mean_of_a_narrow_and_a_wide_one() -> None:
     rng = np.random.default_rng(0)
     wrong = np.where(rng.random(3000) < 0.06, 4.0, 0.0)[:, None]

@@ -329,6 +329,7 @@ def test_a_map_survives_its_file(tmp_path: Any) -> None:
         np.testing.assert_array_equal(type(by).load(tmp_path / "map.npz").features(X), by.features(X))
 
 
+@pytest.mark.slow
 def test_many_rows_start_on_a_sample() -> None:
     random = np.random.default_rng(0)
     X = np.concatenate([random.normal(size=(4500, 2)), random.normal(4, 1, size=(1000, 2))])

@@ -230,6 +230,7 @@ def command(output: Path, *settings: str) -> Any:
     return CliRunner().invoke(app, ["retrain", "--dataset", str(output), "--executor", "local", *settings])
 
 
+@pytest.mark.slow
 def test_the_command_says_what_was_chosen(published: Path) -> None:
     done = command(published, "--set", "max_mean_loss=0.02")
     assert done.exit_code == 0, done.output

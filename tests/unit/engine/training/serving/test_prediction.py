@@ -165,6 +165,7 @@ def test_rows_of_which_none_is_predicted_are_bad_input(model: Path, tmp_path: Pa
     assert read(tmp_path / "out")["reason"].to_pylist() == ["column 'a' is not a number (value: 'old')"] * 10
 
 
+@pytest.mark.slow
 def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
     """Without the vector, which a CSV cannot hold."""
     folder = tmp_path / "run"

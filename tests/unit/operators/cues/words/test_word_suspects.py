@@ -70,7 +70,7 @@ def run_cues(folder: Path, tables: list[pa.Table], params: CuesParams) -> tuple[
     return found[WEIGHT_COLUMN].to_numpy(), (state / "suspects.json").read_bytes()
 
 
-@pytest.mark.parametrize("max_rows", [50_000, 3000])
+@pytest.mark.parametrize("max_rows", [pytest.param(50_000, marks=pytest.mark.slow), 3000])
 def test_any_cut_into_shards_lists_the_same(cue_problem: Any, tmp_path: Path, max_rows: int) -> None:
     X, label, _, cue, _ = cue_problem
     notes = [None if text is None else text + " x" * MAX_LENGTH + " late" for text in sentences(cue)]
