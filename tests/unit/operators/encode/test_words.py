@@ -183,6 +183,15 @@ def test_a_gap_without_room_keeps_both_sides_apart():
     assert math.isclose(Gap(0.0, 1.0).middle, 0.5)
 
 
+def assert_conditions_select_the_rows(words, x):
+    """Assert that the condition of every cut, written and read again, holds for the rows above it."""
+    ends = np.unique(x).astype(np.float64).tolist()
+    for gap in map(Gap, ends[:-1], ends[1:]):
+        text = words.condition(gap)
+        cut = words.parse(condition_of(text, "a"))
+        assert np.array_equal(x > np.float32(cut), x > np.float32(gap.middle)), text
+
+
 @pytest.mark.parametrize(
     ("values", "scaling"),
     [
@@ -196,12 +205,7 @@ def test_a_gap_without_room_keeps_both_sides_apart():
 def test_words_of_numbers_select_the_rows_where_float32_is_coarse(values, scaling):
     scale = fit_scale(Histogram.of(values), scaling)
     x = scale.forward(values).astype(np.float32)
-    words = NumberWords("a", scale)
-    ends = np.unique(x).astype(np.float64).tolist()
-    for gap in map(Gap, ends[:-1], ends[1:]):
-        text = words.condition(gap)
-        cut = words.parse(condition_of(text, "a"))
-        assert np.array_equal(x > np.float32(cut), x > np.float32(gap.middle)), text
+    assert_conditions_select_the_rows(NumberWords("a", scale), x)
 
 
 def test_words_of_times_select_the_rows_where_float32_is_coarse():
@@ -209,12 +213,7 @@ def test_words_of_times_select_the_rows_where_float32_is_coarse():
     times = 1.4e9 + np.unique(np.concatenate(bursts))
     centre = float(np.median(times))
     x = ((times - centre) / 86_400).astype(np.float32)
-    words = ElapsedWords("a", centre)
-    ends = np.unique(x).astype(np.float64).tolist()
-    for gap in map(Gap, ends[:-1], ends[1:]):
-        text = words.condition(gap)
-        cut = words.parse(condition_of(text, "a"))
-        assert np.array_equal(x > np.float32(cut), x > np.float32(gap.middle)), text
+    assert_conditions_select_the_rows(ElapsedWords("a", centre), x)
 
 
 def test_numbers_that_hold_stay_short():
