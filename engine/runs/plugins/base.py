@@ -32,6 +32,8 @@ from operators.leaks import Leak
 
 MAX_SHARDS_IN_PROCESS = 64
 """Number of shards that are counted in this process in less time than Ray takes to start."""
+MAX_ROWS_IN_PROCESS = 100_000
+"""Number of rows that are counted in this process in less time than Ray takes to give its tasks out."""
 
 
 @dataclass
@@ -67,8 +69,9 @@ class RunContext:
     """Digest of the address of the MLflow server that has the run."""
 
     def executor_for_step(self, step: str) -> Executor:
-        """Return the run's executor; one in this process if Ray would be started for a few shards only."""
-        if not self.executor_is_open() and len(self.plan.shards) <= MAX_SHARDS_IN_PROCESS:
+        """Return the run's executor; one in this process if Ray would cost more time than it saves."""
+        few_rows = self.plan.n_rows <= MAX_ROWS_IN_PROCESS or not self.executor_is_open()
+        if few_rows and len(self.plan.shards) <= MAX_SHARDS_IN_PROCESS:
             return LocalExecutor()
         opened = self.executor()
         opened.operator = step
