@@ -77,7 +77,8 @@ class DatetimeEncoding:
         codes[wrong] = Reason.DATE
         gaps = np.isnan(seconds)
         if self.fails:
-            codes[gaps & ~wrong] = Reason.NULL
+            null = column.is_null().to_numpy()
+            codes[gaps & ~wrong] = np.where(null, Reason.NULL, Reason.MISSING_TEXT)[gaps & ~wrong]
         start = 0
         for part in self.parts:
             fill = self.centre_year if part == "year" else 0.0

@@ -169,8 +169,8 @@ class NumberEncoding:
         codes[np.abs(values) > FLOAT32_MAX] = Reason.RANGE
         codes[np.isinf(values)] = Reason.INFINITE
         if self.fails:
-            null = column.is_null().to_numpy()
-            codes[gaps] = np.where(null[gaps], Reason.NULL, Reason.NAN)
+            other = Reason.MISSING_TEXT if _is_text(column) else Reason.NAN
+            codes[gaps] = np.where(column.is_null().to_numpy()[gaps], Reason.NULL, other)
         values[codes != Reason.GOOD] = 0.0
         mapped = self.scale.forward(values)
         beyond = np.abs(mapped) > FLOAT32_MAX  # an outlier of a column of small spread
@@ -243,7 +243,7 @@ def read_numbers(
     column : numbers, booleans, or numbers that are written as text.
     missing : texts that stand for a missing value.
     """
-    if form_of(column.type) not in (Form.TEXT, Form.CATEGORY):
+    if not _is_text(column):
         values = np.zeros(len(column)) + np.nan if pa.types.is_null(column.type) else as_numbers(column)
         return np.array(values), np.zeros(len(values), bool)
     encoded = dictionary_encoded(column)
@@ -252,6 +252,10 @@ def read_numbers(
     codes = encoded.indices.fill_null(len(texts)).to_numpy()
     values = np.append(np.where(absent, np.nan, found), np.nan)[codes]
     return values, np.append(np.isnan(found) & ~absent, False)[codes]
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    return form_of(column.type) in (Form.TEXT, Form.CATEGORY)
 
 
 def _references(quantiles: Float64) -> Float64:

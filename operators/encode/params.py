@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from operators.base import OperatorParams, Resources
 from operators.embed.params import Precision
@@ -88,6 +88,16 @@ class TextParams(OperatorParams):
     network's vector."""
 
 
+SETTINGS_OF = {
+    Kind.NUMERIC: ("missing", "scaling"),
+    Kind.BOOLEAN: ("missing", "scaling"),
+    Kind.CATEGORICAL: ("min_share", "max_columns", "rare"),
+    Kind.TAGS: ("min_share", "max_columns"),
+    Kind.DATETIME: ("missing", "parts", "format"),
+}
+"""Kind of a column -> the settings that it reads; the other kinds read none."""
+
+
 def _column(value: Any) -> Any:
     if isinstance(value, str):
         return {"kind": "unused" if value == "exclude" else value}
@@ -114,6 +124,15 @@ class ColumnParams(OperatorParams):
     """Parts of dates that become features; default: those of ``datetime``."""
     format: str | None = Field(default=None, min_length=1)
     """Format of dates in text, as in ``strptime``: ``%d %b %Y``. Default: recognised."""
+
+    @model_validator(mode="after")
+    def _kind_reads_them(self) -> Self:
+        read = SETTINGS_OF.get(self.kind, ()) if self.kind else None
+        for name in sorted(self.model_fields_set - {"kind"}):
+            if read is not None and name not in read:
+                settings = f"reads {', '.join(read)} alone" if read else "has no settings of its own"
+                raise ValueError(f"a column of the kind {self.kind} {settings}: remove {name!r}")
+        return self
 
 
 class EncodeParams(OperatorParams):

@@ -33,6 +33,7 @@ class Reason(IntEnum):
     RANGE = 5
     NUMBER = 6
     DATE = 7
+    MISSING_TEXT = 8
 
 
 TEXTS = {
@@ -44,6 +45,7 @@ TEXTS = {
     Reason.RANGE: "is beyond the range of float32",
     Reason.NUMBER: "is text that is not a number, in a column of numbers",
     Reason.DATE: "is text that is not a date, in a column of dates",
+    Reason.MISSING_TEXT: "is a text that stands for a missing value",
 }
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"

@@ -100,6 +100,8 @@ class ByProgram(Split[ClusterParams]):
         drawn = draw_sample(executor, taking, seed, params.resources)
         if len(drawn.keys) < 2:
             raise ValueError(f"there are {len(drawn.keys)} rows to split, but a split needs at least two.")
+        if params.folds and params.folds > len(drawn.keys):
+            raise ValueError(f"folds is {params.folds}, and there are {len(drawn.keys)} rows: lower it.")
         solve = self._folds if params.folds else self._marginals
         feature_map, arrays, objective = solve(context, drawn.X, drawn.keys)
         feature_map.save(context.state / MAP)

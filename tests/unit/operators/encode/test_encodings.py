@@ -123,6 +123,24 @@ def test_heavy_tails_get_a_signed_logarithm(tmp_path):
     assert [column.scale.method for column in state.columns] == ["none", "none"]
 
 
+def test_a_missing_value_that_fails_is_named_as_it_is_written(tmp_path):
+    texts = pa.array(["?", None, *(str(k % 49) for k in range(98))])
+    days = pa.array(["?", None, *(f"2014-01-{1 + k % 28:02}" for k in range(98))])
+    numbers = pa.array([float("nan"), None, *map(float, range(98))])
+    table = pa.table({"a": texts, "d": days, "n": numbers, "y": ["no", "yes"] * 50})
+    faults = {}
+    for name in ("a", "d", "n"):
+        (folder := tmp_path / name).mkdir()
+        params = {"features": (name,), "label": "y", "numeric": {"missing": "fail"}}
+        operator = Encode(EncodeParams.model_validate(params))
+        context = Context(MemoryReader([table]), folder)
+        operator.fit(context, LocalExecutor())
+        made = operator.open(context)(context.shards.read_source(0, ["row_id", name]))
+        faults[name] = [fault["error"] for fault in made["x_fault"].to_pylist()[:2]]
+    word = "is a text that stands for a missing value"
+    assert faults == {"a": [word, "is null"], "d": [word, "is null"], "n": ["is NaN", "is null"]}
+
+
 def test_booleans(tmp_path):
     table = source()
     x, state = same_for_all_shards(table, tmp_path, "member")
@@ -354,3 +372,20 @@ def test_only_equal_values_have_no_variance():
         assert kurtosis > 1
         assert mean == pytest.approx(low + step / 4, rel=1e-12)
     assert moments(Histogram.of(np.full(7, 0.1)))[1:] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"kind": "numeric", "rare": "hash"},
+            "of the kind numeric reads missing, scaling alone: remove 'rare'",
+        ),
+        ({"kind": "categorical", "format": "%Y"}, "reads min_share, max_columns, rare alone"),
+        ({"kind": "text", "min_share": 0.1}, "a column of the kind text has no settings of its own"),
+    ],
+)
+def test_settings_that_a_kind_does_not_read_are_errors(settings, message):
+    with pytest.raises(ValueError, match=message):
+        EncodeParams.model_validate({"columns": {"a": settings}})
+    EncodeParams.model_validate({"columns": {"a": {**settings, "kind": None}}})

@@ -244,6 +244,12 @@ def test_folds_are_those_of_the_estimator(within: dict[str, str]) -> None:
         assert metrics["objective"] == pytest.approx(model.objective_[-1])
 
 
+def test_more_folds_than_rows_are_named_as_the_recipe_names_them() -> None:
+    params = {"method": "cluster", "folds": 9, "test": 0.0}
+    with pytest.raises(OperatorError, match=r"operators\.split: folds is 9, and there are 4 rows: lower it"):
+        split(params, [rows(4, 0)])
+
+
 def test_two_marginals_keep_their_shares_in_any_shards() -> None:
     table = rows(200, 6).append_column("camera", pa.array([i % 4 for i in range(200)]))
     params = {"method": "cluster", "marginals": ["site", "camera"], "n_init": 2}
