@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 10
+    version = 11
     Params = EncodeParams
 
     @property
