@@ -69,9 +69,17 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return names and types alone, without what pandas and others write beside them; no view types."""
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return pa.schema([pa.field(field.name, plain.get(field.type, field.type)) for field in schema])
+    """Return names and types alone, without what pandas and others write beside them; no view types.
+
+    Categories get 32-bit indices: the 8 bits that pandas writes may hold those of each file, not of all.
+    """
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind) and kind.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
 
 
 def map_type(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
