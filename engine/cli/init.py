@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,7 +47,7 @@ def init(
         found = draft(
             path, label, output=output or f"curated/{recipe_name(path)}", format=format, shards=shards
         )
-        command = f"rowsieve init {path} --label {label}"
+        command = shlex.join(["rowsieve", "init", path, "--label", label])
         text = recipe_yaml(found, command, str(out) if out else f"{found.name}.yaml")
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,13 @@ def _record(found: Draft, out: Path | None, text: str) -> dict[str, Any]:
 
 def _warnings(found: Draft) -> list[str]:
     findings = (finding.text for finding in found.preview.findings)
-    return [*findings, *found.preview.unread_texts, *found.preview.cut, *found.preview.doubtful_uses]
+    return [
+        *found.warnings,
+        *findings,
+        *found.preview.unread_texts,
+        *found.preview.cut,
+        *found.preview.doubtful_uses,
+    ]
 
 
 def _show_findings(found: Draft, out: Path | None) -> None:

@@ -40,6 +40,8 @@ MAX_CANDIDATES, MAX_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
 MAX_UNLABELLED_SHARE = 0.5
 """A column with at least this share of missing values is not offered as a label."""
+MIN_UNLABELLED_SHARE = 0.01
+"""Share of rows without a label from which their words for missing values are doubted."""
 WORDS = 64
 """Components of the words of free text, in addition to the vectors of the network."""
 MAX_CATEGORIES = 30
@@ -72,6 +74,8 @@ class Draft:
         Columns that the recipe leaves out, these among them, with the reasons.
     estimate
         Expected time and memory.
+    warnings
+        Statements about the rows that the user has to check.
 
     """
 
@@ -84,6 +88,7 @@ class Draft:
     leaks: tuple[Leak, ...]
     excluded: Mapping[str, str]
     estimate: Estimate
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,25 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     if rates or crowded:
         keys |= rates
         made = _planned(name, path, label, keys, output, operators)
-    return Draft(name, keys, operators, source.format, made.plan, made.preview, leaks, reasons, _cost(made))
+    found = made.plan, made.preview, leaks, reasons, _cost(made)
+    return Draft(name, keys, operators, source.format, *found, _unlabelled(source, label))
+
+
+def _unlabelled(source: InspectedSource, label: str) -> tuple[str, ...]:
+    """Return a warning if many rows have no label because of words for missing values, which may be classes.
+
+    "NA" stands for North America and for Namibia, too.
+    """
+    words = source.keys["missing"].words.get(label, ()) if "missing" in source.keys else ()
+    share = source.summaries[label].missing_share
+    if not words or share < MIN_UNLABELLED_SHARE:
+        return ()
+    shown, stand = " and ".join(map(repr, words)), "stand" if len(words) > 1 else "stands"
+    return (
+        f"{share_text(share)} of the rows that were looked at have no label, since {shown} {stand} for a "
+        f"missing value; the recipe leaves these rows out. If it is a class, take the word out of "
+        "source.missing, and remove source.filter.",
+    )
 
 
 def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from textwrap import TextWrapper
 from typing import Any
@@ -52,11 +53,11 @@ def _head(draft: Draft, command: str, file: str) -> Iterator[str]:
     yield from _wrapped(
         f"Written by `{command}`. It is a beginning: read the comments, change what you know better, and then"
     )
-    yield _one_line(f"#     rowsieve validate {file}")
-    yield _one_line(f"#     rowsieve run {file}")
+    yield _one_line(f"#     rowsieve validate {shlex.quote(file)}")
+    yield _one_line(f"#     rowsieve run {shlex.quote(file)}")
     yield f"# A run is expected to take {draft.estimate.text}."
-    for finding in draft.preview.findings:
-        yield from _wrapped(f"Warning: {finding.text}")
+    for text in (*draft.warnings, *(finding.text for finding in draft.preview.findings)):
+        yield from _wrapped(f"Warning: {text}")
     yield f"name: {inline_yaml(draft.name)}"
     yield _with("seed: 0", "of every random draw: the same seed gives the same result")
     yield ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +52,8 @@ class Choice:
 
     value: Any
     why: str
+    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of the key ``missing``: the words that each column holds."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def _inspect_typed(
         known = list(_value(keys, "missing", ()))
         word = _word_for_missing(error.odd_value)
         if word and word not in known:
-            more = {"missing": Choice([*known, word], AMONG)}
+            words = keys["missing"].words if known else {}
+            more = {"missing": Choice([*known, word], AMONG, words)}
         else:
             more = _text_columns(keys, error.odd_value) if name == "csv" else {}
         if not more:
@@ -148,6 +151,7 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
     spaced = {}
     missing: dict[str, int] = {}
     columns: dict[str, float] = {}
+    words: dict[str, list[str]] = {}
     for name, column in zip(cells.column_names, cells.columns, strict=True):
         trimmed = pc.utf8_trim_whitespace(column)
         filled = pc.greater(pc.binary_length(trimmed), 0)
@@ -161,7 +165,8 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
         taken = {word: n for word, n in counts.items() if numeric or word not in DOUBTFUL}
         taken = {word: n for word, n in taken.items() if not (numeric and word in NULLS)}
         missing |= {word: missing.get(word, 0) + n for word, n in taken.items()}
-        columns |= {name: sum(taken.values()) / len(column)} if taken else {}
+        if taken:
+            columns[name], words[name] = sum(taken.values()) / len(column), sorted(taken)
     if spaced:
         example = next(
             value for value in next(iter(spaced.values())).to_pylist() if value.strip() not in ("", value)
@@ -170,7 +175,7 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
             True, f"cells have spaces around them, such as {example!r} in {next(iter(spaced))}"
         )
     if missing:
-        keys["missing"] = Choice(sorted(missing, key=lambda word: -missing[word]), _shares(columns))
+        keys["missing"] = Choice(sorted(missing, key=lambda word: -missing[word]), _shares(columns), words)
     return keys
 
 

@@ -230,6 +230,18 @@ def test_a_label_without_values_is_named(tmp_path: Path) -> None:
     assert "The label 'y' has no value" in done.stderr
 
 
+def test_a_word_that_may_be_a_class_is_not_silently_a_missing_label(tmp_path: Path) -> None:
+    lines = [f"{i % 17},{('EU', 'AS', 'NA')[i % 3]}" for i in range(300)]
+    (tmp_path / "my cities.csv").write_text("\n".join(["size,continent", *lines]) + "\n")
+    done = init("my cities.csv", "--label", "continent", "-o", "my recipe.yaml")
+    warning = "33.3% of the rows that were looked at have no label, since 'NA' stands for a missing value"
+    assert warning in done.stderr
+    text = (tmp_path / "my recipe.yaml").read_text()
+    assert "# Warning: 33.3% of the rows" in text
+    assert "`rowsieve init 'my cities.csv' --label continent`" in text
+    assert "#     rowsieve validate 'my recipe.yaml'" in text
+
+
 def test_structs_are_flattened(tmp_path: Path) -> None:
     person = pa.array([{"age": int(age), "id": f"p{row}"} for row, age in enumerate(PEOPLE["age"])])
     pq.write_table(pa.table({"person": person, "y": PEOPLE["income"]}), tmp_path / "a.parquet")
