@@ -27,7 +27,8 @@ from operators.cues.settings import CueSettings, Named
 from operators.cues.state import CueState
 from operators.cues.words.fit_words import FoundWords, find_words, fit_with_words
 from operators.cues.words.mentions import Directions, absent_words, by_set, fit_directions, unclear_sets
-from operators.cues.words.word_suspects import frequent_words, list_word_suspects, read_texts
+from operators.cues.words.shard_texts import read_texts
+from operators.cues.words.word_suspects import frequent_words, list_word_suspects
 from operators.report.importances import importance_metrics
 from operators.threads import limit_threads
 
