@@ -132,8 +132,9 @@ class Cues(Operator[CuesParams]):
             A feature is not finite, or a named column cannot be used.
 
         """
-        from operators.cues.fit_task import FitTask, run_fit, settings_of
+        from operators.cues.fit_task import FitTask, run_fit
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
+        from operators.cues.named.answers import settings_of
         from operators.cues.output.listing import read_suspects
 
         ingest = read_json(context.states["ingest"] / "classes.json")
