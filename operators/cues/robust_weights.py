@@ -24,15 +24,15 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
-from operators.cues.all_classes import LearntClasses
 from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.fit_searched import fit_searched
+from operators.cues.learnt_classes import LearntClasses, learnt_classes
 from operators.cues.limits import effective_share, fit_limits
-from operators.cues.models.draws import draw_sample, learnt_classes
+from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
 from operators.cues.models.strength import Fits
 from operators.cues.named.fit_named import fit_named

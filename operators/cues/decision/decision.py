@@ -20,7 +20,7 @@ import numpy.typing as npt
 from operators.arrays import Floats, Integers
 from operators.cues.decision.balance_of_classes import LeaningSlices, choose_class_strength
 from operators.cues.decision.groups import leaning_groups, shortcut_groups
-from operators.cues.models.draws import learnt_classes
+from operators.cues.learnt_classes import learnt_classes
 from operators.cues.models.strength import (
     CLASS_BALANCE,
     FULL,
