@@ -34,7 +34,7 @@ from operators.cues.learnt_classes import LearntClasses, learnt_classes
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
-from operators.cues.models.strength import Fits
+from operators.cues.models.trade_off import Fits
 from operators.cues.named.fit_named import fit_named
 from operators.cues.row_weights import raw_factor
 from operators.cues.settings import CueSettings

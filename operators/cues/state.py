@@ -14,7 +14,7 @@ import numpy as np
 from operators.arrays import Floats
 from operators.cues.limits import Limits
 from operators.cues.models.linear import Scaler
-from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.models.twins import Twins
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.ramps import LEAST_PART

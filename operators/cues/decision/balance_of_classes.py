@@ -16,7 +16,8 @@ import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
-from operators.cues.models.strength import CLASS_BALANCE, Trials
+from operators.cues.models.trade_off import Trials
+from operators.cues.models.weight_path import CLASS_BALANCE
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.gain import MIN_CELL_ROWS, rise
 from operators.cues.search.slices import TOP, Slices, strongest

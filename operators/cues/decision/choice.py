@@ -17,7 +17,9 @@ from operators.cues.decision.decision import Decision, worst_rise
 from operators.cues.decision.groups import shortcut_groups
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.learnt_classes import learnt_classes
-from operators.cues.models.strength import CLASS_BALANCE, Fits, point_at
+from operators.cues.models.curve_points import point_at
+from operators.cues.models.trade_off import Fits
+from operators.cues.models.weight_path import CLASS_BALANCE
 from operators.cues.row_weights import breaks, broken_column
 from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, SURE_COLUMN
 from operators.cues.settings import CueSettings

@@ -1,6 +1,6 @@
 """Decides the strength of the published weights on rows that the models have not seen, against one baseline.
 
-The baseline is the better of no weights and class balance (``strength.baseline``). Robust weights whose
+The baseline is the better of no weights and class balance (``curve_points.baseline``). Robust weights whose
 evidence suffices are published only if the worst group is better under them than under both; with more than
 two classes it is enough that the rows which break the shortcut are better in the mean of the classes, by more
 than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows, or
@@ -21,20 +21,16 @@ from operators.arrays import Floats, Integers
 from operators.cues.decision.balance_of_classes import LeaningSlices, choose_class_strength
 from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.learnt_classes import learnt_classes
-from operators.cues.models.strength import (
-    CLASS_BALANCE,
-    FULL,
+from operators.cues.models.curve_points import baseline, point_at
+from operators.cues.models.trade_off import (
     STRENGTHS,
-    UNWEIGHTED,
     Fits,
     TooFewRowsError,
     TradeOffPoint,
     Trials,
-    WeightPath,
-    baseline,
-    point_at,
     try_strengths,
 )
+from operators.cues.models.weight_path import CLASS_BALANCE, FULL, UNWEIGHTED, WeightPath
 from operators.cues.search.gain import exchanged
 from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, ramp
 from operators.cues.sides.sides import Sides
@@ -170,7 +166,7 @@ def decide(
     rules
         What the part depends on.
     l2, seed, fits
-        As for ``strength.try_strengths``.
+        As for ``trade_off.try_strengths``.
 
     """
     tried = sorted({*STRENGTHS, CLASS_BALANCE + gate})

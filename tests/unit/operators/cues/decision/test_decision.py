@@ -24,7 +24,9 @@ from operators.cues.decision.decision import (
 )
 from operators.cues.decision.groups import shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.models.strength import STRENGTHS, TradeOffPoint, Trials, WeightPath, baseline, point_at
+from operators.cues.models.curve_points import baseline, point_at
+from operators.cues.models.trade_off import STRENGTHS, TradeOffPoint, Trials
+from operators.cues.models.weight_path import WeightPath
 from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import baseline_of, baseline_sentence
 

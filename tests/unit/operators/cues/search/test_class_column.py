@@ -10,7 +10,7 @@ from operators.cues.decision import choice
 from operators.cues.decision.decision import Decision, best_part
 from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, fit_softmax, predict
-from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.named.fit_named import fit_named
 from operators.cues.row_weights import breaks
 from operators.cues.search.class_column import LEAST_BALANCE, VETO, ClassColumn, candidates, judge
