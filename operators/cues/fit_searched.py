@@ -13,10 +13,11 @@ from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.row_weights import combine, mask_columns
-from operators.cues.search.class_column import Candidate, ClassColumn, SearchedRows, candidates, judge
+from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.search.one_class import one_class_column
 from operators.cues.search.ramps import RAISED_GATE, SURE_COLUMN, ramp
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_gate
 from operators.cues.search.share_columns import share_support
 from operators.cues.search.slices import Slices, find_slices, slice_factor, strongest
@@ -46,7 +47,7 @@ def fit_searched(
     s
         Settings.
     C
-        Number of classes.
+        Number of classes, all of which have rows.
     scaler, class_factor
         Standardisation of the rows, and class balance, shape (C,): parts of the state.
 
@@ -57,14 +58,14 @@ def fit_searched(
     before, after = held_out(models.before, Z, ids, s.seed), held_out(twins.after, shown, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
-    rows, n_learnt = SearchedRows(Z, y, ids, before.mean(axis=0)), len(np.unique(y))
+    rows = SearchedRows(Z, y, ids, before.mean(axis=0))
     robust, part, evidence = _measure_weights(rows, models, before, after, slices, errors, s)
-    likely = candidates(slices, Z, y, rows.p, s)
-    judged = judge(likely[0], Z, y, ids, s) if likely else None
+    likely = candidates(slices, rows, s)
+    judged = judge(likely[0], rows, s) if likely else None
     evidence = replace(
         evidence,
-        share_support=share_support(slices, Z, y, ids, s),
-        **judge_strongest_slice(slices, Z, y, ids, s).measurements(),
+        share_support=share_support(slices, rows, s),
+        **judge_strongest_slice(slices, rows, s).measurements(),
         **(judged.measurements() if judged else {}),
     )
     gate, sides = gate_and_sides(evidence, judged)
@@ -79,7 +80,7 @@ def fit_searched(
         blend=gate,
         slice_blend=0.0,
         slice_part=part,
-        n_learnt=n_learnt,
+        n_learnt=C,
         limits=fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective),
         evidence=evidence,
         effective=np.ones(C),
@@ -87,10 +88,10 @@ def fit_searched(
         seed=s.seed,
         class_column=sides,
     )
-    equal = n_learnt <= 2 and evidence.slice_rival >= EQUAL_RIVAL
+    equal = C <= 2 and evidence.slice_rival >= EQUAL_RIVAL
     column = None if judged is None or judged.partial or equal else judged.sides
     together = None if judged is None else join_columns(state, judged, likely, evidence, rows, s)
-    alone = None if together or n_learnt <= 2 else follow_one_class(state, evidence, rows, s)
+    alone = None if together or C <= 2 else follow_one_class(state, evidence, rows, s)
     return Search(state, column, together, alone)
 
 
@@ -123,14 +124,14 @@ def _measure_weights(
 
     """
     Z, y, ids, _ = rows
-    n_learnt = len(np.unique(y))
+    C = rows.n_classes
     by_slices = slice_factor(slices, Z, y)
     by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
     agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
     halved = cross_fit_factor(Z, y, ids, models, combine(by_slices, by_halves, slice_part(agreement)), s)
-    part = slice_part(agreement, n_learnt)
-    robust = combine(by_slices, environment_factor(after, y, errors, n_learnt), part)
-    tried = halved if n_learnt <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
+    part = slice_part(agreement, C)
+    robust = combine(by_slices, environment_factor(after, y, errors, C), part)
+    tried = halved if C <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
     return robust, part, measure(y, agreement, before, plain, after, halved, tried, sides)
@@ -178,7 +179,7 @@ def join_columns(
     if len(columns) < 2:
         return None
     gate = joint_gate(columns, evidence, state.blend > RAISED_GATE[0])
-    sides = balanced(columns, rows.Z, rows.y, rows.p.shape[1])
+    sides = balanced(columns, rows.Z, rows.y, rows.n_classes)
     judged = judge_several(sides, rows.Z, rows.y, rows.ids, s)
     if len(columns) >= LEAST_TOGETHER:
         gate *= ramp(judged.label_accuracy, *LABEL_ACCURACY)
