@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from operators.arrays import Float64, Floats, Integers
-from operators.cues.limits import fit_limits
+from operators.arrays import Floats, Integers
+from operators.cues.limits import Limits
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import Twins, environment_factor, fit_twins, held_out, mean_errors
@@ -59,7 +59,7 @@ def fit_searched(
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
     rows = SearchedRows(Z, y, ids, before.mean(axis=0))
-    robust, part, evidence = _measure_weights(rows, models, before, after, slices, errors, s)
+    part, evidence = _measure_weights(rows, models, before, after, slices, errors, s)
     likely = candidates(slices, rows, s)
     judged = judge(likely[0], rows, s) if likely else None
     evidence = replace(
@@ -69,7 +69,6 @@ def fit_searched(
         **(judged.measurements() if judged else {}),
     )
     gate, sides = gate_and_sides(evidence, judged)
-    robust = robust if sides is None else sides.apply(Z, y)
     state = CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -81,7 +80,7 @@ def fit_searched(
         slice_blend=0.0,
         slice_part=part,
         n_learnt=C,
-        limits=fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective),
+        limits=Limits.of_class_balance(C, s.cap),
         evidence=evidence,
         effective=np.ones(C),
         legitimate=s.legitimate,
@@ -103,7 +102,7 @@ def _measure_weights(
     slices: Slices,
     errors: Floats,
     s: CueSettings,
-) -> tuple[Float64, float, Evidence]:
+) -> tuple[float, Evidence]:
     """Measure models that are trained with the weights of twins and slices on rows that they have not seen.
 
     Parameters
@@ -119,8 +118,8 @@ def _measure_weights(
 
     Returns
     -------
-    The robust factor of each row, shape (n,), the part that slices have in it, and the evidence but for what
-    the columns say of each other.
+    The part that slices have in the robust factor, and the evidence but for what the columns say of each
+    other.
 
     """
     Z, y, ids, _ = rows
@@ -134,7 +133,7 @@ def _measure_weights(
     tried = halved if C <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    return robust, part, measure(y, agreement, before, plain, after, halved, tried, sides)
+    return part, measure(y, agreement, before, plain, after, halved, tried, sides)
 
 
 def gate_and_sides(evidence: Evidence, column: ClassColumn | None) -> tuple[float, Sides | None]:

@@ -71,17 +71,14 @@ class LearntClasses:
         return Search(self._state(found.state, class_factor), column, together, one_class)
 
     def _state(self, state: CueState, class_factor: Floats) -> CueState:
-        limits = Limits(
-            self._spread(state.limits.mean, 1.0), self._spread(state.limits.trust, 0.0), state.limits.cap
-        )
         return replace(
             state,
             class_factor=class_factor,
             twins=None if state.twins is None else self._twins(state.twins),
             mean_error=self._spread(state.mean_error, 0.5),
             slices=replace(state.slices, above=self._spread(state.slices.above, 0.0)),
-            limits=limits,
-            effective=self._spread(state.effective, 1.0),
+            limits=Limits.of_class_balance(self.n_classes, state.limits.cap),
+            effective=np.ones(self.n_classes),
             class_column=None if state.class_column is None else self._sides(state.class_column),
             further=tuple(self._sides(one) for one in state.further),
         )
