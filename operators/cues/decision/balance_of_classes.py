@@ -83,7 +83,7 @@ def leaning_slices(
     if evidence is None or evidence.slice_support < SUPPORTED:
         return None
     listed = strongest(slices, TOP)
-    found = listed[slices.strength()[listed] >= LEANT_ON]
+    found = listed[slices.slice_strength()[listed] >= LEANT_ON]
     if not len(found):
         return None
     sides, columns = slices.sides(found, Z), list[Sides]()

@@ -53,7 +53,7 @@ class ClassColumn:
     ----------
     sides
         What its values stand for, with the factors that make the label independent of it.
-    strength
+    column_strength
         Geometric mean of the explained share of the variance of held-out probabilities, and of that of
         held-out errors within the classes, in [0, 1].
     judged
@@ -70,7 +70,7 @@ class ClassColumn:
     """
 
     sides: Sides
-    strength: float
+    column_strength: float
     judged: Independence
     support: float = 1.0
     share_with_class: float = 1.0
@@ -89,7 +89,7 @@ class ClassColumn:
     def measurements(self) -> dict[str, Any]:
         """Return the figures under the names that ``evidence.Evidence`` has for them."""
         return {
-            "column_strength": 0.0 if self.partial else self.strength,
+            "column_strength": 0.0 if self.partial else self.column_strength,
             "column_minority": self.judged.minority,
             "column_label_accuracy": self.judged.label_accuracy,
             "column_ratio": self.judged.ratio,
@@ -113,7 +113,7 @@ class Candidate:
         two honest classes there always are intervals that go with both.
     has_class
         Whether the value of a row stands for a class in the evidence, shape (n,).
-    strength
+    column_strength
         As in ``ClassColumn``.
 
     """
@@ -121,11 +121,11 @@ class Candidate:
     sides: Sides
     side: Integers
     has_class: npt.NDArray[np.bool_]
-    strength: float
+    column_strength: float
 
     def explained(self) -> float:
         """Return the root of what the column explains of all rows: others count as not explained."""
-        return self.strength * float(np.sqrt(self.has_class.mean()))
+        return self.column_strength * float(np.sqrt(self.has_class.mean()))
 
 
 def candidates(
@@ -149,7 +149,7 @@ def candidates(
     shown = [features for features in column_features(slices, rows.Z, s) if not apart.intersection(features)]
     found = [read_column(features, rows) for features in shown]
     found.sort(key=Candidate.explained, reverse=True)
-    return found if found and found[0].strength >= MEASURED else []
+    return found if found and found[0].column_strength >= MEASURED else []
 
 
 def judge(best: Candidate, rows: SearchedRows, s: CueSettings) -> ClassColumn | None:
@@ -162,11 +162,11 @@ def judge(best: Candidate, rows: SearchedRows, s: CueSettings) -> ClassColumn | 
     )
     if not judged.rows:
         return None
-    support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
+    support = max(1.0 - ramp(best.column_strength, *VETO), support_of(judged))
     if support < 1.0 and are_components(Z):
         support = 1.0
     partial = _has_shares(best.sides.columns[0], s)
-    return ClassColumn(best.sides, best.strength, judged, support, float(kept.mean()), partial)
+    return ClassColumn(best.sides, best.column_strength, judged, support, float(kept.mean()), partial)
 
 
 def column_features(slices: Slices, Z: Floats, s: CueSettings) -> list[tuple[int, ...]]:

@@ -66,7 +66,7 @@ def one_class_column(
     pairs = _likely_pairs(slices, rows, s)
     judged = (_judge_pair(features, target, evidence, rows, s) for features, target in pairs)
     found = [one for one in judged if one and one.gate >= LEAST_PART]
-    return max(found, key=lambda one: (one.gate, one.column.strength), default=None)
+    return max(found, key=lambda one: (one.gate, one.column.column_strength), default=None)
 
 
 def _likely_pairs(slices: Slices, rows: SearchedRows, s: CueSettings) -> list[tuple[tuple[int, ...], int]]:
@@ -89,7 +89,7 @@ def _judge_pair(
     p = cross_fit_halves(Z, belongs, halves(ids, s.seed, Split.FIRST), class_balance(belongs, 2), 2, l2=s.l2)
     of_two = SearchedRows(Z, belongs, ids, p)
     candidate = read_column(features, of_two)
-    found = judge(candidate, of_two, s) if candidate.strength >= MEASURED else None
+    found = judge(candidate, of_two, s) if candidate.column_strength >= MEASURED else None
     if found is None or found.partial:
         return None
     own = replace(evidence, classes=2, error=balanced_error(p, belongs), **found.measurements())

@@ -73,7 +73,7 @@ def columns_together(
     found, gate = [first], passing_gate if alone else _gate_but_for_strength
     least = SEEN_AT_FIRST if rows.n_classes <= 2 else SEEN_AT_FIRST_OF_MANY
     while len(found) < MOST:
-        known = {one.sides.columns for one in likely if one.strength >= least / (len(found) + 1)}
+        known = {one.sides.columns for one in likely if one.column_strength >= least / (len(found) + 1)}
         others = [one for one in _candidates_beside(found, rows, s) if one.sides.columns in known]
         judged = (judge(one, rows, s) for one in others[:JUDGED])
         following = next((one for one in judged if one and gate(one, evidence) >= PASSES), None)
@@ -102,8 +102,8 @@ def _with_others_balanced(
 ) -> ClassColumn:
     """Return a column with its strength where all others that are found are balanced."""
     others = [other for other in found if other is not one]
-    again = {other.sides.columns: other.strength for other in _candidates_beside(others, rows, s)}
-    return replace(one, strength=again.get(one.sides.columns, 0.0))
+    again = {other.sides.columns: other.column_strength for other in _candidates_beside(others, rows, s)}
+    return replace(one, column_strength=again.get(one.sides.columns, 0.0))
 
 
 def _balanced_weight(found: Sequence[ClassColumn], rows: SearchedRows, s: CueSettings) -> Float64:
@@ -125,7 +125,7 @@ def passing_gate(column: ClassColumn, evidence: Evidence) -> float:
 
 def _gate_but_for_strength(column: ClassColumn, evidence: Evidence) -> float:
     """Return how far a column is taken for a shortcut by all but how much models lean on it, in [0, 1]."""
-    return passing_gate(replace(column, strength=1.0), evidence)
+    return passing_gate(replace(column, column_strength=1.0), evidence)
 
 
 def joint_gate(columns: Sequence[ClassColumn], evidence: Evidence, opened: bool) -> float:

@@ -57,7 +57,7 @@ def class_shares_lead(slices: Slices, s: CueSettings) -> bool:
 
 def _leading(slices: Slices, s: CueSettings) -> list[tuple[SourceColumn, Integers]]:
     """Return the columns whose class shares models lean on, each with the number of its strongest slice."""
-    order, strength, found = strongest(slices), slices.strength(), []
+    order, strength, found = strongest(slices), slices.slice_strength(), []
     for column in s.columns:
         own = order[np.isin(slices.feature[order], column.shares)]
         if len(own) and strength[own[0]] >= LEADING * strength[order[0]]:

@@ -58,7 +58,7 @@ class Slices:
     error: Floats
     is_error: npt.NDArray[np.bool_]
 
-    def strength(self) -> Float64:
+    def slice_strength(self) -> Float64:
         """Return the geometric mean of ``lean`` and ``error`` of each slice, in [0, 1], shape (m,)."""
         return np.asarray(np.sqrt(self.lean * self.error))
 
@@ -155,7 +155,7 @@ def strongest(slices: Slices, top: int = TOP, always: Collection[int] = ()) -> I
         Columns that are listed whatever their strength.
 
     """
-    strength = slices.strength()
+    strength = slices.slice_strength()
     order = np.argsort(-strength, kind="stable")
     _, first = np.unique(slices.feature[order], return_index=True)
     ranked = order[np.sort(first)]

@@ -77,7 +77,7 @@ def judge_strongest_slice(slices: Slices, rows: SearchedRows, s: CueSettings) ->
 
     """
     Z, y, ids, _ = rows
-    order, strength = strongest(slices, CANDIDATES), slices.strength()
+    order, strength = strongest(slices, CANDIDATES), slices.slice_strength()
     if not len(order) or strength[order[0]] < MEASURED:
         return StrongestSlice()
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)

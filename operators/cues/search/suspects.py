@@ -142,7 +142,7 @@ def measure_suspects(
         Features that are listed whatever their strength, if they have a usable cut.
 
     """
-    strength = slices.strength()
+    strength = slices.slice_strength()
     return [_measure(slices, int(k), float(strength[k]), sample) for k in strongest(slices, top, always)]
 
 

@@ -337,7 +337,7 @@ def test_a_strong_column_that_the_others_tell_shuts_the_gate_of_the_search():
 def test_the_others_support_a_shortcut_or_not(honest, support):
     X, y, _, columns = table("levels", 8, honest=honest, shift=0.8)
     found, _ = found_in(X.astype(np.float32), y, columns)
-    assert found.strength > VETO[1]
+    assert found.column_strength > VETO[1]
     assert found.support == support
 
 

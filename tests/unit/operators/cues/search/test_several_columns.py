@@ -156,7 +156,7 @@ def test_a_column_that_is_no_shortcut_hides_none_that_is_weaker(monkeypatch: pyt
         module, "judge", lambda one, *rest: None if one.sides.columns == (6,) else judge(one, *rest)
     )
     monkeypatch.setattr(module, "LEAST_TOGETHER", 2)
-    monkeypatch.setattr(module, "_with_others_balanced", lambda one, *_: replace(one, strength=1.0))
+    monkeypatch.setattr(module, "_with_others_balanced", lambda one, *_: replace(one, column_strength=1.0))
     assert {sides.columns for sides in fit(X, y, IDS).class_columns} == {(5,), (7,)}
 
 
@@ -177,7 +177,7 @@ def test_each_of_three_columns_has_to_be_strong_where_the_others_are_balanced(
     X, y = table(8000, (0.95, 0.93, 0.9))
 
     def weak(one: ClassColumn, found: Any, *_: Any) -> ClassColumn:
-        return replace(one, strength=1.0 if one is found[0] else 0.3)
+        return replace(one, column_strength=1.0 if one is found[0] else 0.3)
 
     monkeypatch.setattr(module, "_with_others_balanced", weak)
     assert fit(X, y, IDS).further == ()
