@@ -118,13 +118,12 @@ class Cues(Operator[CuesParams]):
 
         Returns
         -------
-        ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
-        ``expected_gain`` (of the worst group; 0 where the gate decides), every measurement of the evidence,
-        strength and accuracies of the baseline and of the published weights on held-out rows, and accuracies
-        without weights, with the
-        ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
-        worst class), ``suspects``, ``sample_rows`` and the importances of source columns, as
-        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
+        ``gate`` (trust in the robust weights by evidence, 0 to 1), ``blend`` and ``slice_blend`` (the parts
+        of them that are used), ``expected_gain`` (of the worst group; 0 where the gate decides), every
+        measurement of the evidence, strength and accuracies of the baseline and of the published weights on
+        held-out rows, and accuracies without weights, with the ``gain`` between them, ``effective_share`` and
+        ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows`` and the importances of source
+        columns, as ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
 
         Raises
         ------

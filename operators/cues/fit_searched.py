@@ -16,9 +16,9 @@ from operators.cues.row_weights import combine, mask_columns
 from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.search.one_class import one_class_column
-from operators.cues.search.ramps import RAISED_GATE, SURE_COLUMN, ramp
+from operators.cues.search.ramps import SOME_EVIDENCE, SURE_COLUMN, ramp
 from operators.cues.search.searched_rows import SearchedRows
-from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_gate
+from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_part
 from operators.cues.search.share_columns import share_support
 from operators.cues.search.slices import Slices, find_slices, slice_factor, strongest
 from operators.cues.search.strongest_slice import judge_strongest_slice
@@ -68,7 +68,7 @@ def fit_searched(
         **judge_strongest_slice(slices, rows, s).measurements(),
         **(judged.measurements() if judged else {}),
     )
-    gate, sides = gate_and_sides(evidence, judged)
+    allowed, sides = allowed_part(evidence, judged)
     state = CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -76,7 +76,7 @@ def fit_searched(
         mean_error=errors,
         slices=slices,
         named=None,
-        blend=gate,
+        blend=allowed,
         slice_blend=0.0,
         slice_part=part,
         n_learnt=C,
@@ -136,7 +136,7 @@ def _measure_weights(
     return part, measure(y, agreement, before, plain, after, halved, tried, sides)
 
 
-def gate_and_sides(evidence: Evidence, column: ClassColumn | None) -> tuple[float, Sides | None]:
+def allowed_part(evidence: Evidence, column: ClassColumn | None) -> tuple[float, Sides | None]:
     """Return the part of the robust factor that the evidence allows, and the sides of the column it balances.
 
     No sides are returned where twins and slices are followed, as they are of two classes where two columns
@@ -144,7 +144,7 @@ def gate_and_sides(evidence: Evidence, column: ClassColumn | None) -> tuple[floa
     have to favour it clearly.
     """
     gate, found, own = evidence.searched_gate(), evidence.column_gate(), evidence.own_column_gate()
-    of_two, opened = evidence.classes <= 2, gate > RAISED_GATE[0]
+    of_two, opened = evidence.classes <= 2, gate > SOME_EVIDENCE[0]
     if of_two and evidence.slice_rival >= EQUAL_RIVAL:
         return gate, None
     alone = of_two and evidence.column_of_two_gate() >= SURE_COLUMN and evidence.column_ratio >= SURE_RATIO
@@ -177,15 +177,15 @@ def join_columns(
     columns = columns_together(first, likely, evidence, rows, s)
     if len(columns) < 2:
         return None
-    gate = joint_gate(columns, evidence, state.blend > RAISED_GATE[0])
+    part = joint_part(columns, evidence, state.blend > SOME_EVIDENCE[0])
     sides = balanced(columns, rows.Z, rows.y, rows.n_classes)
     judged = judge_several(sides, rows.Z, rows.y, rows.ids, s)
     if len(columns) >= LEAST_TOGETHER:
-        gate *= ramp(judged.label_accuracy, *LABEL_ACCURACY)
-    elif gate <= 0:
+        part *= ramp(judged.label_accuracy, *LABEL_ACCURACY)
+    elif part <= 0:
         return None
     return replace(
-        state, blend=gate, class_column=sides[0], further=sides[1:], caps_several=are_wrong_labels(judged)
+        state, blend=part, class_column=sides[0], further=sides[1:], caps_several=are_wrong_labels(judged)
     )
 
 

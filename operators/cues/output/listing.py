@@ -56,6 +56,12 @@ def write_suspects(
         (``curve.measured_curve``; None without a search), ``found_words`` (``FoundWords.record``: words that
         are balanced though nobody named them) and ``words_gate``, the trust in them, None without any.
 
+    Notes
+    -----
+    The entry ``gate`` is the part of the robust factor that is followed, ``CueState.blend``, once held-out
+    rows have decided. The operator's metric of this name is what the evidence alone allows
+    (``Evidence.gate``). Where shortcuts are named it is ``words_gate``.
+
     """
     from operators.cues.state import summary
 

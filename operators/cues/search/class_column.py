@@ -80,7 +80,7 @@ class ClassColumn:
         """Return how much of the balance the evidence allows, in [.75, 1].
 
         It is less where many labels are wrong, of more than two classes. More is taken where only that helps
-        the worst group (``decision.trusted_gate``).
+        the worst group (``decision.trusted_part``).
         """
         if self.sides.factor.shape[0] <= 2:
             return 1.0

@@ -128,7 +128,7 @@ def _gate_but_for_strength(column: ClassColumn, evidence: Evidence) -> float:
     return passing_gate(replace(column, column_strength=1.0), evidence)
 
 
-def joint_gate(columns: Sequence[ClassColumn], evidence: Evidence, opened: bool) -> float:
+def joint_part(columns: Sequence[ClassColumn], evidence: Evidence, opened: bool) -> float:
     """Return how far the balance of several columns is followed, in [0, 1].
 
     Of two classes that is 0 where the search finds nothing (``opened``) and the rows that contradict one of
