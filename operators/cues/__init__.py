@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.cues.models.strength import TradeOffPoint, WeightPath, choose, trade_off
+    from operators.cues.models.curve_points import choose
+    from operators.cues.models.trade_off import TradeOffPoint, trade_off
+    from operators.cues.models.weight_path import WeightPath
     from operators.cues.robust_weights import fit
     from operators.cues.row_weights import breaks, full_factor, weights
     from operators.cues.search.suspects import Suspect
@@ -41,16 +43,16 @@ _DEFINED_IN = {
     "CueState": "state",
     "Named": "settings",
     "Suspect": "search.suspects",
-    "TradeOffPoint": "models.strength",
-    "WeightPath": "models.strength",
+    "TradeOffPoint": "models.trade_off",
+    "WeightPath": "models.weight_path",
     "breaks": "row_weights",
-    "choose": "models.strength",
+    "choose": "models.curve_points",
     "fit": "robust_weights",
     "full_factor": "row_weights",
     "load_state": "serialise",
     "save_state": "serialise",
     "summary": "state",
-    "trade_off": "models.strength",
+    "trade_off": "models.trade_off",
     "weights": "row_weights",
 }
 

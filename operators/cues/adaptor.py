@@ -118,13 +118,12 @@ class Cues(Operator[CuesParams]):
 
         Returns
         -------
-        ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
-        ``expected_gain`` (of the worst group; 0 where the gate decides), every measurement of the evidence,
-        strength and accuracies of the baseline and of the published weights on held-out rows, and accuracies
-        without weights, with the
-        ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
-        worst class), ``suspects``, ``sample_rows`` and the importances of source columns, as
-        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
+        ``gate`` (trust in the robust weights by evidence, 0 to 1), ``blend`` and ``slice_blend`` (the parts
+        of them that are used), ``expected_gain`` (of the worst group; 0 where the gate decides), every
+        measurement of the evidence, strength and accuracies of the baseline and of the published weights on
+        held-out rows, and accuracies without weights, with the ``gain`` between them, ``effective_share`` and
+        ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows`` and the importances of source
+        columns, as ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
 
         Raises
         ------
@@ -132,8 +131,9 @@ class Cues(Operator[CuesParams]):
             A feature is not finite, or a named column cannot be used.
 
         """
-        from operators.cues.fit_task import FitTask, run_fit, settings_of
+        from operators.cues.fit_task import FitTask, run_fit
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
+        from operators.cues.named.answers import settings_of
         from operators.cues.output.listing import read_suspects
 
         ingest = read_json(context.states["ingest"] / "classes.json")

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from operators.arrays import Float64, Floats, Integers
-from operators.cues.limits import fit_limits
+from operators.arrays import Floats, Integers
+from operators.cues.limits import Limits
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.row_weights import combine, mask_columns
-from operators.cues.search.class_column import Candidate, ClassColumn, SearchedRows, candidates, judge
+from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.search.one_class import one_class_column
-from operators.cues.search.ramps import RAISED_GATE, SURE_COLUMN, ramp
-from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_gate
+from operators.cues.search.ramps import SOME_EVIDENCE, SURE_COLUMN, ramp
+from operators.cues.search.searched_rows import SearchedRows
+from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_part
 from operators.cues.search.share_columns import share_support
 from operators.cues.search.slices import Slices, find_slices, slice_factor, strongest
 from operators.cues.search.strongest_slice import judge_strongest_slice
@@ -46,7 +47,7 @@ def fit_searched(
     s
         Settings.
     C
-        Number of classes.
+        Number of classes, all of which have rows.
     scaler, class_factor
         Standardisation of the rows, and class balance, shape (C,): parts of the state.
 
@@ -57,18 +58,17 @@ def fit_searched(
     before, after = held_out(models.before, Z, ids, s.seed), held_out(twins.after, shown, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
-    rows, n_learnt = SearchedRows(Z, y, ids, before.mean(axis=0)), len(np.unique(y))
-    robust, part, evidence = _measure_weights(rows, models, before, after, slices, errors, s)
-    likely = candidates(slices, Z, y, rows.p, s)
-    judged = judge(likely[0], Z, y, ids, s) if likely else None
+    rows = SearchedRows(Z, y, ids, before.mean(axis=0))
+    part, evidence = _measure_weights(rows, models, before, after, slices, errors, s)
+    likely = candidates(slices, rows, s)
+    judged = judge(likely[0], rows, s) if likely else None
     evidence = replace(
         evidence,
-        share_support=share_support(slices, Z, y, ids, s),
-        **judge_strongest_slice(slices, Z, y, ids, s).measurements(),
+        share_support=share_support(slices, rows, s),
+        **judge_strongest_slice(slices, rows, s).measurements(),
         **(judged.measurements() if judged else {}),
     )
-    gate, sides = gate_and_sides(evidence, judged)
-    robust = robust if sides is None else sides.apply(Z, y)
+    allowed, sides = allowed_part(evidence, judged)
     state = CueState(
         scaler=scaler,
         class_factor=class_factor,
@@ -76,21 +76,21 @@ def fit_searched(
         mean_error=errors,
         slices=slices,
         named=None,
-        blend=gate,
+        blend=allowed,
         slice_blend=0.0,
         slice_part=part,
-        n_learnt=n_learnt,
-        limits=fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective),
+        n_learnt=C,
+        limits=Limits.of_class_balance(C, s.cap),
         evidence=evidence,
         effective=np.ones(C),
         legitimate=s.legitimate,
         seed=s.seed,
         class_column=sides,
     )
-    equal = n_learnt <= 2 and evidence.slice_rival >= EQUAL_RIVAL
+    equal = C <= 2 and evidence.slice_rival >= EQUAL_RIVAL
     column = None if judged is None or judged.partial or equal else judged.sides
     together = None if judged is None else join_columns(state, judged, likely, evidence, rows, s)
-    alone = None if together or n_learnt <= 2 else follow_one_class(state, evidence, rows, s)
+    alone = None if together or C <= 2 else follow_one_class(state, evidence, rows, s)
     return Search(state, column, together, alone)
 
 
@@ -102,7 +102,7 @@ def _measure_weights(
     slices: Slices,
     errors: Floats,
     s: CueSettings,
-) -> tuple[Float64, float, Evidence]:
+) -> tuple[float, Evidence]:
     """Measure models that are trained with the weights of twins and slices on rows that they have not seen.
 
     Parameters
@@ -118,25 +118,25 @@ def _measure_weights(
 
     Returns
     -------
-    The robust factor of each row, shape (n,), the part that slices have in it, and the evidence but for what
-    the columns say of each other.
+    The part that slices have in the robust factor, and the evidence but for what the columns say of each
+    other.
 
     """
     Z, y, ids, _ = rows
-    n_learnt = len(np.unique(y))
+    C = rows.n_classes
     by_slices = slice_factor(slices, Z, y)
     by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
     agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
     halved = cross_fit_factor(Z, y, ids, models, combine(by_slices, by_halves, slice_part(agreement)), s)
-    part = slice_part(agreement, n_learnt)
-    robust = combine(by_slices, environment_factor(after, y, errors, n_learnt), part)
-    tried = halved if n_learnt <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
+    part = slice_part(agreement, C)
+    robust = combine(by_slices, environment_factor(after, y, errors, C), part)
+    tried = halved if C <= 2 else cross_fit_factor(Z, y, ids, models, robust, s)
     plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    return robust, part, measure(y, agreement, before, plain, after, halved, tried, sides)
+    return part, measure(y, agreement, before, plain, after, halved, tried, sides)
 
 
-def gate_and_sides(evidence: Evidence, column: ClassColumn | None) -> tuple[float, Sides | None]:
+def allowed_part(evidence: Evidence, column: ClassColumn | None) -> tuple[float, Sides | None]:
     """Return the part of the robust factor that the evidence allows, and the sides of the column it balances.
 
     No sides are returned where twins and slices are followed, as they are of two classes where two columns
@@ -144,7 +144,7 @@ def gate_and_sides(evidence: Evidence, column: ClassColumn | None) -> tuple[floa
     have to favour it clearly.
     """
     gate, found, own = evidence.searched_gate(), evidence.column_gate(), evidence.own_column_gate()
-    of_two, opened = evidence.classes <= 2, gate > RAISED_GATE[0]
+    of_two, opened = evidence.classes <= 2, gate > SOME_EVIDENCE[0]
     if of_two and evidence.slice_rival >= EQUAL_RIVAL:
         return gate, None
     alone = of_two and evidence.column_of_two_gate() >= SURE_COLUMN and evidence.column_ratio >= SURE_RATIO
@@ -177,15 +177,15 @@ def join_columns(
     columns = columns_together(first, likely, evidence, rows, s)
     if len(columns) < 2:
         return None
-    gate = joint_gate(columns, evidence, state.blend > RAISED_GATE[0])
-    sides = balanced(columns, rows.Z, rows.y, rows.p.shape[1])
+    part = joint_part(columns, evidence, state.blend > SOME_EVIDENCE[0])
+    sides = balanced(columns, rows.Z, rows.y, rows.n_classes)
     judged = judge_several(sides, rows.Z, rows.y, rows.ids, s)
     if len(columns) >= LEAST_TOGETHER:
-        gate *= ramp(judged.label_accuracy, *LABEL_ACCURACY)
-    elif gate <= 0:
+        part *= ramp(judged.label_accuracy, *LABEL_ACCURACY)
+    elif part <= 0:
         return None
     return replace(
-        state, blend=gate, class_column=sides[0], further=sides[1:], caps_several=are_wrong_labels(judged)
+        state, blend=part, class_column=sides[0], further=sides[1:], caps_several=are_wrong_labels(judged)
     )
 
 

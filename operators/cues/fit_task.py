@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,23 @@ import numpy as np
 from operators.base import OperatorError
 from operators.cues.gather import SampledRows, read_sample
 from operators.cues.models.linear import with_directions
-from operators.cues.named.recipe_text import yaml_reference
+from operators.cues.named.answers import Answers, check_categories, undivided_names
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import published_point
 from operators.cues.output.importance import measured_importance, write_importance
-from operators.cues.output.listing import Answers, shortcut_names, write_suspects
+from operators.cues.output.listing import shortcut_names, write_suspects
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.robust_weights import fit
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.serialise import save_state
-from operators.cues.settings import CueSettings, Named
+from operators.cues.settings import CueSettings
 from operators.cues.state import CueState
 from operators.cues.words.fit_words import FoundWords, find_words, fit_with_words
 from operators.cues.words.mentions import Directions, absent_words, by_set, fit_directions, unclear_sets
-from operators.cues.words.word_suspects import frequent_words, list_word_suspects, read_texts
+from operators.cues.words.shard_texts import read_texts
+from operators.cues.words.word_suspects import frequent_words, list_word_suspects
 from operators.report.importances import importance_metrics
 from operators.threads import limit_threads
 
@@ -73,7 +74,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
         classes=task.classes,
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
-        undivided=_undivided(state, X, task),
+        undivided=[] if state.reason else undivided_names(task.params, settings, state.named or (), X),
         unclear=[] if fitted.directions is None else _unclear(sample, fitted.directions, task),
         trade_off=curve,
         found_words=[] if fitted.found is None else fitted.found.record(),
@@ -106,7 +107,7 @@ class _Fitted:
 def _fitted(sample: SampledRows, task: FitTask, settings: CueSettings) -> _Fitted:
     """Fit, with the names of the recipe or else with words that are found to carry a shortcut."""
     X, directions = _extended(sample, task)
-    _check_categories(task.settings.spurious, X, task.columns)
+    check_categories(task.settings.spurious, X, task.columns)
     y, ids, counts, columns = sample.y, sample.ids, np.array(task.counts), task.columns
     state = _fit(X, y, ids, task, settings)
     coefficients = [] if directions is None else [directions.coefficients]
@@ -201,52 +202,6 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
     found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
     found |= {f"unweighted_{name}": float(curve["points"][0][name]) for name in CURVE_METRICS[1:]}
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
-
-
-def settings_of(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> CueSettings:
-    """Return the settings of the weights, with the answers of the recipe as positions of features."""
-    return CueSettings(
-        setting=params.robustness,
-        spurious=tuple(columns.named(reference) for reference in params.spurious),
-        legitimate=Answers.of(params, columns).legitimate,
-        columns=columns.source_columns(),
-        max_named_cost=params.max_named_cost,
-        cap=params.cap,
-        min_effective=params.min_effective_share,
-        max_rows=max_rows,
-        seed=seed,
-    )
-
-
-def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns) -> None:
-    """Raise OperatorError where several columns are named as one category and are not one-hot."""
-    for named in spurious:
-        block = X[:, list(named.columns)]
-        if named.one_of:
-            continue
-        if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
-            first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
-            column = first.rpartition("[")[0] or first
-            raise OperatorError(
-                f"operators.cues.spurious: the {len(named.columns)} features {first} to {last} are named as "
-                f"one category, but their values are not one-hot. Name single features, such as {first}, or "
-                f"words if `{column}` is a text, as {{column: {column}, words: [...]}}. "
-                "`rowsieve cues OUTPUT` lists suspects of both kinds."
-            )
-
-
-def _undivided(state: CueState, X: Any, task: FitTask) -> list[str]:
-    """Return the shortcuts of the recipe that do not divide the sample, so that nothing can be balanced."""
-    if state.reason:
-        return []  # nothing was looked at
-    divided = {sides.columns for sides in state.named or ()}
-    found = []
-    for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
-        x = X[:, named.columns[0]]
-        is_divided = any(set(one) <= set(named.columns) for one in divided)
-        if not is_divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
-            found.append(yaml_reference(reference))
-    return found
 
 
 def _two_values(x: Any) -> tuple[float, float] | None:

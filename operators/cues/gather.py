@@ -21,8 +21,8 @@ from operators.base import FEATURES, LABEL, ROW_ID, Context, Executor, OperatorE
 from operators.columns import vectors_to_numpy
 from operators.cues.models.draws import candidate_limits, exact_limits, sample_hashes, sample_quotas
 from operators.cues.params import CueWords
-from operators.cues.words.mentions import Mentions, read_mentions
-from operators.cues.words.word_suspects import TEXT_ROWS, text_file, write_texts
+from operators.cues.words.mentions import Mentions
+from operators.cues.words.shard_texts import TEXT_ROWS, read_mentions, text_file, write_texts
 from operators.hashing import END, Hashes
 
 SLACK = 1.2

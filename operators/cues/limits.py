@@ -35,6 +35,11 @@ class Limits:
     trust: Floats
     cap: float
 
+    @classmethod
+    def of_class_balance(cls, n_classes: int, cap: float) -> Limits:
+        """Return the limits under which every factor is 1."""
+        return cls(np.ones(n_classes), np.zeros(n_classes), cap)
+
     def apply(self, factor: Floats, y: Integers) -> Float64:
         """Return factors, shape (n,), finite, in [0, cap], with class means near 1."""
         capped = np.minimum(np.nan_to_num(factor, nan=1.0, posinf=self.cap, neginf=0.0), self.cap)

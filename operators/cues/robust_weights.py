@@ -24,19 +24,18 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
-from operators.cues.all_classes import LearntClasses
 from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.fit_searched import fit_searched
-from operators.cues.limits import effective_share, fit_limits
-from operators.cues.models.draws import draw_sample, learnt_classes
+from operators.cues.learnt_classes import LearntClasses, learnt_classes
+from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
-from operators.cues.models.strength import Fits
+from operators.cues.models.trade_off import Fits
 from operators.cues.named.fit_named import fit_named
-from operators.cues.row_weights import raw_factor
+from operators.cues.row_weights import with_limits
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState, Search, class_balance_only
 
@@ -163,7 +162,7 @@ def _apply_decision(
     counts: Integers,
 ) -> CueState:
     """Return the state whose weights go as far as decided, with the limits that belong to them."""
-    C, slice_blend = len(counts), 0.0
+    slice_blend = 0.0
     if s.setting == "bold" and found.evidence is not None:
         slice_blend = (1.0 - decision.blend) * 0.5 * found.evidence.bold_gate()
     state = replace(
@@ -175,9 +174,7 @@ def _apply_decision(
         points=decision.points,
         leaning_column=decision.leaning_column,
     )
-    factor = raw_factor(state, Z, y, ids)
-    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
-    return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
+    return with_limits(state, Z, y, ids, s)
 
 
 def _check_finite(X: Floats, ids: Integers) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
+from operators.cues.limits import effective_share, fit_limits
 from operators.cues.models.twins import environment_factor, held_out
 from operators.cues.search.slices import slice_factor
+from operators.cues.settings import CueSettings
 from operators.cues.sides.joint_balance import breaks_several, first_broken, several_factor
 from operators.cues.state import CueState
 
@@ -91,6 +93,25 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
         return np.asarray(1.0 - state.blend + state.blend * robust)
     robust, by_slices = searched_factors(state, Z, y, ids)
     return _mix(robust, by_slices, state.blend, state.slice_blend)
+
+
+def with_limits(state: CueState, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> CueState:
+    """Return the state with the limits and effective shares of its weights on the rows of the sample.
+
+    Parameters
+    ----------
+    state
+        State whose factors are decided.
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    s
+        Cap and least effective share.
+
+    """
+    C = len(state.class_factor)
+    factor = raw_factor(state, Z, y, ids)
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
 
 
 def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> tuple[Float64, Float64]:

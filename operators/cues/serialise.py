@@ -16,7 +16,7 @@ import numpy.typing as npt
 from operators.bounded_json import read_json
 from operators.cues.limits import Limits
 from operators.cues.models.linear import Scaler
-from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.models.twins import Twins
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.slices import Slices

@@ -14,7 +14,7 @@ import numpy as np
 from operators.arrays import Floats
 from operators.cues.limits import Limits
 from operators.cues.models.linear import Scaler
-from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.models.twins import Twins
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.ramps import LEAST_PART
@@ -48,7 +48,7 @@ class CueState:
     slice_blend
         Further part of the slice factor alone: what ``bold`` adds.
     limits
-        Cap and shrinkage per class.
+        Cap and shrinkage per class (``row_weights.with_limits``); class balance until weights are decided.
     evidence
         Measurements; None where a shortcut is named.
     effective
@@ -184,22 +184,21 @@ def class_balance_only(scaler: Scaler, class_factor: Floats, s: CueSettings, rea
     slices = Slices(
         np.empty(0, np.int64), none.astype(np.float32), np.empty((0, C)), none, none, np.empty(0, bool)
     )
-    limits = Limits(np.ones(C), np.zeros(C), s.cap)
     return CueState(
-        scaler,
-        class_factor,
-        None,
-        none,
-        slices,
-        None,
-        0.0,
-        0.0,
-        limits,
-        None,
-        np.ones(C),
-        s.legitimate,
-        s.seed,
-        reason,
+        scaler=scaler,
+        class_factor=class_factor,
+        twins=None,
+        mean_error=none,
+        slices=slices,
+        named=None,
+        blend=0.0,
+        slice_blend=0.0,
+        limits=Limits.of_class_balance(C, s.cap),
+        evidence=None,
+        effective=np.ones(C),
+        legitimate=s.legitimate,
+        seed=s.seed,
+        reason=reason,
     )
 
 

@@ -1,8 +1,8 @@
 """The strength of weighting that a training uses: measured on train rows, chosen by the user's rule.
 
 ``max_mean_loss`` asks for the largest strength whose mean accuracy is little below the best
-(``operators.cues.models.strength``). Workers write a bounded sample of the train rows, one task measures the
-curve by linear models, and ``strength.json`` beside the model keeps curve and choice. Every worker of
+(``operators.cues.models.curve_points``). Workers write a bounded sample of the train rows, one task measures
+the curve by linear models, and ``strength.json`` beside the model keeps curve and choice. Every worker of
 the training then weighs its rows by that file. Validation and test rows, which report the score, are not
 read, and neither is a true group.
 """
@@ -32,7 +32,7 @@ from operators.base import Executor, copy_state
 from operators.hashing import END, row_hashes
 
 if TYPE_CHECKING:
-    from operators.cues.models.strength import WeightPath
+    from operators.cues.models.weight_path import WeightPath
     from operators.cues.state import CueState
 
 RECORD, CUES, SAMPLE = "strength.json", "strength-cues", ".strength-sample"
@@ -76,7 +76,7 @@ class StrengthWeights:
     @cached_property
     def _opened(self) -> tuple[WeightPath, float, Factor]:
         from operators.cues.limits import Limits
-        from operators.cues.models.strength import WeightPath
+        from operators.cues.models.weight_path import WeightPath
 
         record = read_strength(self.folder)
         kept = record["path"]
@@ -203,7 +203,7 @@ def _draw(task: SampleTask, shard: int) -> Cells:
 
 def _measure(task: SampleTask, cells: Cells) -> None:
     """Measure the curve on the drawn rows, choose, and write the record. Runs on a worker."""
-    from operators.cues.models.strength import choose
+    from operators.cues.models.curve_points import choose
     from operators.threads import limit_threads
 
     rows, numbers = _read_sample(task)
@@ -239,7 +239,8 @@ def _curve(
 ) -> dict[str, Any]:
     """Return the record without the choice, and the points."""
     from operators.cues.models.linear import Scaler
-    from operators.cues.models.strength import WeightPath, compared_groups, has_factor, trade_off
+    from operators.cues.models.trade_off import compared_groups, trade_off
+    from operators.cues.models.weight_path import WeightPath, has_factor
     from operators.cues.output.curve_report import curve_record
 
     end: dict[str, Any] = {"end": "groups", "cells": _balance(cells, counts)}

@@ -16,7 +16,8 @@ import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
-from operators.cues.models.strength import CLASS_BALANCE, Trials
+from operators.cues.models.trade_off import Trials
+from operators.cues.models.weight_path import CLASS_BALANCE
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.gain import MIN_CELL_ROWS, rise
 from operators.cues.search.slices import TOP, Slices, strongest
@@ -82,7 +83,7 @@ def leaning_slices(
     if evidence is None or evidence.slice_support < SUPPORTED:
         return None
     listed = strongest(slices, TOP)
-    found = listed[slices.strength()[listed] >= LEANT_ON]
+    found = listed[slices.slice_strength()[listed] >= LEANT_ON]
     if not len(found):
         return None
     sides, columns = slices.sides(found, Z), list[Sides]()

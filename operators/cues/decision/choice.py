@@ -16,10 +16,12 @@ from operators.arrays import Integers
 from operators.cues.decision.decision import Decision, worst_rise
 from operators.cues.decision.groups import shortcut_groups
 from operators.cues.decision.sample_decision import Sample, decide_on
-from operators.cues.models.draws import learnt_classes
-from operators.cues.models.strength import CLASS_BALANCE, Fits, point_at
+from operators.cues.learnt_classes import learnt_classes
+from operators.cues.models.curve_points import point_at
+from operators.cues.models.trade_off import Fits
+from operators.cues.models.weight_path import CLASS_BALANCE
 from operators.cues.row_weights import breaks, broken_column
-from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, SURE_COLUMN
+from operators.cues.search.ramps import LEAST_PART, SOME_EVIDENCE, SURE_COLUMN
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState, Search
 from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
@@ -111,7 +113,7 @@ def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits)
             return search, balanced
         return without, decide_on(without, sample, s, fits=fits)
     plain, balanced = (decide_on(state, sample, s, fits=fits) for state in (without, search))
-    gained = plain.blend > 0 and without.blend > RAISED_GATE[0]
+    gained = plain.blend > 0 and without.blend > SOME_EVIDENCE[0]
     if balanced.blend > 0 and (gained or _clearly_better(balanced, search, sample)):
         return search, balanced
     return without, plain

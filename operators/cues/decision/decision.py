@@ -1,6 +1,6 @@
 """Decides the strength of the published weights on rows that the models have not seen, against one baseline.
 
-The baseline is the better of no weights and class balance (``strength.baseline``). Robust weights whose
+The baseline is the better of no weights and class balance (``curve_points.baseline``). Robust weights whose
 evidence suffices are published only if the worst group is better under them than under both; with more than
 two classes it is enough that the rows which break the shortcut are better in the mean of the classes, by more
 than chance, and the worst group is hardly worse. Where evidence is halfway, a large rise on those rows, or
@@ -20,40 +20,36 @@ import numpy.typing as npt
 from operators.arrays import Floats, Integers
 from operators.cues.decision.balance_of_classes import LeaningSlices, choose_class_strength
 from operators.cues.decision.groups import leaning_groups, shortcut_groups
-from operators.cues.models.draws import learnt_classes
-from operators.cues.models.strength import (
-    CLASS_BALANCE,
-    FULL,
+from operators.cues.learnt_classes import learnt_classes
+from operators.cues.models.curve_points import baseline, point_at
+from operators.cues.models.trade_off import (
     STRENGTHS,
-    UNWEIGHTED,
     Fits,
     TooFewRowsError,
     TradeOffPoint,
     Trials,
-    WeightPath,
-    baseline,
-    point_at,
     try_strengths,
 )
+from operators.cues.models.weight_path import CLASS_BALANCE, FULL, UNWEIGHTED, WeightPath
 from operators.cues.search.gain import exchanged
-from operators.cues.search.ramps import LEAST_PART, RAISED_GATE, ramp
+from operators.cues.search.ramps import LEAST_PART, SOME_EVIDENCE, ramp
 from operators.cues.sides.sides import Sides
 
 SURE_OF_RISE = 2.0
-"""Standard errors by which a rise that raises the gate is lowered."""
+"""Standard errors by which a rise that raises the part is lowered."""
 SURE_OF_MANY = 3.0
 """Standard errors by which the rows that break the shortcut have to gain where the worst group does not."""
 MAX_WORST_LOSS = 0.02
 """Largest fall of the worst group's accuracy in that case: the least of many noisy figures."""
 RAISED_RISE = (0.15, 0.25)
-"""Lower limits of the rise at full strength between which the gate is raised to 1."""
+"""Lower limits of the rise at full strength between which the part is raised to 1."""
 RAISED_EXCHANGE = (0.10, 0.18)
-"""Rows put right for each row made wrong, between which the gate is raised to 1: an honest feature that
+"""Rows put right for each row made wrong, between which the part is raised to 1: an honest feature that
 decides nearly all rows has few mistakes to put right."""
-TRUSTED_GATE = (0.3, 0.4)
-"""Gate from which a rise of the worst group raises it, and from which it raises it in full."""
+TRUSTED_PART = (0.3, 0.4)
+"""Part from which a rise of the worst group raises it, and from which it raises it in full."""
 TRUSTED_RISE = (0.15, 0.25)
-"""Rise of the worst group at full strength between which such a gate is raised to 1."""
+"""Rise of the worst group at full strength between which such a part is raised to 1."""
 ENTITY_RISE = 0.15
 """Least rise of the worst group on held-out rows where the shortcut lies in a column of many values."""
 MIN_CELL_ROWS = 20
@@ -152,7 +148,7 @@ class Decision:
 def decide(
     sample: DecisionSample,
     path: WeightPath,
-    gate: float,
+    allowed: float,
     rules: DecisionRules,
     *,
     l2: float,
@@ -165,23 +161,23 @@ def decide(
     ----------
     sample, path
         Rows, and the weights of each strength.
-    gate
+    allowed
         Part of the robust factor that the evidence allows, from 0 to 1.
     rules
         What the part depends on.
     l2, seed, fits
-        As for ``strength.try_strengths``.
+        As for ``trade_off.try_strengths``.
 
     """
-    tried = sorted({*STRENGTHS, CLASS_BALANCE + gate})
+    tried = sorted({*STRENGTHS, CLASS_BALANCE + allowed})
     Z, y, ids = sample.Z, sample.y, sample.ids
     try:
         trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed, fits=fits)
     except TooFewRowsError:
-        return Decision(CLASS_BALANCE, 0.0 if rules.only_if_better else gate, ())
-    if gate > 0:
+        return Decision(CLASS_BALANCE, 0.0 if rules.only_if_better else allowed, ())
+    if allowed > 0:
         points = trials.points(shortcut_groups(y, sample.which, len(path.counts), sample.parts))
-        part = _part_to_follow(gate, rules, trials, points, sample)
+        part = _part_to_follow(allowed, rules, trials, points, sample)
         if not rules.only_if_better:
             return Decision(choose_class_strength(trials, y).strength, part, points, trials)
         if _is_followed(part, rules, trials, points, sample, path.counts):
@@ -190,17 +186,17 @@ def decide(
 
 
 def _part_to_follow(
-    gate: float,
+    allowed: float,
     rules: DecisionRules,
     trials: Trials,
     points: tuple[TradeOffPoint, ...],
     sample: DecisionSample,
 ) -> float:
     """Return the part of the robust factor that may be followed, from 0 to 1."""
-    trusted = trusted_gate(gate, points)
+    trusted = trusted_part(allowed, points)
     if rules.by_part:
         return best_part(points, trusted)
-    return gate if rules.named else max(raised_gate(gate, trials, sample.y, sample.broken), trusted)
+    return allowed if rules.named else max(raised_part(allowed, trials, sample.y, sample.broken), trusted)
 
 
 def _is_followed(
@@ -235,7 +231,7 @@ def cost(points: tuple[TradeOffPoint, ...], strength: float) -> float:
 
 
 def _without_robust_part(trials: Trials, sample: DecisionSample) -> Decision:
-    """Return the decision where no robust factor is followed; the gate's strength is not on the curve."""
+    """Return the decision where no robust factor is followed: the curve has none but the usual strengths."""
     kept = trials.only(STRENGTHS)
     strength, number = choose_class_strength(kept, sample.y, sample.leaning)
     if sample.leaning is None or number is None:
@@ -245,20 +241,20 @@ def _without_robust_part(trials: Trials, sample: DecisionSample) -> Decision:
     return Decision(strength, 0.0, kept.points(groups), trials, column)
 
 
-def best_part(points: tuple[TradeOffPoint, ...], gate: float) -> float:
-    """Return the part of the robust factor, from ``LEAST_PART`` to the gate, with the best worst group.
+def best_part(points: tuple[TradeOffPoint, ...], allowed: float) -> float:
+    """Return the part with the best worst group, from ``LEAST_PART`` to the allowed one.
 
     Of equal ones it is the least, and 0 where there is none, as where the factor is the same for all rows of
     a class.
     """
-    least, most = CLASS_BALANCE + LEAST_PART, CLASS_BALANCE + gate
+    least, most = CLASS_BALANCE + LEAST_PART, CLASS_BALANCE + allowed
     within = [point for point in points if least <= point.strength <= most]
     if not within:
         return 0.0
     return max(within, key=lambda point: (point.worst, -point.strength)).strength - CLASS_BALANCE
 
 
-def raised_gate(gate: float, trials: Trials, y: Integers, broken: npt.NDArray[np.bool_]) -> float:
+def raised_part(allowed: float, trials: Trials, y: Integers, broken: npt.NDArray[np.bool_]) -> float:
     """Return the part of the robust factor that is taken where evidence of that part is halfway.
 
     The gate is a product of ramps, so that some doubt about several measurements leaves little of it. In all
@@ -267,41 +263,41 @@ def raised_gate(gate: float, trials: Trials, y: Integers, broken: npt.NDArray[np
 
     Parameters
     ----------
-    gate
-        What the evidence allows, from 0 to 1.
+    allowed
+        Part that the evidence allows, from 0 to 1.
     trials, y, broken
         Trials with the strengths 0, 1 and 2, labels and whether a row breaks the shortcut, shape (n,).
 
     Returns
     -------
-    The gate, or a larger multiple of a quarter: one of the measured strengths.
+    That part, or a larger multiple of a quarter: one of the measured strengths.
 
     """
     if FULL not in trials.strengths:
-        return gate
+        return allowed
     gained = ramp(broken_rise(trials, FULL, y, broken, SURE_OF_RISE), *RAISED_RISE)
     bought = ramp(exchanged(trials.at(CLASS_BALANCE), trials.at(FULL)), *RAISED_EXCHANGE)
-    return _towards_one(gate, ramp(gate, *RAISED_GATE) * gained * bought)
+    return _towards_one(allowed, ramp(allowed, *SOME_EVIDENCE) * gained * bought)
 
 
-def trusted_gate(gate: float, points: tuple[TradeOffPoint, ...]) -> float:
-    """Return the gate, or a larger multiple of a quarter where only full strength helps the worst group.
+def trusted_part(allowed: float, points: tuple[TradeOffPoint, ...]) -> float:
+    """Return the allowed part; a larger multiple of a quarter where only full strength helps the worst group.
 
     Part of the robust factor hardly moves a model where few rows break a strong shortcut. If the evidence is
-    halfway, and held-out rows show a large rise of the worst group at full strength, of which the gate
+    halfway, and held-out rows show a large rise of the worst group at full strength, of which that part
     reaches less than half, the rest of the way is taken.
     """
     full = worst_rise(points, FULL)
-    reached = [point.strength for point in points if point.strength <= CLASS_BALANCE + gate]
+    reached = [point.strength for point in points if point.strength <= CLASS_BALANCE + allowed]
     within = max((worst_rise(points, strength) for strength in reached), default=0.0)
     if within >= 0.5 * full:
-        return gate
-    return _towards_one(gate, ramp(gate, *TRUSTED_GATE) * ramp(full, *TRUSTED_RISE))
+        return allowed
+    return _towards_one(allowed, ramp(allowed, *TRUSTED_PART) * ramp(full, *TRUSTED_RISE))
 
 
-def _towards_one(gate: float, part: float) -> float:
-    """Return the gate raised by a part of its distance to 1, as a multiple of a quarter, but never lower."""
-    return max(gate, round(4.0 * (gate + (1.0 - gate) * part)) / 4.0) if part > 0 else gate
+def _towards_one(part: float, way: float) -> float:
+    """Return a part raised by a share of its way to 1, as a multiple of a quarter, but never lower."""
+    return max(part, round(4.0 * (part + (1.0 - part) * way)) / 4.0) if way > 0 else part
 
 
 def worst_rise(points: Sequence[TradeOffPoint], strength: float) -> float:

@@ -21,15 +21,9 @@ import numpy as np
 from operators.arrays import Float64, Integers, Mask
 from operators.bounded_json import read_json
 from operators.cues.decision.groups import shortcut_groups
-from operators.cues.models.strength import (
-    CLASS_BALANCE,
-    FULL,
-    UNWEIGHTED,
-    TradeOffPoint,
-    Trials,
-    baseline,
-    point_at,
-)
+from operators.cues.models.curve_points import baseline, point_at
+from operators.cues.models.trade_off import TradeOffPoint, Trials
+from operators.cues.models.weight_path import CLASS_BALANCE, FULL, UNWEIGHTED
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.gain import exchanged
 

@@ -15,8 +15,8 @@ import numpy as np
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.expected_gain import expected_gain, least_gain
 from operators.cues.decision.sample_decision import Sample, decide_on
-from operators.cues.models.draws import learnt_classes
-from operators.cues.models.strength import Fits
+from operators.cues.learnt_classes import learnt_classes
+from operators.cues.models.trade_off import Fits
 from operators.cues.row_weights import breaks
 from operators.cues.settings import CueSettings
 from operators.cues.sides.sides import Sides

@@ -9,8 +9,9 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.cues.decision.balance_of_classes import leaning_slices
 from operators.cues.decision.decision import Decision, DecisionRules, DecisionSample, decide
-from operators.cues.models.draws import learnt_classes
-from operators.cues.models.strength import Fits, WeightPath
+from operators.cues.learnt_classes import learnt_classes
+from operators.cues.models.trade_off import Fits
+from operators.cues.models.weight_path import WeightPath
 from operators.cues.row_weights import broken_column, full_factor
 from operators.cues.search.share_columns import class_shares_lead
 from operators.cues.settings import CueSettings

@@ -1,4 +1,4 @@
-"""Halves, flips and samples of rows, decided by a hash of the row id alone; classes that are searched in.
+"""Halves, flips and samples of rows, decided by a hash of the row id alone.
 
 Every process sees the same draws, whatever the shards and batches in which it reads the rows.
 """
@@ -11,16 +11,11 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float64, Integers, Mask
-from operators.class_shares import counted_classes
+from operators.arrays import Float64, Integers
 from operators.hashing import END, Hashes, row_hashes, uniform
 
 MIN_CLASS_ROWS = 500
 """Rows of a class that are drawn although its share of the sample would be smaller."""
-SMALL_PART = 0.1
-"""Part of the mean number of rows of a class below which nothing is searched for in a class. Balanced models
-take many rows of the others for a class of .4 % that they hardly tell, so that their mistakes say nothing of
-a shortcut (twenty-first study)."""
 
 
 class Split(IntEnum):
@@ -105,13 +100,3 @@ def draw_sample(y: npt.NDArray[np.integer], ids: Integers, max_rows: int, seed: 
         rows = np.flatnonzero(y == index)
         taken.append(rows[np.argsort(hashes[rows], kind="stable")[: quotas[index]]])
     return np.sort(np.concatenate(taken)) if taken else np.empty(0, np.intp)
-
-
-def learnt_classes(counts: Integers) -> Mask:
-    """Return in which classes shortcuts are searched for, shape (C,): two at least, if two have rows.
-
-    ``counts`` are the rows of each class, shape (C,).
-    """
-    counted = counted_classes(counts)
-    large = counted & (counts >= SMALL_PART * counts.sum() / max(int(np.count_nonzero(counts)), 1))
-    return np.asarray(large if large.sum() > 1 else counted)

@@ -14,13 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.limits import effective_share, fit_limits
 from operators.cues.models.class_accuracy import balanced_loss, worst_recall
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
 from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import Twins, fit_twins, held_out
 from operators.cues.named.named_sides import best_cut, fit_sides, resolve_one_of
-from operators.cues.row_weights import searched_factors
+from operators.cues.row_weights import searched_factors, with_limits
 from operators.cues.search.slices import Slices, find_slices
 from operators.cues.search.wrong_labels import have_wrong_labels
 from operators.cues.settings import CueSettings, Named
@@ -77,10 +76,7 @@ def fit_named(
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
-    factor = 1.0 - blend + blend * robust
-    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
-    share = effective_share(limits.apply(factor, y), y, C)
-    return replace(
+    state = replace(
         search,
         twins=search.twins if searched > 0 else None,
         mean_error=search.mean_error if searched > 0 else np.empty(0),
@@ -88,14 +84,13 @@ def fit_named(
         evidence=None,
         named=named,
         blend=blend,
-        limits=limits,
-        effective=share,
         named_cost=cost,
         searched_part=searched,
         class_column=search.class_column if searched > 0 else None,
         further=search.further if searched > 0 else (),
         caps_named=capped,
     )
+    return with_limits(state, Z, y, ids, s)
 
 
 def _models_and_slices(

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.arrays import Float64, Floats, Integers
-from operators.cues.limits import MAX_FACTOR
+from operators.arrays import Floats, Integers
 from operators.cues.search.slices import Slices
 from operators.cues.settings import Named
-from operators.cues.sides.class_sides import classes_of_levels, independent_factors
+from operators.cues.sides.class_sides import classes_of_levels, equal_factors, independent_factors
 from operators.cues.sides.sides import Sides, level_of
 
 
@@ -45,18 +44,7 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
         return Sides(named.columns, cuts, level_side, factor)
     count = np.bincount(y * 2 + level, minlength=n_classes * 2).reshape(n_classes, 2).astype(float)
     part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
-    return Sides(named.columns, cuts, np.array([0, 1]), 1.0 - part + part * balance_table(count))
-
-
-def balance_table(count: Floats) -> Float64:
-    """Return factors (C, S) under which the sides that occur in a class weigh the same, at most 20.
-
-    ``count`` holds the rows per class and side. A class with one side has factor 1.
-    """
-    occurring = (count > 0).sum(axis=1, keepdims=True)
-    total = count.sum(axis=1, keepdims=True)
-    factor = total / (np.maximum(occurring, 1) * np.maximum(count, 1))
-    return np.asarray(np.where((occurring > 1) & (count > 0), np.minimum(factor, MAX_FACTOR), 1.0))
+    return Sides(named.columns, cuts, np.array([0, 1]), 1.0 - part + part * equal_factors(count))
 
 
 def resolve_one_of(named: Named, slices: Slices) -> Named:

@@ -8,7 +8,7 @@ from typing import Any
 from operators.arrays import Integers
 from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.models.strength import compared_groups
+from operators.cues.models.trade_off import compared_groups
 from operators.cues.output.curve_report import curve_record
 from operators.cues.row_weights import broken_column
 from operators.cues.state import CueState

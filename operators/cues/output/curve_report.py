@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from operators.cues.models.strength import TradeOffPoint
+    from operators.cues.models.trade_off import TradeOffPoint
     from operators.metrics.group_scores import ComparedGroup
 
 MAX_TICKS = 5
@@ -52,7 +52,7 @@ def curve_record(
     Parameters
     ----------
     points, compared
-        From ``strength.trade_off`` and ``strength.compared_groups``.
+        From ``trade_off.trade_off`` and ``trade_off.compared_groups``.
     name
         Name of a group by its number.
     grouping
@@ -63,7 +63,7 @@ def curve_record(
         Strength of the published weights, if it is one of the points.
 
     """
-    from operators.cues.models.strength import baseline
+    from operators.cues.models.curve_points import baseline
 
     pooled = [name(member) for group in compared if group.pooled for member in group.members]
     return {
@@ -137,7 +137,7 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
     It is empty where they cost at most ``NOTABLE_LOSS``. Weights that are the baseline are compared with
     none.
     """
-    from operators.cues.models.strength import last_within
+    from operators.cues.models.curve_points import last_within
 
     paid = _price(record)
     if paid is None or paid[0] <= NOTABLE_LOSS:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.bounded_json import read_json
+from operators.cues.named.answers import Answers
 from operators.cues.named.recipe_text import yaml_references
 from operators.cues.named.references import FeatureColumns
-from operators.cues.params import CuesParams, Reference
+from operators.cues.params import CuesParams
 from operators.cues.sides.sides import Sides
 from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
 
@@ -27,30 +27,6 @@ if TYPE_CHECKING:  # readers of the list need no scikit-learn
     from operators.cues.state import CueState
 
 SUSPECTS = "suspects.json"
-Answer = Literal["open", "spurious", "legitimate"]
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The positions of the features that the recipe answers for."""
-
-    spurious: frozenset[int]
-    legitimate: frozenset[int]
-
-    @classmethod
-    def of(cls, params: CuesParams, columns: FeatureColumns) -> Answers:
-        """Return the answers of a recipe."""
-        return cls(_positions(params.spurious, columns), _positions(params.legitimate, columns))
-
-    def answer(self, position: int) -> Answer:
-        """Return what the recipe says of a feature."""
-        if position in self.spurious:
-            return "spurious"
-        return "legitimate" if position in self.legitimate else "open"
-
-
-def _positions(references: Sequence[Reference], columns: FeatureColumns) -> frozenset[int]:
-    return frozenset(position for reference in references for position in columns.answered(reference))
 
 
 def write_suspects(
@@ -79,6 +55,12 @@ def write_suspects(
         ``unclear`` (sentences on words that cannot be balanced as meant), ``trade_off``
         (``curve.measured_curve``; None without a search), ``found_words`` (``FoundWords.record``: words that
         are balanced though nobody named them) and ``words_gate``, the trust in them, None without any.
+
+    Notes
+    -----
+    The entry ``gate`` is the part of the robust factor that is followed, ``CueState.blend``, once held-out
+    rows have decided. The operator's metric of this name is what the evidence alone allows
+    (``Evidence.gate``). Where shortcuts are named it is ``words_gate``.
 
     """
     from operators.cues.state import summary

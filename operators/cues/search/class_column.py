@@ -11,7 +11,7 @@ part in the evidence. Measured in tests/paper/REAL.md, thirteenth and fourteenth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.independence import TINY, Independence, independence, support_of, unevenness
 from operators.cues.search.ramps import ramp
 from operators.cues.search.related_features import are_components, features_of
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import Slices, candidate_cuts, strongest
 from operators.cues.settings import CueSettings
 from operators.cues.sides.class_sides import CHANCE, classes_of_levels, independent_factors
@@ -52,7 +53,7 @@ class ClassColumn:
     ----------
     sides
         What its values stand for, with the factors that make the label independent of it.
-    strength
+    column_strength
         Geometric mean of the explained share of the variance of held-out probabilities, and of that of
         held-out errors within the classes, in [0, 1].
     judged
@@ -69,7 +70,7 @@ class ClassColumn:
     """
 
     sides: Sides
-    strength: float
+    column_strength: float
     judged: Independence
     support: float = 1.0
     share_with_class: float = 1.0
@@ -79,7 +80,7 @@ class ClassColumn:
         """Return how much of the balance the evidence allows, in [.75, 1].
 
         It is less where many labels are wrong, of more than two classes. More is taken where only that helps
-        the worst group (``decision.trusted_gate``).
+        the worst group (``decision.trusted_part``).
         """
         if self.sides.factor.shape[0] <= 2:
             return 1.0
@@ -88,7 +89,7 @@ class ClassColumn:
     def measurements(self) -> dict[str, Any]:
         """Return the figures under the names that ``evidence.Evidence`` has for them."""
         return {
-            "column_strength": 0.0 if self.partial else self.strength,
+            "column_strength": 0.0 if self.partial else self.column_strength,
             "column_minority": self.judged.minority,
             "column_label_accuracy": self.judged.label_accuracy,
             "column_ratio": self.judged.ratio,
@@ -97,24 +98,6 @@ class ClassColumn:
             "column_support": self.support,
             "column_share_with_class": self.share_with_class,
         }
-
-
-class SearchedRows(NamedTuple):
-    """Rows of the sample in which shortcuts are searched for.
-
-    Attributes
-    ----------
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
-    p
-        Held-out probabilities of class-balanced models, shape (n, C).
-
-    """
-
-    Z: Floats
-    y: Integers
-    ids: Integers
-    p: Floats
 
 
 @dataclass(frozen=True)
@@ -130,7 +113,7 @@ class Candidate:
         two honest classes there always are intervals that go with both.
     has_class
         Whether the value of a row stands for a class in the evidence, shape (n,).
-    strength
+    column_strength
         As in ``ClassColumn``.
 
     """
@@ -138,20 +121,15 @@ class Candidate:
     sides: Sides
     side: Integers
     has_class: npt.NDArray[np.bool_]
-    strength: float
+    column_strength: float
 
     def explained(self) -> float:
         """Return the root of what the column explains of all rows: others count as not explained."""
-        return self.strength * float(np.sqrt(self.has_class.mean()))
+        return self.column_strength * float(np.sqrt(self.has_class.mean()))
 
 
 def candidates(
-    slices: Slices,
-    Z: Floats,
-    y: Integers,
-    p: Floats,
-    s: CueSettings,
-    apart: frozenset[int] = frozenset(),
+    slices: Slices, rows: SearchedRows, s: CueSettings, apart: frozenset[int] = frozenset()
 ) -> list[Candidate]:
     """Return the columns on which models lean, the one that explains most first; none if that is below
     ``MEASURED``.
@@ -160,39 +138,35 @@ def candidates(
     ----------
     slices
         Slices of the rows: the columns of the strongest ones are looked at.
-    Z, y
-        Standardised rows (n, d), labels (n,).
-    p
-        Held-out probabilities of class-balanced models, shape (n, C).
+    rows
+        Rows of the sample.
     s
         Settings, with the source columns of the features.
     apart
         Features whose columns are left out.
 
     """
-    shown = [features for features in column_features(slices, Z, s) if not apart.intersection(features)]
-    found = [read_column(features, Z, y, p) for features in shown]
+    shown = [features for features in column_features(slices, rows.Z, s) if not apart.intersection(features)]
+    found = [read_column(features, rows) for features in shown]
     found.sort(key=Candidate.explained, reverse=True)
-    return found if found and found[0].strength >= MEASURED else []
+    return found if found and found[0].column_strength >= MEASURED else []
 
 
-def judge(best: Candidate, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> ClassColumn | None:
-    """Return a column with the judgement of the others; None where too few rows say anything.
-
-    ``ids`` are row ids (n,); the others are those of ``candidates``.
-    """
+def judge(best: Candidate, rows: SearchedRows, s: CueSettings) -> ClassColumn | None:
+    """Return a column with the judgement of the others; None where too few rows say anything."""
+    Z, y, ids, _ = rows
     own = {same for feature in best.sides.columns for same in features_of(feature, Z, s.columns)}
-    rows = best.has_class
+    kept = best.has_class
     judged = independence(
-        (best.side != y)[rows], Z[rows], y[rows], ids[rows], sorted(own), seed=s.seed, l2=s.l2
+        (best.side != y)[kept], Z[kept], y[kept], ids[kept], sorted(own), seed=s.seed, l2=s.l2
     )
     if not judged.rows:
         return None
-    support = max(1.0 - ramp(best.strength, *VETO), support_of(judged))
+    support = max(1.0 - ramp(best.column_strength, *VETO), support_of(judged))
     if support < 1.0 and are_components(Z):
         support = 1.0
     partial = _has_shares(best.sides.columns[0], s)
-    return ClassColumn(best.sides, best.strength, judged, support, float(rows.mean()), partial)
+    return ClassColumn(best.sides, best.column_strength, judged, support, float(kept.mean()), partial)
 
 
 def column_features(slices: Slices, Z: Floats, s: CueSettings) -> list[tuple[int, ...]]:
@@ -222,12 +196,10 @@ def _has_two_values(x: Floats) -> bool:
     return bool(((x == x.max()) | (x == x.min())).all())
 
 
-def read_column(features: tuple[int, ...], Z: Floats, y: Integers, p: Floats) -> Candidate:
-    """Return what the values of a column stand for, and how much models lean on that.
-
-    Parameters are those of ``candidates``, with the features of the column.
-    """
-    C, number = p.shape[1], len(features) == 1
+def read_column(features: tuple[int, ...], rows: SearchedRows) -> Candidate:
+    """Return what the values of a column of some features stand for, and how much models lean on that."""
+    Z, y, _, p = rows
+    C, number = rows.n_classes, len(features) == 1
     level, n_levels, cuts = levels_of(features, Z)
     balanced = classes_of_levels(level, n_levels, y, C, errors=0.0 if number else CHANCE)
     judged = classes_of_levels(level, n_levels, y, C, least=0.0, errors=0.0) if number else balanced

@@ -79,6 +79,7 @@ class Evidence:
         class balance or of no weights, the smaller part.
     price
         Loss of held-out balanced accuracy under the robust weights themselves: ``cost`` for two classes.
+        It is for people alone, in the metrics and ``suspects.json``; nothing is decided by it.
     classes
         Number of classes with enough rows to be learnt from.
     exchange

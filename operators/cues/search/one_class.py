@@ -21,7 +21,6 @@ from operators.cues.models.linear import class_balance
 from operators.cues.search.class_column import (
     MEASURED,
     ClassColumn,
-    SearchedRows,
     column_features,
     explained_by,
     judge,
@@ -30,6 +29,7 @@ from operators.cues.search.class_column import (
 )
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.ramps import LEAST_PART
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import Slices
 from operators.cues.settings import CueSettings
 from operators.cues.sides.class_sides import independent_factors
@@ -66,7 +66,7 @@ def one_class_column(
     pairs = _likely_pairs(slices, rows, s)
     judged = (_judge_pair(features, target, evidence, rows, s) for features, target in pairs)
     found = [one for one in judged if one and one.gate >= LEAST_PART]
-    return max(found, key=lambda one: (one.gate, one.column.strength), default=None)
+    return max(found, key=lambda one: (one.gate, one.column.column_strength), default=None)
 
 
 def _likely_pairs(slices: Slices, rows: SearchedRows, s: CueSettings) -> list[tuple[tuple[int, ...], int]]:
@@ -74,7 +74,7 @@ def _likely_pairs(slices: Slices, rows: SearchedRows, s: CueSettings) -> list[tu
     pairs = []
     for features in column_features(slices, rows.Z, s):
         level, _, _ = levels_of(features, rows.Z)
-        explained = [explained_by(level, rows.p[:, [c]]) for c in range(rows.p.shape[1])]
+        explained = [explained_by(level, rows.p[:, [c]]) for c in range(rows.n_classes)]
         pairs.append((max(explained), features, int(np.argmax(explained))))
     pairs.sort(key=lambda pair: (-pair[0], pair[1]))
     return [(features, target) for _, features, target in pairs[:JUDGED]]
@@ -84,17 +84,17 @@ def _judge_pair(
     features: tuple[int, ...], target: int, evidence: Evidence, rows: SearchedRows, s: CueSettings
 ) -> OneClass | None:
     """Judge a column as a shortcut of the class ``target``; None where too few rows can say anything."""
-    Z, y, ids, C = rows.Z, rows.y, rows.ids, rows.p.shape[1]
+    Z, y, ids, _ = rows
     belongs = (y == target).astype(np.intp)
     p = cross_fit_halves(Z, belongs, halves(ids, s.seed, Split.FIRST), class_balance(belongs, 2), 2, l2=s.l2)
-    candidate = read_column(features, Z, belongs, p)
-    found = judge(candidate, Z, belongs, ids, s) if candidate.strength >= MEASURED else None
+    of_two = SearchedRows(Z, belongs, ids, p)
+    candidate = read_column(features, of_two)
+    found = judge(candidate, of_two, s) if candidate.column_strength >= MEASURED else None
     if found is None or found.partial:
         return None
     own = replace(evidence, classes=2, error=balanced_error(p, belongs), **found.measurements())
-    return OneClass(
-        replace(found, sides=_of_all_classes(found.sides, target, Z, y, C)), own.column_of_two_gate()
-    )
+    sides = _of_all_classes(found.sides, target, Z, y, rows.n_classes)
+    return OneClass(replace(found, sides=sides), own.column_of_two_gate())
 
 
 def _of_all_classes(sides: Sides, target: int, Z: Floats, y: Integers, C: int) -> Sides:

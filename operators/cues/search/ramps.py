@@ -131,8 +131,8 @@ MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 BOLD_RAMPS = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25)}
 """Ramps of ``robustness: bold``, which balances the slices unless one of these speaks against it."""
-RAISED_GATE = (0.1, 0.2)
-"""Gate up to which a rise has no effect, and from which it has all: some evidence must be there."""
+SOME_EVIDENCE = (0.1, 0.2)
+"""Gate up to which a rise on held-out rows has no effect, and from which it has all."""
 SURE_COLUMN = 0.5
 """Gate of a column of two classes from which it may be balanced although twins and slices find nothing."""
 LEAST_PART = 0.5

@@ -19,8 +19,9 @@ from operators.cues.limits import fit_limits
 from operators.cues.models.cross_fitting import cross_fit_halves
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
-from operators.cues.search.class_column import Candidate, ClassColumn, SearchedRows, candidates, judge
+from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
 from operators.cues.search.evidence import Evidence
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import find_slices
 from operators.cues.search.wrong_labels import SURE_RATIO, have_wrong_labels, own_features
 from operators.cues.settings import CueSettings
@@ -70,11 +71,11 @@ def columns_together(
     if not alone and _gate_but_for_strength(first, evidence) < PASSES:
         return (first,)
     found, gate = [first], passing_gate if alone else _gate_but_for_strength
-    least = SEEN_AT_FIRST if rows.p.shape[1] <= 2 else SEEN_AT_FIRST_OF_MANY
+    least = SEEN_AT_FIRST if rows.n_classes <= 2 else SEEN_AT_FIRST_OF_MANY
     while len(found) < MOST:
-        known = {one.sides.columns for one in likely if one.strength >= least / (len(found) + 1)}
+        known = {one.sides.columns for one in likely if one.column_strength >= least / (len(found) + 1)}
         others = [one for one in _candidates_beside(found, rows, s) if one.sides.columns in known]
-        judged = (judge(one, rows.Z, rows.y, rows.ids, s) for one in others[:JUDGED])
+        judged = (judge(one, rows, s) for one in others[:JUDGED])
         following = next((one for one in judged if one and gate(one, evidence) >= PASSES), None)
         if following is None:
             break
@@ -89,11 +90,11 @@ def columns_together(
 
 def _candidates_beside(found: Sequence[ClassColumn], rows: SearchedRows, s: CueSettings) -> list[Candidate]:
     """Return the other columns on which models lean where these are balanced, the strongest first."""
-    Z, y, ids, p = rows
+    Z, y, ids, _ = rows
     weight = _balanced_weight(found, rows, s)
-    moved = cross_fit_halves(Z, y, halves(ids, s.seed, Split.FIRST), weight, p.shape[1], l2=s.l2)
+    moved = cross_fit_halves(Z, y, halves(ids, s.seed, Split.FIRST), weight, rows.n_classes, l2=s.l2)
     left_out = own_features([one.sides for one in found], Z, s)
-    return candidates(find_slices(Z, y, moved, s.legitimate), Z, y, moved, s, left_out)
+    return candidates(find_slices(Z, y, moved, s.legitimate), rows._replace(p=moved), s, left_out)
 
 
 def _with_others_balanced(
@@ -101,15 +102,15 @@ def _with_others_balanced(
 ) -> ClassColumn:
     """Return a column with its strength where all others that are found are balanced."""
     others = [other for other in found if other is not one]
-    again = {other.sides.columns: other.strength for other in _candidates_beside(others, rows, s)}
-    return replace(one, strength=again.get(one.sides.columns, 0.0))
+    again = {other.sides.columns: other.column_strength for other in _candidates_beside(others, rows, s)}
+    return replace(one, column_strength=again.get(one.sides.columns, 0.0))
 
 
 def _balanced_weight(found: Sequence[ClassColumn], rows: SearchedRows, s: CueSettings) -> Float64:
     """Return row weights, shape (n,), under which classes are balanced and the label is independent of the
     columns, as far as the limits allow."""
-    Z, y, ids, p = rows
-    C = p.shape[1]
+    Z, y, ids, _ = rows
+    C = rows.n_classes
     sides = balanced(found, Z, y, C)
     factor = several_factor(sides, have_wrong_labels(sides, Z, y, ids, s), Z, y)
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
@@ -124,10 +125,10 @@ def passing_gate(column: ClassColumn, evidence: Evidence) -> float:
 
 def _gate_but_for_strength(column: ClassColumn, evidence: Evidence) -> float:
     """Return how far a column is taken for a shortcut by all but how much models lean on it, in [0, 1]."""
-    return passing_gate(replace(column, strength=1.0), evidence)
+    return passing_gate(replace(column, column_strength=1.0), evidence)
 
 
-def joint_gate(columns: Sequence[ClassColumn], evidence: Evidence, opened: bool) -> float:
+def joint_part(columns: Sequence[ClassColumn], evidence: Evidence, opened: bool) -> float:
     """Return how far the balance of several columns is followed, in [0, 1].
 
     Of two classes that is 0 where the search finds nothing (``opened``) and the rows that contradict one of

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Integers
 from operators.cues.search.independence import Independence, independence, rarer_side
 from operators.cues.search.ramps import ramp
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import Slices, strongest
 from operators.cues.settings import CueSettings, SourceColumn
 
@@ -27,19 +28,18 @@ EVENNESS = (0.68, 0.78)
 .79 to 1.1 for shortcuts."""
 
 
-def share_support(slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> float:
+def share_support(slices: Slices, rows: SearchedRows, s: CueSettings) -> float:
     """Return the least support of the class shares that models lean on, in [0, 1]; 1 if they lean on none.
 
     Parameters
     ----------
-    slices
-        Slices of the rows.
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
+    slices, rows
+        Slices of the rows, and the rows.
     s
         Settings, with the columns that have class shares.
 
     """
+    Z, y, ids, _ = rows
     found = [1.0]
     for column, slice_number in _leading(slices, s):
         side = slices.sides(slice_number, Z)[0]
@@ -57,7 +57,7 @@ def class_shares_lead(slices: Slices, s: CueSettings) -> bool:
 
 def _leading(slices: Slices, s: CueSettings) -> list[tuple[SourceColumn, Integers]]:
     """Return the columns whose class shares models lean on, each with the number of its strongest slice."""
-    order, strength, found = strongest(slices), slices.strength(), []
+    order, strength, found = strongest(slices), slices.slice_strength(), []
     for column in s.columns:
         own = order[np.isin(slices.feature[order], column.shares)]
         if len(own) and strength[own[0]] >= LEADING * strength[order[0]]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
-from operators.cues.limits import MAX_FACTOR
+from operators.cues.sides.class_sides import equal_factors
 
 MAX_CUTS = 9
 GRID = 128
@@ -58,7 +58,7 @@ class Slices:
     error: Floats
     is_error: npt.NDArray[np.bool_]
 
-    def strength(self) -> Float64:
+    def slice_strength(self) -> Float64:
         """Return the geometric mean of ``lean`` and ``error`` of each slice, in [0, 1], shape (m,)."""
         return np.asarray(np.sqrt(self.lean * self.error))
 
@@ -66,6 +66,17 @@ class Slices:
         """Return whether each of the standardised rows ``Z`` is above the cut, shape (len(numbers), n)."""
         above = Z[:, self.feature[numbers]] > self.cut[numbers]
         return np.asarray(above.T)
+
+    def factor(self, number: int, above: npt.NDArray[np.bool_], y: Integers) -> Float64:
+        """Return the factor within its class, shape (n,), under which both sides of a slice weigh the same.
+
+        ``above`` is whether each row lies above the cut, and ``y`` the labels, shape (n,). Where q is the
+        share of the class above the cut, the factor is 1 / (2 q) above and 1 / (2 (1 - q)) below, at most 20;
+        it is 1 where a class lies on one side as a whole.
+        """
+        share = self.above[number]
+        factors = equal_factors(np.column_stack([1.0 - share, share]))
+        return np.asarray(factors[y, above.astype(np.intp)])
 
     def score(self) -> Float64:
         """Return each slice's part in the mixture, shape (m,): each kind has half of the total of 1.
@@ -144,7 +155,7 @@ def strongest(slices: Slices, top: int = TOP, always: Collection[int] = ()) -> I
         Columns that are listed whatever their strength.
 
     """
-    strength = slices.strength()
+    strength = slices.slice_strength()
     order = np.argsort(-strength, kind="stable")
     _, first = np.unique(slices.feature[order], return_index=True)
     ranked = order[np.sort(first)]
@@ -186,37 +197,13 @@ def two_means_cut(x: Floats) -> float:
     return float(edges[1:-1][best].mean())
 
 
-def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Integers) -> Float64:
-    """Return the factor within its class, shape (n,), under which both sides of a cut weigh the same.
-
-    Parameters
-    ----------
-    above
-        Share of each class above the cut, shape (C,).
-    side
-        Whether each row lies above, shape (n,).
-    y
-        Labels, shape (n,).
-
-    Notes
-    -----
-    1 / (2 q_c) above and 1 / (2 (1 - q_c)) below, at most 20; 1 where a class lies on one side as a whole.
-
-    """
-    one_sided = (above <= 0) | (above >= 1)
-    q = np.clip(above, 1e-9, 1 - 1e-9)
-    up = np.where(one_sided, 1.0, np.minimum(0.5 / q, MAX_FACTOR))
-    down = np.where(one_sided, 1.0, np.minimum(0.5 / (1 - q), MAX_FACTOR))
-    return np.asarray(np.where(side, up[y], down[y]), np.float64)
-
-
 def slice_factor(slices: Slices, Z: Floats, y: Integers) -> Float64:
     """Return the mixture of the slices' balance factors, shape (n,); 1 where there is no slice."""
     score = slices.score()
     out = np.full(len(y), 1.0 - score.sum())
-    for k in np.flatnonzero(score > 1e-4 * score.max(initial=0.0)):
+    for k in np.flatnonzero(score > 1e-4 * score.max(initial=0.0)).tolist():
         side = Z[:, slices.feature[k]] > slices.cut[k]
-        out += score[k] * balance_factor(slices.above[k], side, y)
+        out += score[k] * slices.factor(k, side, y)
     return np.asarray(out)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from operators.arrays import Floats, Integers
 from operators.cues.search.independence import independence, rarer_side, support_of, unevenness
 from operators.cues.search.ramps import SLICE_VETO, ramp
 from operators.cues.search.related_features import are_components, features_of
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import Slices, strongest
 from operators.cues.settings import CueSettings
 
@@ -65,22 +65,19 @@ class StrongestSlice:
         return {f"slice_{name}": value for name, value in vars(self).items()}
 
 
-def judge_strongest_slice(
-    slices: Slices, Z: Floats, y: Integers, ids: Integers, s: CueSettings
-) -> StrongestSlice:
+def judge_strongest_slice(slices: Slices, rows: SearchedRows, s: CueSettings) -> StrongestSlice:
     """Measure the strongest slice.
 
     Parameters
     ----------
-    slices
-        Slices of the rows.
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
+    slices, rows
+        Slices of the rows, and the rows.
     s
         Settings, with the source columns of the features.
 
     """
-    order, strength = strongest(slices, CANDIDATES), slices.strength()
+    Z, y, ids, _ = rows
+    order, strength = strongest(slices, CANDIDATES), slices.slice_strength()
     if not len(order) or strength[order[0]] < MEASURED:
         return StrongestSlice()
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)

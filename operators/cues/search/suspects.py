@@ -21,7 +21,7 @@ from operators.cues.models.draws import Split, draw_sample, halves
 from operators.cues.models.linear import Scaler, class_balance
 from operators.cues.models.twins import fit_twins, held_out
 from operators.cues.search.gain import MIN_CELL_ROWS
-from operators.cues.search.slices import TOP, Slices, balance_factor, strongest
+from operators.cues.search.slices import TOP, Slices, strongest
 from operators.cues.settings import CueSettings
 from operators.encode.words import Gap
 
@@ -142,7 +142,7 @@ def measure_suspects(
         Features that are listed whatever their strength, if they have a usable cut.
 
     """
-    strength = slices.strength()
+    strength = slices.slice_strength()
     return [_measure(slices, int(k), float(strength[k]), sample) for k in strongest(slices, top, always)]
 
 
@@ -151,7 +151,7 @@ def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) ->
     y, C = sample.y, sample.before.shape[1]
     j = int(slices.feature[k])
     inside = sample.Z[:, j] > slices.cut[k]
-    balanced = class_balance(y, C) * balance_factor(slices.above[k], inside, y)
+    balanced = class_balance(y, C) * slices.factor(k, inside, y)
     right_before = (sample.before.argmax(axis=1) == y).astype(float)
     right_after = (_cross_fit(sample, balanced).argmax(axis=1) == y).astype(float)
     right_plain = (sample.plain.argmax(axis=1) == y).astype(float)

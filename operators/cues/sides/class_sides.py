@@ -5,14 +5,15 @@ nearly alike, or as nearly as chance has it, as a missing value mostly does: cou
 hide the rows of the others that break a shortcut by the values of that class.
 
 The factor of class c and side s is mean_k P(s | k) / P(s | c), among the sides that rows of c show: after
-Kamiran and Calders 2012, whose weights are P(s) P(c) / P(s, c), with every class counted alike.
+Kamiran and Calders 2012, whose weights are P(s) P(c) / P(s, c), with every class counted alike. The sides of
+a cut stand for no class: they get equal totals within each class.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from operators.arrays import Float64, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.limits import MAX_FACTOR
 
 MIN_CLASS_SHARE = 4 / 3
@@ -69,6 +70,18 @@ def independent_factors(side: Integers, y: Integers, n_classes: int) -> Float64:
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     factor = independent_shares(share) / np.maximum(share, TINY)
     return np.asarray(np.where(count > 0, np.minimum(factor, MAX_FACTOR), 1.0))
+
+
+def equal_factors(part: Floats) -> Float64:
+    """Return factors (C, S) under which the sides that occur in a class weigh the same, at most 20.
+
+    ``part`` holds the rows, or the shares, of each class and side, shape (C, S). A class with one side has
+    factor 1.
+    """
+    occurs = part > 0
+    sides = occurs.sum(axis=1, keepdims=True)
+    factor = part.sum(axis=1, keepdims=True) / (np.maximum(sides, 1) * np.maximum(part, TINY))
+    return np.asarray(np.where((sides > 1) & occurs, np.minimum(factor, MAX_FACTOR), 1.0))
 
 
 def independent_shares(share: Float64) -> Float64:

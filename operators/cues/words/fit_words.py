@@ -24,8 +24,9 @@ from operators.cues.search.ramps import LEAST_PART, ramp
 from operators.cues.settings import CueSettings, Named
 from operators.cues.state import CueState
 from operators.cues.words.mentions import fit_directions
+from operators.cues.words.shard_texts import SampledTexts
 from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
-from operators.cues.words.word_suspects import SampledTexts, frequent_words
+from operators.cues.words.word_suspects import frequent_words
 
 TOLD = (0.55, 0.62)
 """Area under the ROC curve, within the classes, of held-out models of the words: below it no model can lean

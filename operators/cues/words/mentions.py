@@ -13,16 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from connectors.foundation.messages import nearest
 from operators.arrays import Floats, Integers
-from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import Scaler, fit_softmax
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.params import CueWords
-from operators.encode.column_forms import holds_texts
 
 CLEAR = 0.9
 """Held-out balanced accuracy of a direction below which the user is warned."""
@@ -63,24 +60,8 @@ def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:
     )
 
 
-def read_mentions(reader: ShardReader, shard: int, ids: Integers, sets: Sequence[CueWords]) -> Mentions:
-    """Return which of the rows ``ids`` of a shard contain each word, shape (n, words).
-
-    The columns are those of the words of all sets, one after the other.
-
-    Raises
-    ------
-    OperatorError
-        A column does not hold texts.
-
-    """
-    texts = {name: texts_of(reader, shard, name, ids) for name in {one.column for one in sets}}
-    found = [contains(texts[one.column], [word]) for one in sets for word in one.words]
-    return np.column_stack(found) if found else np.zeros((len(ids), 0), bool)
-
-
 def by_set(mentions: Mentions, sets: Sequence[CueWords]) -> Mentions:
-    """Return which rows contain a word of each set, shape (n, k), from :func:`read_mentions`."""
+    """Return which rows contain a word of each set, shape (n, k), from ``shard_texts.read_mentions``."""
     return np.column_stack([part.any(axis=1) for part in _parts(mentions, sets)])
 
 
@@ -88,23 +69,6 @@ def _parts(mentions: Mentions, sets: Sequence[CueWords]) -> list[Mentions]:
     """Return the columns (n, words) of each set."""
     ends = np.cumsum([len(one.words) for one in sets])
     return [mentions[:, end - len(one.words) : end] for end, one in zip(ends.tolist(), sets, strict=True)]
-
-
-def texts_of(reader: ShardReader, shard: int, column: str, ids: Integers) -> list[str | None]:
-    """Return the texts of some rows of a shard. Raises OperatorError for a column of another type."""
-    table = reader.read_source(shard, [column])
-    values = table[column]
-    if not (holds_texts(values.type) or pa.types.is_null(values.type)):  # null: all of the shard is missing
-        raise OperatorError(
-            f"operators.cues: {column!r} has the type {values.type}; words are looked for in texts. Name the "
-            "column itself to balance it, or a column of texts."
-        )
-    if ROW_ID in table.column_names:
-        rows = pa.array(np.searchsorted(table[ROW_ID].to_numpy(), ids))
-    else:
-        rows = pa.array(ids - reader.shards[shard].first_row)
-    found: list[str | None] = values.take(rows).to_pylist()
-    return found
 
 
 def fit_directions(X: Floats, mentions: Mentions, ids: Integers, seed: int, l2: float) -> Directions:
@@ -152,7 +116,7 @@ def absent_words(
     sets
         Words that the recipe names.
     mentions
-        Which rows contain each word, shape (n, words), from :func:`read_mentions`.
+        Which rows contain each word, shape (n, words), from ``shard_texts.read_mentions``.
     known
         Frequent words of columns of texts, for the nearest one.
 

@@ -6,71 +6,22 @@ with the models on the features, which never see a word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from operators.arrays import Floats, Integers
-from operators.base import ROW_ID, ShardReader
+from operators.arrays import Floats
 from operators.cues.params import CueWords
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import MeasuredSample, Suspect, measure_suspects
-from operators.cues.words.mentions import texts_of
-from operators.hashing import row_hashes, uniform
+from operators.cues.words.shard_texts import SampledTexts
 
-PURPOSE = "cues/texts"
-TEXT_ROWS = 10_000
-"""Rows of the sample whose texts are looked at."""
-MAX_LENGTH = 2_000
-"""Characters of a text that are looked at."""
 MAX_WORDS = 2_000
 SAME_ROWS = 0.95
 """Share of the texts with one of two words that have both, from which the words are one suspect."""
 WORD = r"(?u)\b\w[\w'-]+\b"
-Texts = Mapping[str, Sequence[str | None]]
-
-
-@dataclass(frozen=True)
-class SampledTexts:
-    """Texts of some rows of the sample: row ids (n,) in increasing order, and the texts of each column."""
-
-    ids: Integers
-    texts: Texts
-
-
-def text_file(rows: Path) -> Path:
-    """Return the file of the texts beside a shard's file of sampled rows."""
-    return rows.with_suffix(".parquet")
-
-
-def write_texts(
-    reader: ShardReader,
-    shard: int,
-    ids: Integers,
-    columns: Sequence[str],
-    share: float,
-    seed: int,
-    file: Path,
-) -> None:
-    """Write the texts of a share of a shard's sampled rows, drawn by a hash of their ids."""
-    drawn = ids[uniform(row_hashes(ids, seed, PURPOSE)) < share]
-    texts = {name: [_short(text) for text in texts_of(reader, shard, name, drawn)] for name in columns}
-    table = {ROW_ID: pa.array(drawn, pa.int64())}
-    pq.write_table(
-        pa.table(table | {name: pa.array(found, pa.string()) for name, found in texts.items()}), file
-    )
-
-
-def read_texts(rows: Sequence[Path]) -> SampledTexts:
-    """Return what :func:`write_texts` wrote beside the shards' files of sampled rows."""
-    table = pa.concat_tables([pq.read_table(text_file(file)) for file in rows]).sort_by(ROW_ID)
-    texts = {name: table[name].to_pylist() for name in table.column_names if name != ROW_ID}
-    return SampledTexts(table[ROW_ID].to_numpy(), texts)
 
 
 def list_word_suspects(
@@ -136,7 +87,3 @@ def frequent_words(texts: Sequence[str | None]) -> tuple[list[str], npt.NDArray[
     except ValueError:  # there is no word
         return [], np.zeros((len(texts), 0), np.float32)
     return counter.get_feature_names_out().tolist(), occurs.toarray()
-
-
-def _short(text: str | None) -> str | None:
-    return None if text is None else text[:MAX_LENGTH]

@@ -36,7 +36,7 @@ from operators.cues.decision.expected_gain import (
     measurements,
 )
 from operators.cues.decision.full_weights import gain_to_expect, tried_in_full
-from operators.cues.models.strength import CLASS_BALANCE, FULL, WeightPath
+from operators.cues.models.weight_path import CLASS_BALANCE, FULL, WeightPath
 from operators.cues.row_weights import full_factor
 from tests.paper.real.generated import Problem
 from tests.paper.real.kernel import groups_of, score

@@ -17,7 +17,7 @@ from operators.class_shares import class_factors
 from operators.cues import CueSettings, fit, weights
 from operators.cues.named.references import FeatureColumns
 from operators.cues.words.fit_words import find_words, fit_with_words
-from operators.cues.words.word_suspects import SampledTexts
+from operators.cues.words.shard_texts import SampledTexts
 from operators.encode.word_components import WordComponents
 from tests.paper.real.fresh import TWEETS, table
 from tests.paper.real.generated import Problem

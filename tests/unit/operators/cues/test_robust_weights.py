@@ -12,12 +12,13 @@ from operators.cues import CueSettings, Named, fit, load_state, save_state, weig
 from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.named.fit_named import fit_named
-from operators.cues.named.named_sides import balance_table, fit_sides
+from operators.cues.named.named_sides import fit_sides
 from operators.cues.row_weights import full_factor
 from operators.cues.search.ramps import RAMPS
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.serialise import _encode
+from operators.cues.sides.class_sides import equal_factors
 
 
 def worst(X, w, label, y, cue):
@@ -181,7 +182,7 @@ def test_a_named_number_goes_two_in_c_of_the_way_for_c_classes():
     Z = np.where(rng.random((4000, 1)) < 0.9, y[:, None] > 1, y[:, None] < 2).astype(np.float32)
     sides = fit_sides(Named((0,)), Z, y, 4, 0.5)
     count = np.bincount(2 * y + (Z[:, 0] > 0.5), minlength=8).reshape(4, 2).astype(float)
-    assert np.allclose(sides.factor, 0.5 + 0.5 * balance_table(count))
+    assert np.allclose(sides.factor, 0.5 + 0.5 * equal_factors(count))
     totals = np.bincount(y, sides.apply(Z, y))
     assert np.allclose(totals, np.bincount(y))  # a class keeps its weight
 

@@ -27,7 +27,9 @@ from engine.training.fit.job import TrainingJob
 from operators.base import OperatorError
 from operators.cues import fit, full_factor, load_state
 from operators.cues.limits import Limits
-from operators.cues.models.strength import WeightPath, choose, trade_off
+from operators.cues.models.curve_points import choose
+from operators.cues.models.trade_off import trade_off
+from operators.cues.models.weight_path import WeightPath
 from tests.unit.engine.training.publishing import publish
 
 CUES: dict[str, Any] = {"cues": {}, "groups": {"method": "cues"}, "weights": {}}
@@ -86,7 +88,7 @@ def test_rows_that_report_the_score_and_true_groups_have_no_part(
         seen.append(ids)
         return real(Z, y, ids, *others, **more)
 
-    monkeypatch.setattr("operators.cues.models.strength.trade_off", spied)
+    monkeypatch.setattr("operators.cues.models.trade_off.trade_off", spied)
     spec = TrainSpec(published, parse_params({"max_mean_loss": 0.02}), folder=tmp_path / "model")
     train(spec, LocalExecutor())
     (ids,) = seen

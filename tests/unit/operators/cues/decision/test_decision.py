@@ -18,13 +18,15 @@ from operators.cues.decision.decision import (
     best_part,
     broken_rise,
     decide,
-    raised_gate,
-    trusted_gate,
+    raised_part,
+    trusted_part,
     worst_rise,
 )
 from operators.cues.decision.groups import shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.models.strength import STRENGTHS, TradeOffPoint, Trials, WeightPath, baseline, point_at
+from operators.cues.models.curve_points import baseline, point_at
+from operators.cues.models.trade_off import STRENGTHS, TradeOffPoint, Trials
+from operators.cues.models.weight_path import WeightPath
 from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import baseline_of, baseline_sentence
 
@@ -153,20 +155,20 @@ def test_a_large_rise_of_rows_that_break_the_shortcut_raises_a_gate_that_is_not_
     assert broken_rise(trials, 2.0, y, broken, 0.0) == pytest.approx(0.5)
     error = (0.5 - broken_rise(trials, 2.0, y, broken, 1.0)) * np.sqrt(2)
     assert error == pytest.approx(np.sqrt(0.25 / 200))
-    raised = [raised_gate(gate, trials, y, broken) for gate in (0.0, 0.05, 0.1, 0.15, 0.2, 0.9, 1.0)]
+    raised = [raised_part(gate, trials, y, broken) for gate in (0.0, 0.05, 0.1, 0.15, 0.2, 0.9, 1.0)]
     assert raised == [0.0, 0.05, 0.1, 0.5, 1.0, 1.0, 1.0]
     _, _, small = broken_rows_right({0.0: (0.2, 0.2), 1.0: (0.2, 0.2), 2.0: (0.4, 0.4)})
-    assert raised_gate(0.5, small, y, broken) == 0.5
+    assert raised_part(0.5, small, y, broken) == 0.5
     dear = trials.right.copy()
     dear[2, np.flatnonzero(~broken)[: len(y) // 2 - 1]] = False  # nearly as many rows again are made wrong
     assert (
-        raised_gate(0.5, Trials(trials.strengths, dear, trials.mass, trials.effective_share), y, broken)
+        raised_part(0.5, Trials(trials.strengths, dear, trials.mass, trials.effective_share), y, broken)
         == 1.0
     )
     dear[2, ~broken] = False
     dear[2, broken] = trials.right[1, broken]
     assert (
-        raised_gate(0.5, Trials(trials.strengths, dear, trials.mass, trials.effective_share), y, broken)
+        raised_part(0.5, Trials(trials.strengths, dear, trials.mass, trials.effective_share), y, broken)
         == 0.5
     )
 
@@ -177,13 +179,13 @@ def points_of(worst: dict[float, float]) -> tuple[TradeOffPoint, ...]:
 
 def test_where_only_full_strength_helps_the_worst_group_the_rest_of_the_way_is_taken() -> None:
     late = points_of({0.0: 0.1, 1.0: 0.0, 1.5: 0.1, 1.75: 0.12, 2.0: 0.5})
-    raised = [trusted_gate(gate, late) for gate in (0.2, 0.3, 0.35, 0.5, 0.75, 1.0)]
+    raised = [trusted_part(gate, late) for gate in (0.2, 0.3, 0.35, 0.5, 0.75, 1.0)]
     assert raised == [0.2, 0.3, 0.75, 1.0, 1.0, 1.0]
     early = points_of({0.0: 0.1, 1.0: 0.0, 1.5: 0.35, 2.0: 0.5})
-    assert [trusted_gate(gate, early) for gate in (0.5, 0.6)] == [0.5, 0.6], "most is gained already"
+    assert [trusted_part(gate, early) for gate in (0.5, 0.6)] == [0.5, 0.6], "most is gained already"
     small = points_of({0.0: 0.1, 1.0: 0.0, 1.5: 0.1, 2.0: 0.24})
-    assert trusted_gate(0.5, small) == 0.5
-    assert trusted_gate(0.5, late[:-1]) == 0.5, "full strength was not measured"
+    assert trusted_part(0.5, small) == 0.5
+    assert trusted_part(0.5, late[:-1]) == 0.5, "full strength was not measured"
     assert worst_rise(late, 2.0) == pytest.approx(0.4)
     assert worst_rise(late, 1.25) == 0.0
 

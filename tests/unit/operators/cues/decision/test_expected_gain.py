@@ -27,7 +27,7 @@ from operators.cues.decision.expected_gain import (
     stored_trees,
 )
 from operators.cues.decision.sample_decision import Sample
-from operators.cues.models.strength import Trials
+from operators.cues.models.trade_off import Trials
 from operators.cues.output.verdict import verdict
 from operators.cues.search.evidence import Evidence
 from operators.cues.sides.sides import Sides

@@ -10,12 +10,13 @@ from operators.cues.decision import choice
 from operators.cues.decision.decision import Decision, best_part
 from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, fit_softmax, predict
-from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.named.fit_named import fit_named
 from operators.cues.row_weights import breaks
 from operators.cues.search.class_column import LEAST_BALANCE, VETO, ClassColumn, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence
 from operators.cues.search.ramps import COLUMN_RAMPS
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import find_slices
 from operators.cues.serialise import load_state, save_state
 from operators.cues.settings import Named, SourceColumn
@@ -49,8 +50,9 @@ def found_in(X, y, columns, seed=0):
         coef = fit_softmax(Z[half != h], y[half != h], np.ones((half != h).sum()), C, l2=1e-3)
         p[half == h] = predict(coef, Z[half == h])
     settings = CueSettings(seed=seed, columns=columns)
-    likely = candidates(find_slices(Z, y, p), Z, y, p, settings)
-    return (judge(likely[0], Z, y, ids, settings) if likely else None), Z
+    rows = SearchedRows(Z, y, ids, p)
+    likely = candidates(find_slices(Z, y, p), rows, settings)
+    return (judge(likely[0], rows, settings) if likely else None), Z
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -319,7 +321,7 @@ def test_no_column_carries_where_features_are_noise():
     rng = np.random.default_rng(7)
     y, Z = rng.integers(0, C, N), rng.normal(size=(N, 3)).astype(np.float32)
     p = np.full((N, C), 1 / C) + 1e-3 * rng.normal(size=(N, C))
-    assert candidates(find_slices(Z, y, p), Z, y, p, CueSettings()) == []
+    assert candidates(find_slices(Z, y, p), SearchedRows(Z, y, np.arange(N), p), CueSettings()) == []
     assert ClassColumn.__dataclass_params__.frozen
 
 
@@ -335,7 +337,7 @@ def test_a_strong_column_that_the_others_tell_shuts_the_gate_of_the_search():
 def test_the_others_support_a_shortcut_or_not(honest, support):
     X, y, _, columns = table("levels", 8, honest=honest, shift=0.8)
     found, _ = found_in(X.astype(np.float32), y, columns)
-    assert found.strength > VETO[1]
+    assert found.column_strength > VETO[1]
     assert found.support == support
 
 

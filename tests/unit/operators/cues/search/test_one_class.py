@@ -16,7 +16,7 @@ from operators.cues.decision.decision import Decision
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.models.strength import Fits
+from operators.cues.models.trade_off import Fits
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.listing import _one_class as one_class_record
 from operators.cues.output.listing import shortcut_names

@@ -30,7 +30,7 @@ from operators.cues.search import several_columns as module
 from operators.cues.search.class_column import LEAST_BALANCE, ClassColumn
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.independence import Independence
-from operators.cues.search.several_columns import joint_gate, passing_gate
+from operators.cues.search.several_columns import joint_part, passing_gate
 from operators.cues.search.wrong_labels import SURE_RATIO
 from operators.cues.sides.sides import Sides
 from operators.cues.state import summary
@@ -156,7 +156,7 @@ def test_a_column_that_is_no_shortcut_hides_none_that_is_weaker(monkeypatch: pyt
         module, "judge", lambda one, *rest: None if one.sides.columns == (6,) else judge(one, *rest)
     )
     monkeypatch.setattr(module, "LEAST_TOGETHER", 2)
-    monkeypatch.setattr(module, "_with_others_balanced", lambda one, *_: replace(one, strength=1.0))
+    monkeypatch.setattr(module, "_with_others_balanced", lambda one, *_: replace(one, column_strength=1.0))
     assert {sides.columns for sides in fit(X, y, IDS).class_columns} == {(5,), (7,)}
 
 
@@ -177,7 +177,7 @@ def test_each_of_three_columns_has_to_be_strong_where_the_others_are_balanced(
     X, y = table(8000, (0.95, 0.93, 0.9))
 
     def weak(one: ClassColumn, found: Any, *_: Any) -> ClassColumn:
-        return replace(one, strength=1.0 if one is found[0] else 0.3)
+        return replace(one, column_strength=1.0 if one is found[0] else 0.3)
 
     monkeypatch.setattr(module, "_with_others_balanced", weak)
     assert fit(X, y, IDS).further == ()
@@ -196,7 +196,7 @@ def test_rows_that_break_several_are_no_group_where_their_labels_are_wrong():
 
 def test_two_columns_that_may_be_wrong_labels_leave_the_search_as_it_is(monkeypatch: pytest.MonkeyPatch):
     X, y = table(8000, (0.95, 0.9))
-    monkeypatch.setattr(fit_searched, "joint_gate", lambda *_: 0.0)
+    monkeypatch.setattr(fit_searched, "joint_part", lambda *_: 0.0)
     assert fit(X, y, IDS).further == ()
     X, y = table(8000, (0.95, 0.93, 0.9))
     refused = fit(X, y, IDS)
@@ -251,20 +251,20 @@ def test_the_weakest_column_decides_how_far_the_joint_balance_is_followed():
     assert 0.5 < gate < 0.7
     assert passing_gate(strong, evidence()) == 1.0
     for columns in ([strong, half], [half, strong]):
-        assert joint_gate(columns, evidence(), opened=True) == gate
+        assert joint_part(columns, evidence(), opened=True) == gate
 
 
 def test_columns_of_two_classes_whose_rows_may_be_wrong_labels_need_the_search():
     sure, unsure = column(0.9, SURE_RATIO + 0.01), column(0.9, SURE_RATIO - 0.01)
-    assert joint_gate([sure, sure], evidence(), opened=False) == 1.0
-    assert joint_gate([sure, unsure], evidence(), opened=False) == 0.0
-    assert joint_gate([sure, unsure], evidence(), opened=True) == 1.0
+    assert joint_part([sure, sure], evidence(), opened=False) == 1.0
+    assert joint_part([sure, unsure], evidence(), opened=False) == 0.0
+    assert joint_part([sure, unsure], evidence(), opened=True) == 1.0
 
 
 def test_of_many_classes_a_column_with_wrong_labels_has_part_of_the_balance():
     sure, unsure = column(0.9, 0.9, classes=3), column(0.9, 0.1, classes=3)
-    assert joint_gate([sure, sure], evidence(3), opened=False) == 1.0
-    assert joint_gate([sure, unsure], evidence(3), opened=False) == LEAST_BALANCE
+    assert joint_part([sure, sure], evidence(3), opened=False) == 1.0
+    assert joint_part([sure, unsure], evidence(3), opened=False) == LEAST_BALANCE
 
 
 def test_a_column_of_which_others_tell_the_side_does_not_pass():

@@ -7,7 +7,7 @@ import pytest
 
 from operators.cues import CueSettings, fit
 from operators.cues.decision.decision import is_worth_its_cost
-from operators.cues.models.strength import TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.named.references import FeatureColumns
 from operators.cues.search.independence import independence, rarer_side
 from operators.cues.search.share_columns import ADDITIVE, EVENNESS, RATIO, class_shares_lead, support

@@ -50,18 +50,22 @@ def test_scores_of_cuts_equal_the_plain_definition():
         assert np.allclose(found.above[k], [up[y == c].mean() for c in range(C)])
 
 
-def test_balance_factor_makes_label_and_side_independent():
+def one_slice(above):
+    empty = np.zeros(1)
+    return slices.Slices(np.array([0]), empty, np.array([above]), empty, empty, np.array([False]))
+
+
+def test_the_factor_of_a_slice_makes_label_and_side_independent():
     rng = np.random.default_rng(2)
     y, side = rng.integers(0, 3, 900), rng.random(900) < 0.2
-    above = np.array([side[y == c].mean() for c in range(3)])
-    w = slices.balance_factor(above, side, y)
+    w = one_slice([side[y == c].mean() for c in range(3)]).factor(0, side, y)
     cells = np.bincount(2 * y + side, w).reshape(3, 2)
     assert np.allclose(cells[:, 0], cells[:, 1])
     assert np.allclose(cells.sum(axis=1), np.bincount(y))
 
 
-def test_balance_factor_of_a_one_sided_class_is_one():
-    w = slices.balance_factor(np.array([0.0, 0.5]), np.array([False, True]), np.array([0, 1]))
+def test_the_factor_of_a_one_sided_class_is_one():
+    w = one_slice([0.0, 0.5]).factor(0, np.array([False, True]), np.array([0, 1]))
     assert w.tolist() == [1.0, 1.0]
 
 

@@ -13,6 +13,7 @@ from operators.cues.search.evidence import Evidence
 from operators.cues.search.independence import Independence, independence, rarer_side, support_of
 from operators.cues.search.ramps import REPEATED_RAMPS, SINGLE_RAMPS, SLICE_VETO
 from operators.cues.search.related_features import are_components, features_of
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import find_slices
 from operators.cues.search.strongest_slice import SPREAD_VETO, StrongestSlice, judge_strongest_slice
 from operators.cues.settings import SourceColumn
@@ -38,6 +39,12 @@ def table(seed, *, honest=False, flips=0.0, core=0.35):
 def judged(X, y, side, features=(0,)):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     return independence(rarer_side(side, y), Z, y, np.arange(len(y)), features, seed=0, l2=1e-3)
+
+
+def strongest_in(Z, y, p):
+    """Return the judgement of the strongest slice of rows with held-out probabilities ``p``."""
+    rows = SearchedRows(Z, y, np.arange(len(y)), p)
+    return judge_strongest_slice(find_slices(Z, y, p), rows, CueSettings())
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 1.5])
@@ -77,8 +84,8 @@ def test_features_of_one_column_and_repetitions_are_hidden_together():
 def test_no_column_leads_where_the_strongest_slice_is_weak():
     rng = np.random.default_rng(5)
     y, Z = rng.integers(0, 2, N), rng.normal(size=(N, 3)).astype(np.float32)
-    slices = find_slices(Z, y, np.full((N, 2), 0.5) + 1e-3 * rng.normal(size=(N, 2)))
-    assert judge_strongest_slice(slices, Z, y, np.arange(N), CueSettings()) == StrongestSlice()
+    p = np.full((N, 2), 0.5) + 1e-3 * rng.normal(size=(N, 2))
+    assert strongest_in(Z, y, p) == StrongestSlice()
 
 
 LEADS = Evidence(
@@ -164,8 +171,7 @@ def test_the_others_support_a_spread_shortcut_or_not(core, supported):
     X, y, side = table(12, honest=not core, core=core or 0.7)
     Z = Scaler.from_rows(X).apply(X)
     p = np.column_stack([np.where(side, 0.1, 0.9), np.where(side, 0.9, 0.1)])
-    slices = find_slices(Z, y, p + 1e-3 * np.random.default_rng(0).normal(size=p.shape))
-    found = judge_strongest_slice(slices, Z, y, np.arange(N), CueSettings())
+    found = strongest_in(Z, y, p + 1e-3 * np.random.default_rng(0).normal(size=p.shape))
     assert found.strength > SPREAD_VETO[1]
     assert (found.spread_support, found.spread_support <= found.support) == (supported, True)
 
@@ -215,7 +221,7 @@ def test_a_strong_column_has_the_support_of_the_others_or_not(honest, support):
     X, y, side = table(10, honest=honest, core=0.7)
     Z = Scaler.from_rows(X).apply(X)
     p = np.where(side[:, None], [0.1, 0.9], [0.9, 0.1])
-    found = judge_strongest_slice(find_slices(Z, y, p), Z, y, np.arange(N), CueSettings())
+    found = strongest_in(Z, y, p)
     assert found.strength > 0.75
     assert found.support == support
 
@@ -269,12 +275,12 @@ def test_components_that_share_a_shortcut_do_not_contradict_it(monkeypatch):
     images[shown == 1, :3, :3] = 16.0
     Z = rotated(images.reshape(len(y), -1)[:, images.reshape(len(y), -1).std(axis=0) > 0.5])[:, :30]
     Z /= Z.std(axis=0)
-    slices = find_slices(Z, y, predict(fit_softmax(Z, y, np.ones(len(y)), 2), Z))
-    found = judge_strongest_slice(slices, Z, y, np.arange(len(y)), CueSettings())
+    p = predict(fit_softmax(Z, y, np.ones(len(y)), 2), Z)
+    found = strongest_in(Z, y, p)
     assert found.strength > SLICE_VETO[1]
     assert (found.dependence > 0.6, found.support) == (True, 1.0)
     monkeypatch.setattr("operators.cues.search.strongest_slice.are_components", lambda _: False)
-    assert judge_strongest_slice(slices, Z, y, np.arange(len(y)), CueSettings()).support == 0.0
+    assert strongest_in(Z, y, p).support == 0.0
 
 
 def test_rows_that_break_are_judged_though_they_are_most_of_their_class() -> None:

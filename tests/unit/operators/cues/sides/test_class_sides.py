@@ -5,7 +5,12 @@ import pytest
 
 from operators.cues.named.named_sides import fit_sides
 from operators.cues.settings import Named
-from operators.cues.sides.class_sides import classes_of_levels, independent_factors, independent_shares
+from operators.cues.sides.class_sides import (
+    classes_of_levels,
+    equal_factors,
+    independent_factors,
+    independent_shares,
+)
 
 
 def rows_of(count):
@@ -13,6 +18,21 @@ def rows_of(count):
     C, L = count.shape
     label, level = np.repeat(np.divmod(np.arange(C * L), L), count.ravel(), axis=1)
     return label, level
+
+
+def test_equal_factors_leave_empty_sides_and_lone_sides_alone():
+    table = equal_factors(np.array([[30.0, 10.0, 0.0], [5.0, 0.0, 0.0]]))
+    assert np.allclose(table, [[40 / 60, 2.0, 1.0], [1.0, 1.0, 1.0]])
+
+
+def test_equal_factors_of_shares_are_those_of_rows_to_the_bit():
+    rng = np.random.default_rng(5)
+    rows = rng.integers(1, 100_000, 5000)
+    share = rng.integers(0, rows + 1) / rows
+    found = equal_factors(np.column_stack([1.0 - share, share]))
+    with np.errstate(divide="ignore"):
+        above = np.where((share > 0) & (share < 1), np.minimum(0.5 / share, 20.0), 1.0)
+    assert np.array_equal(found[:, 1], above)
 
 
 def test_a_value_stands_for_its_most_over_represented_class_or_for_none():

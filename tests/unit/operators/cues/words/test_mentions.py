@@ -25,9 +25,9 @@ from operators.cues.words.mentions import (
     by_set,
     contains,
     fit_directions,
-    read_mentions,
     unclear_sets,
 )
+from operators.cues.words.shard_texts import read_mentions
 from tests.data import recipe_for, write_shards
 from tests.unit.in_memory import MemoryReader
 

@@ -20,8 +20,9 @@ from operators.cues.params import NOTABLE_LOSS, CuesParams, CueWords
 from operators.cues.row_weights import weights
 from operators.cues.words.fit_words import find_words, fit_with_words
 from operators.cues.words.mentions import contains
+from operators.cues.words.shard_texts import SampledTexts
 from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
-from operators.cues.words.word_suspects import SampledTexts, frequent_words
+from operators.cues.words.word_suspects import frequent_words
 from tests.unit.in_memory import split_table
 from tests.unit.operators.cues.words.test_word_suspects import run_cues
 

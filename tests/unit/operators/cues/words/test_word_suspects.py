@@ -15,7 +15,8 @@ from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.search.suspects import measured_sample
-from operators.cues.words.word_suspects import MAX_LENGTH, SampledTexts, frequent_words, list_word_suspects
+from operators.cues.words.shard_texts import MAX_LENGTH, SampledTexts
+from operators.cues.words.word_suspects import frequent_words, list_word_suspects
 from tests.unit.in_memory import run_operator, split_table
 from tests.unit.operators.cues.test_cues_operator import ingest_state
 

@@ -1,12 +1,8 @@
-"""Weights as a path from no weighting to full robustness, and the trade-off along it.
+"""The trade-off over the strength of weighting, measured on rows that the models have not seen.
 
-The strength of weighting is one number: 0 gives every row the same weight (ERM), 1 gives every class the
-same total (class balance), values between are powers of the class sizes, and 2 is class balance times the
-full robust factor within the limits of ``limits``. Between 1 and 2 the factor is mixed in.
-
-``trade_off`` measures, for several strengths, the accuracy of the worst group and the mean accuracy of
-linear models on rows that they have not seen. ``baseline`` is the one that all weights are compared with.
-``choose`` picks a strength by the mean accuracy that the user is willing to lose. None knows a true group.
+``trade_off`` measures, for several strengths (``weight_path``), the accuracy of the worst group and the mean
+accuracy of linear models. ``try_strengths`` keeps which rows are right, so that they can be compared in other
+groups. None knows a true group.
 """
 
 from __future__ import annotations
@@ -18,83 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float64, Floats, Integers
-from operators.class_shares import class_factors
-from operators.cues.limits import Limits, fit_limits
+from operators.arrays import Floats, Integers
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import fit_softmax, predict
+from operators.cues.models.weight_path import CLASS_BALANCE, WeightPath, has_factor
 from operators.metrics.group_scores import ComparedGroup, compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
-UNWEIGHTED, CLASS_BALANCE, FULL = 0.0, 1.0, 2.0
-SAME = 1e-9
-"""A rise of the factor's spread above which it is not constant, and slack of the comparison of accuracies."""
 
 
 class TooFewRowsError(ValueError):
     """A half of the rows has less than two classes."""
-
-
-@dataclass(frozen=True)
-class WeightPath:
-    """Weights of any row at any strength.
-
-    Attributes
-    ----------
-    counts
-        Rows of each class, shape (C,).
-    limits
-        Limits of the robust factor.
-
-    """
-
-    counts: Integers
-    limits: Limits
-
-    @classmethod
-    def fit(
-        cls, factor: Floats, y: Integers, counts: Integers, *, cap: float, min_effective: float
-    ) -> WeightPath:
-        """Measure the limits on a sample.
-
-        Parameters
-        ----------
-        factor
-            Robust factor relative to class balance ahead of the limits, shape (n,).
-        y
-            Labels 0 .. C - 1, shape (n,).
-        counts
-            Rows of each class in the whole table, shape (C,).
-        cap, min_effective
-            As in ``limits.fit_limits``.
-
-        """
-        return cls(counts, fit_limits(factor, y, len(counts), cap=cap, min_effective=min_effective))
-
-    def weights(self, strength: float, factor: Floats, y: Integers) -> Float64:
-        """Return the weights, shape (n,): finite, not negative, mean near 1 over the rows of the table.
-
-        Parameters
-        ----------
-        strength
-            From 0 to 2.
-        factor, y
-            Robust factor ahead of the limits and label of any rows, shape (n,).
-
-        Raises
-        ------
-        ValueError
-            The strength is out of range.
-
-        """
-        if not 0.0 <= strength <= FULL:
-            raise ValueError(f"the strength of weighting is {strength}: give a number from 0 to {FULL:g}")
-        by_class = class_factors(self.counts, strength=min(strength, CLASS_BALANCE))[y]
-        part = max(strength - CLASS_BALANCE, 0.0)
-        if part == 0.0:
-            return np.asarray(by_class, np.float64)
-        return np.asarray(by_class * (1.0 + part * (self.limits.apply(factor, y) - 1.0)))
 
 
 @dataclass(frozen=True)
@@ -130,11 +61,6 @@ class TradeOffPoint:
     group: tuple[int, ...]
     rows: int
     effective_share: float
-
-
-def has_factor(factor: Floats, y: Integers) -> bool:
-    """Return whether the robust factor differs within any class, so that the path goes beyond 1."""
-    return any(float(np.ptp(factor[y == c])) > SAME for c in np.unique(y))
 
 
 @dataclass(frozen=True)
@@ -270,58 +196,10 @@ def trade_off(
     return trials.points(y if groups is None else groups)
 
 
-def baseline(points: Sequence[TradeOffPoint]) -> TradeOffPoint:
-    """Return the point that weights have to beat: the better of no weights and class balance.
-
-    Better is the higher accuracy of the worst group; of equals the higher mean accuracy. This is the only
-    baseline of the package: the gate, the curve, the list of suspects and all figures refer to it.
-
-    Parameters
-    ----------
-    points
-        From ``trade_off`` or ``Trials.points``, with the strengths 0 and 1.
-
-    """
-    ends = [point for point in points if point.strength in (UNWEIGHTED, CLASS_BALANCE)]
-    return max(ends, key=lambda point: (point.worst, point.mean, point.strength))
-
-
-def point_at(points: Sequence[TradeOffPoint], strength: float) -> TradeOffPoint | None:
-    """Return the point of a strength; None where it was not measured."""
-    return next((point for point in points if abs(point.strength - strength) < SAME), None)
-
-
 def compared_groups(groups: Integers) -> tuple[ComparedGroup, ...]:
     """Return the groups among which the worst is looked for, with the small ones pooled."""
     rows = _count(groups)
     return compare_groups(rows, rows)
-
-
-def choose(points: Sequence[TradeOffPoint], max_mean_loss: float) -> int:
-    """Return the position of the largest strength that costs little mean accuracy.
-
-    Parameters
-    ----------
-    points
-        From ``trade_off``, in rising order of the strength; at least one.
-    max_mean_loss
-        Largest loss of mean accuracy against the best strength, from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        ``max_mean_loss`` is out of range.
-
-    """
-    if not 0.0 <= max_mean_loss <= 1.0:
-        raise ValueError(f"max_mean_loss is {max_mean_loss}: give a number from 0 to 1, such as 0.02")
-    return last_within([point.mean for point in points], max_mean_loss)
-
-
-def last_within(means: Sequence[float], loss: float) -> int:
-    """Return the last position whose mean accuracy is at most ``loss`` below the largest."""
-    least = max(means) - loss - SAME
-    return max(k for k, mean in enumerate(means) if mean >= least)
 
 
 def _point(

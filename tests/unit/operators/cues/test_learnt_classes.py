@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from operators.cues import fit, weights
-from operators.cues.all_classes import LearntClasses
-from operators.cues.models.draws import learnt_classes
+from operators.cues.learnt_classes import LearntClasses, learnt_classes
 from operators.cues.row_weights import breaks
 from operators.cues.settings import CueSettings, Named
 from operators.cues.sides.class_sides import independent_factors

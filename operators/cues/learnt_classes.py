@@ -1,4 +1,4 @@
-"""Classes in which shortcuts are searched for, and what is found there as of all classes of the table.
+"""Classes that are learnt: those in which shortcuts are searched for, and what is found there as of all.
 
 The search numbers these classes 0 .. K - 1: its measurements depend on the number of classes, and on models
 that balance them, in which a class of a few rows, or of none, must not count. A row of such a class has the
@@ -11,14 +11,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from operators.arrays import Float64, Floats, Integers
+from operators.arrays import Float64, Floats, Integers, Mask
+from operators.class_shares import counted_classes
 from operators.cues.limits import Limits
 from operators.cues.models.twins import Twins
 from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState, Search
 
+SMALL_PART = 0.1
+"""Part of the mean number of rows of a class below which nothing is searched for in a class. Balanced models
+take many rows of the others for a class of .4 % that they hardly tell, so that their mistakes say nothing of
+a shortcut (twenty-first study)."""
 NEVER = np.finfo(np.float32).min
 """Offset of a class to which models give probability 0."""
+
+
+def learnt_classes(counts: Integers) -> Mask:
+    """Return in which classes shortcuts are searched for, shape (C,): two at least, if two have rows.
+
+    ``counts`` are the rows of each class, shape (C,).
+    """
+    counted = counted_classes(counts)
+    large = counted & (counts >= SMALL_PART * counts.sum() / max(int(np.count_nonzero(counts)), 1))
+    return np.asarray(large if large.sum() > 1 else counted)
 
 
 @dataclass(frozen=True)
@@ -56,17 +71,14 @@ class LearntClasses:
         return Search(self._state(found.state, class_factor), column, together, one_class)
 
     def _state(self, state: CueState, class_factor: Floats) -> CueState:
-        limits = Limits(
-            self._spread(state.limits.mean, 1.0), self._spread(state.limits.trust, 0.0), state.limits.cap
-        )
         return replace(
             state,
             class_factor=class_factor,
             twins=None if state.twins is None else self._twins(state.twins),
             mean_error=self._spread(state.mean_error, 0.5),
             slices=replace(state.slices, above=self._spread(state.slices.above, 0.0)),
-            limits=limits,
-            effective=self._spread(state.effective, 1.0),
+            limits=Limits.of_class_balance(self.n_classes, state.limits.cap),
+            effective=np.ones(self.n_classes),
             class_column=None if state.class_column is None else self._sides(state.class_column),
             further=tuple(self._sides(one) for one in state.further),
         )

@@ -15,7 +15,7 @@ from operators.class_shares import class_factors
 from operators.cues import CueSettings, WeightPath, choose, fit, full_factor, trade_off, weights
 from operators.cues.gather import SampledRows
 from operators.cues.models.draws import Split, halves
-from operators.cues.models.strength import STRENGTHS, TradeOffPoint, compared_groups
+from operators.cues.models.trade_off import STRENGTHS, TradeOffPoint, compared_groups
 from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import curve_record, draw, summary_sentence, table_rows
 from operators.cues.output.report import cue_section
