@@ -165,7 +165,7 @@ class Curated(PublishedVersion):
         every = groups.dropna(subset=["accuracy"])
         overall = float((every["accuracy"] * every["rows"]).sum() / every["rows"].sum())
         return (
-            f"{text} The classifier is least accurate on group {worst['group']} of class {worst['class']}: "
+            f"{text} The classifier of `probe` is least accurate on group {worst['group']} of class {worst['class']}: "
             f"{worst['accuracy']:.0%} of {worst['rows']:,} rows, against {overall:.0%} of all rows."
         )
 

@@ -35,6 +35,12 @@ def groups(
         show_json(found) if as_json else _show(found)
 
 
+ACCURACY = (
+    "The accuracy is that of the classifier of `probe`. By default it is regularised strongly, so that rows that "
+    "break a shortcut are wrong together; a model that you train is right more often."
+)
+
+
 def _show(found: dict[str, Any]) -> None:
     console.print(bold(found["version"]) + ": the groups in words", soft_wrap=True)
     for entry in found["groups"]:
@@ -43,6 +49,8 @@ def _show(found: dict[str, Any]) -> None:
         also = f" (also {', '.join(one['also'])})" if one["also"] else ""
         console.print(Text("\n") + bold("suspected shortcut") + f" {one['slice']}{also}", soft_wrap=True)
         console.print(f"  {one['description']}", soft_wrap=True)
+    if any(entry["accuracy"] is not None for entry in found["groups"]):
+        console.print(f"\n{ACCURACY}", style="dim", soft_wrap=True)
     if any(entry["rule"] for entry in found["groups"]):
         console.print(
             "The figures are those of drawn rows that the words were not fitted to. The lift is how "
