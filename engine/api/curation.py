@@ -165,8 +165,9 @@ class Curated(PublishedVersion):
         every = groups.dropna(subset=["accuracy"])
         overall = float((every["accuracy"] * every["rows"]).sum() / every["rows"].sum())
         return (
-            f"{text} The classifier of `probe` is least accurate on group {worst['group']} of class {worst['class']}: "
-            f"{worst['accuracy']:.0%} of {worst['rows']:,} rows, against {overall:.0%} of all rows."
+            f"{text} The classifier of `probe` is least accurate on group {worst['group']} of class "
+            f"{worst['class']}: {worst['accuracy']:.0%} of {worst['rows']:,} rows, against {overall:.0%} of "
+            "all rows."
         )
 
     def __repr__(self) -> str:

@@ -36,8 +36,8 @@ def groups(
 
 
 ACCURACY = (
-    "The accuracy is that of the classifier of `probe`. By default it is regularised strongly, so that rows that "
-    "break a shortcut are wrong together; a model that you train is right more often."
+    "The accuracy is that of the classifier of `probe`. By default it is regularised strongly, so that rows "
+    "that break a shortcut are wrong together; a model that you train is right more often."
 )
 
 

@@ -32,6 +32,7 @@ from operators.encode.tags import count_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
 from operators.hashing import Hashes
 from operators.ingest.kernel import FLOAT32_MAX
+from operators.unspaced_scripts import CHARACTERS
 from operators.yaml_text import inline_yaml
 
 NUMBER = "number"
@@ -40,7 +41,7 @@ EXACT = 2**53
 """float64 holds all whole numbers up to this one, and not all beyond it."""
 MAX_LENGTHS, OTHER_LENGTHS = 64, -1
 """Most lengths of lists that are counted one by one, and the key of all rows where there are more."""
-UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+UNSPACED = f"[{CHARACTERS}]"
 """Characters of scripts without spaces between words; two of them count as one word more."""
 N_MOST_FREQUENT = 20
 """Most frequent values that :meth:`ColumnSummary.to_json` names."""

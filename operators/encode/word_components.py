@@ -21,6 +21,7 @@ from operators.encode.column_forms import as_texts
 from operators.encode.params import MAX_COMPONENTS
 from operators.hashing import row_hashes, uniform
 from operators.threads import limit_threads
+from operators.unspaced_scripts import separate_words
 
 PURPOSE = "encode/words"
 SAMPLE_ROWS = 10_000
@@ -59,7 +60,9 @@ class WordComponents:
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import CountVectorizer
 
-        counter = CountVectorizer(min_df=MIN_TEXTS, max_features=MAX_WORDS, dtype=np.float32)
+        counter = CountVectorizer(
+            preprocessor=_separated, min_df=MIN_TEXTS, max_features=MAX_WORDS, dtype=np.float32
+        )
         try:
             counts = counter.fit_transform([text[:MAX_LENGTH] for text in texts])
         except ValueError:  # no word occurs often enough
@@ -83,7 +86,7 @@ class WordComponents:
     def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        return CountVectorizer(vocabulary=list(self.vocabulary), dtype=np.float32)
+        return CountVectorizer(preprocessor=_separated, vocabulary=list(self.vocabulary), dtype=np.float32)
 
     def to_json(self) -> dict[str, Any]:
         """Return the components as JSON-able values."""
@@ -117,6 +120,10 @@ def sampled_texts(reader: ShardReader, column: str, share: float, seed: int, sha
     drawn = np.flatnonzero(uniform(row_hashes(ids, seed, PURPOSE)) < share)
     texts = as_texts(table[column]).take(drawn).to_pylist()
     return [text[:MAX_LENGTH] for text in texts if text]
+
+
+def _separated(text: str) -> str:
+    return separate_words(text.lower())
 
 
 def _weighted(counts: Any, idf: Float32) -> Any:

@@ -20,6 +20,7 @@ from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import Scaler, fit_softmax
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.params import CueWords
+from operators.unspaced_scripts import phrase_pattern
 
 CLEAR = 0.9
 """Held-out balanced accuracy of a direction below which the user is warned."""
@@ -53,8 +54,7 @@ def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:
     [True, False, False, True]
 
     """
-    phrases = (r"\s+".join(map(re.escape, word.casefold().split())) for word in words)
-    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)")
+    pattern = re.compile("|".join(phrase_pattern(word.casefold()) for word in words))
     return np.array(
         [text is not None and pattern.search(text.casefold()) is not None for text in texts], bool
     )

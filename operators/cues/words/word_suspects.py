@@ -17,6 +17,7 @@ from operators.cues.params import CueWords
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import MeasuredSample, Suspect, measure_suspects
 from operators.cues.words.shard_texts import SampledTexts
+from operators.unspaced_scripts import separate_words
 
 MAX_WORDS = 2_000
 SAME_ROWS = 0.95
@@ -70,6 +71,10 @@ def _of_the_same_rows(suspects: Sequence[Suspect], occurs: npt.NDArray[np.float3
     return found
 
 
+def _separated(text: str) -> str:
+    return separate_words(text.casefold())
+
+
 def frequent_words(texts: Sequence[str | None]) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Return the most frequent words, and which texts contain each, (n, words) of 0 and 1."""
     from sklearn.feature_extraction.text import CountVectorizer
@@ -77,7 +82,7 @@ def frequent_words(texts: Sequence[str | None]) -> tuple[list[str], npt.NDArray[
     counter = CountVectorizer(
         binary=True,
         lowercase=False,
-        preprocessor=str.casefold,
+        preprocessor=_separated,
         token_pattern=WORD,
         max_features=MAX_WORDS,
         dtype=np.float32,
