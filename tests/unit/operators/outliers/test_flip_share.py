@@ -76,7 +76,7 @@ def test_a_rare_label_alone_does_not_make_rows_wrong() -> None:
     told = (rng.normal(np.where(wrong, 2.0, -2.0)), rng.normal(np.where(wrong, -2.0, 2.0)))
     seen = np.where(y == 1, 3 + rng.normal(size=4000), told[0])
     planted = np.where(y == 0, 3 + rng.normal(size=4000), told[1])  # labelled 1 - y
-    for flipped, found in ((y == 1, [True, False]), (wrong, [True, False])):
+    for flipped, found in ((y == 1, [False, False]), (wrong, [True, False])):
         posterior = np.where(flipped, 0.95, 0.01)
         checked = checkable_classes((seen, planted), (y, 1 - y), posterior, 2, 0.8)
         assert checked.tolist() == found
