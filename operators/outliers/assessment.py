@@ -11,8 +11,7 @@ import numpy as np
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.hashing import folds_of
 from operators.outliers.evidence import BLOCK, evidence
-from operators.outliers.marking import has_evidence
-from operators.outliers.mixture import posteriors
+from operators.outliers.marking import has_evidence, kind_posteriors
 from operators.outliers.screen import Screen
 from operators.outliers.verdict import FOLDS, VerdictState
 from operators.threads import in_threads, limit_threads
@@ -50,11 +49,11 @@ def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdict
     def assess_block(block: tuple[Int64, Int64]) -> None:
         rows, places = block
         E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
-        log_ratios = state.ratios.log_ratios(E)
-        by_kind = posteriors(log_ratios, state.prevalence)
+        labels = _block_labels(state, y[rows], places)
+        by_kind = kind_posteriors(state.ratios, E, labels, state.prevalence, state.checkable)
         evident[rows] = has_evidence(E, by_kind, state.flips, state.min_flip_ratio)[places]
         posterior[rows], kind[rows] = by_kind.sum(axis=1)[places], by_kind.argmax(axis=1)[places]
-        score[rows] = np.log(np.exp(log_ratios) @ state.ratios.prevalence)[places]
+        score[rows] = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)[places]
 
     with limit_threads(1):
         state.sources.prepare()
@@ -78,7 +77,8 @@ def row_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> t
     place = np.asarray(row_ids % BLOCK, np.int64)
     with limit_threads(1):
         E = _block_evidence(state, X, y, row_ids, place)
-        by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)
+        labels = _block_labels(state, y, place)
+        by_kind = kind_posteriors(state.ratios, E, labels, state.prevalence, state.checkable)
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
 
 
@@ -103,11 +103,11 @@ def _block_evidence(
     raw[places] = X
     if state.eraser is not None:
         raw = state.eraser(raw)
-    folds, block_ids, labels = (np.full(BLOCK, value, np.int64) for value in (-1, -1, 0))
+    folds, block_ids = np.full(BLOCK, -1, np.int64), np.full(BLOCK, -1, np.int64)
+    labels = _block_labels(state, y, places)
     Z[places] = state.scaler(raw[places])
     folds[places] = np.where(inside, folds_of(ids, state.n_folds, state.seed, FOLDS), -1)
     block_ids[places] = ids
-    labels[places] = np.searchsorted(state.classes, y)
     sources = state.sources
     view, estimated = sources.view_without_neighbours(Z, folds), None
     wanted = places
@@ -121,6 +121,13 @@ def _block_evidence(
         return found
     estimated[wanted] = found[wanted]
     return estimated
+
+
+def _block_labels(state: VerdictState, y: Int64, places: Int64) -> Int64:
+    """Return (BLOCK,) positions of the class indices ``y`` among the assessed classes; 0 elsewhere."""
+    labels = np.zeros(BLOCK, np.int64)
+    labels[places] = np.searchsorted(state.classes, y)
+    return labels
 
 
 def _blocks(row_ids: Int64, rows: Int64) -> Iterator[tuple[Int64, Int64]]:

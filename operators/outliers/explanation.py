@@ -48,6 +48,8 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
         facts.append(Fact("posterior_without_shortcuts", float(without.sum()), meaning))
     flipped = float(np.exp(state.flips.log_ratios(E[None])[0, 0]))
     least = f"a row whose most probable kind is a flip is marked from {state.min_flip_ratio:g} on"
+    if not state.checkable[np.searchsorted(state.classes, y[0])]:
+        least = "no row of this class is marked as flipped, since its rows look like those of other classes"
     facts.append(Fact("flip_ratio", flipped, f"wrong labels in multiples of right ones; {least}"))
     facts += [
         Fact(f"posterior_{kind}", float(value)) for kind, value in zip(KINDS, by_kind, strict=True) if value

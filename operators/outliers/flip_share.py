@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import chi2
+from scipy.stats import chi2, rankdata
 
-from operators.arrays import Float64, Mask
+from operators.arrays import Float64, Int64, Mask
 
 MIN_SHARE = 1e-7
 MAX_SLOPE = 60.0
@@ -36,6 +36,10 @@ MAX_SHIFT = 40.0
 """Bound on the absolute shift of the standardised log ratio."""
 BOUND_SHARE = 0.1
 """Least share of the planted rows above a cut at which the share is bounded; fewer tell too little."""
+MIN_RIGHT = 0.25
+"""Least share of right labels in a class from which they are told from wrong ones."""
+LOWER_LIMIT = 1.64
+"""Standard deviations, of an area of chance, by which the lower 95 % limit of an area lies below it."""
 STARTS = tuple((slope, share) for share in (0.005, 0.03, 0.1) for slope in (2.0, 6.0))
 """Slopes and shares from which the likelihood is maximised, as it may have several maxima."""
 
@@ -98,18 +102,59 @@ def share_bound(observed: Float64, planted: Float64) -> float:
     return float((upper / len(observed) / (above / len(planted))).min())
 
 
-def unmixed_separation(found: float, share: float, n_classes: int) -> float:
-    """Return the area under ROC between wrong and right labels, from that between the two mixtures of them.
+def unmixed_separation(found: float, wrong: float, back: float) -> float:
+    """Return the area under ROC between wrong and right labels, from that between two mixtures of them.
 
     Parameters
     ----------
     found : probability that a planted flip has a larger log ratio than an observed row.
-    share : share of wrong labels.
-    n_classes : number of classes.
+    wrong : share of wrong labels among the observed rows.
+    back : share of planted flips that give a right label back.
     """
-    back = share / (n_classes - 1)
-    equal = share * (1 - back) + (1 - share) * back
-    return (found - equal / 2 - share * back) / (1 - share - back)
+    equal = wrong * (1 - back) + (1 - wrong) * back
+    return (found - equal / 2 - wrong * back) / (1 - wrong - back)
+
+
+def checkable_classes(
+    log_ratios: tuple[Float64, Float64],
+    labels: tuple[Int64, Int64],
+    posterior: Float64,
+    n_classes: int,
+    min_separation: float,
+) -> Mask:
+    """Return (n_classes,) whether wrong labels of a class stand out among the rows with that label.
+
+    Flips hit classes in another proportion than they occur, so that a rare label alone speaks for a flip.
+    Where features say nothing, all rows of a rare class would pass for flipped rows of the others. Among rows
+    of one label, features alone can tell wrong labels from right ones.
+
+    Parameters
+    ----------
+    log_ratios : (n,) of the observed rows, and (n,) of the same rows with another label.
+    labels : (n,) class indices of both.
+    posterior : (n,) probability that an observed row is flipped.
+    n_classes : number of classes.
+    min_separation : area under ROC, wrong labels against right ones of a class, from whose lower 95 % limit
+        on they stand out.
+    """
+    found = np.zeros(n_classes, np.bool_)
+    for label in range(n_classes):
+        seen, planted = (one == label for one in labels)
+        if seen.any() and planted.any():
+            wrong = float(posterior[seen].mean())
+            back = float(posterior[planted].mean()) / (n_classes - 1)
+            area = separation(log_ratios[0][seen], log_ratios[1][planted])
+            area -= LOWER_LIMIT * float(np.sqrt((1 / seen.sum() + 1 / planted.sum()) / 12))
+            enough = 1 - wrong - back >= MIN_RIGHT
+            found[label] = enough and unmixed_separation(area, wrong, back) >= min_separation
+    return found
+
+
+def separation(log_ratio: Float64, planted: Float64) -> float:
+    """Return the probability that a planted row has a larger log ratio than an observed one."""
+    ranks = rankdata(np.concatenate([log_ratio, planted]))[len(log_ratio) :]
+    n, m = len(log_ratio), len(planted)
+    return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
 
 
 def _loss(parameters: Float64, x: Float64, is_observed: Mask, back: float) -> tuple[float, Float64]:

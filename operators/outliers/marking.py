@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.arrays import Float64, Mask
-from operators.outliers.mixture import Ratios
+from operators.arrays import Float64, Int64, Mask
+from operators.outliers.mixture import Ratios, posteriors
 from operators.outliers.planted import KINDS
 
 UNREACHABLE = 2.0
@@ -50,6 +50,20 @@ def has_evidence(E: Float64, by_kind: Float64, flips: Ratios, min_flip_ratio: fl
     """
     enough = flips.log_ratios(E)[:, 0] >= np.log(min_flip_ratio)
     return np.asarray(enough | (by_kind.argmax(axis=1) != 0))
+
+
+def kind_posteriors(ratios: Ratios, E: Float64, y: Int64, prevalence: Float64, checkable: Mask) -> Float64:
+    """Return (n, n_kinds) the probability of each kind, flips first; 0 for flips in other classes.
+
+    Parameters
+    ----------
+    E, y : (n, m) evidence and (n,) class indices.
+    prevalence : (n_kinds,) shares.
+    checkable : (n_classes,) whether wrong labels of a class stand out.
+    """
+    log_ratios = ratios.log_ratios(E)
+    log_ratios[~checkable[y], 0] = -np.inf
+    return posteriors(log_ratios, prevalence)
 
 
 def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> float:

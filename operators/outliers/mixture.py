@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import rankdata
 
 from operators.arrays import Float64, Int64, Mask
-from operators.outliers.flip_share import fit_flip_share, unmixed_separation
+from operators.outliers.flip_share import fit_flip_share, separation, unmixed_separation
 from operators.outliers.linear import fit_logistic
 
 START = 0.02
@@ -129,13 +128,6 @@ def _relative_to_first(coef: Float64, intercept: Float64) -> tuple[Float64, Floa
     return coef[1:] - coef[0], intercept[1:] - intercept[0]
 
 
-def separation(log_ratio: Float64, planted: Float64) -> float:
-    """Return the probability that a planted row has a larger log ratio than an observed one."""
-    ranks = rankdata(np.concatenate([log_ratio, planted]))[len(log_ratio) :]
-    n, m = len(log_ratio), len(planted)
-    return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
-
-
 def prevalence_bound(log_ratio: Float64, planted: Float64, min_share: float = 0.02) -> float:
     """Return an upper bound on the share of a kind: no part of the mixture exceeds the whole above any cut.
 
@@ -189,7 +181,7 @@ def flip_ratios(
         intercept=intercept * fit.slope + fit.shift,
         prevalence=np.array([fit.share]),
     )
-    unmixed = unmixed_separation(separation(observed, planted), fit.share, n_classes)
+    unmixed = unmixed_separation(separation(observed, planted), fit.share, fit.share / (n_classes - 1))
     return ratios, fit.share if unmixed >= min_separation else 0.0
 
 

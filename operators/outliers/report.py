@@ -34,6 +34,7 @@ WITHOUT_SHORTCUTS = (
     "A row is marked only if it looks corrupt without the shortcuts that `cues` balances, too: a row that "
     "merely breaks one is rare, not wrong."
 )
+UNCHECKED = "the features do not tell its rows from those of other classes well enough."
 Rows = Float64
 
 
@@ -91,6 +92,9 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
             f"An estimated {found['precision']:.0%} of the rows marked as outliers are corrupt, and at "
             f"most {found['recall']:.0%} of the corrupt rows are marked."
         )
+    unchecked = record["n_unchecked_classes"]
+    if unchecked:
+        text += f" Wrong labels are not looked for in {count(unchecked, 'class')}: {UNCHECKED}"
     if record["shortcut_free"]:
         text += f" {WITHOUT_SHORTCUTS}"
     content: list[Content] = [f"{text} {NOT_COVERED}", table, *others]

@@ -60,11 +60,13 @@ def save_state(state: VerdictState, folder: Path) -> None:
         "priors": sources.priors,
         "prevalence": state.prevalence,
         "classes": state.classes,
+        "checkable": state.checkable,
         "sample_ids": state.sample_ids,
     }
     np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
     scalars: dict[str, Any] = {name: getattr(state, name) for name in SCALARS}
     scalars |= {"n_classes": sources.raw.n_classes, "k": sources.raw.k}
+    scalars["n_unchecked_classes"] = int((~state.checkable).sum())
     estimates: dict[str, Any] = {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(state.estimates).items()
@@ -116,6 +118,7 @@ def load_state(folder: Path) -> VerdictState | None:
         if screen
         else None,
         classes=arrays["classes"],
+        checkable=arrays["checkable"],
         sample_ids=arrays["sample_ids"],
         estimates=Estimates(**estimates),
         eraser=Eraser(**eraser) if eraser else None,

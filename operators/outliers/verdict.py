@@ -14,6 +14,7 @@ corrupt as both say: to all that leans on a shortcut, a row that breaks it looks
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,8 +30,9 @@ from operators.outliers.evidence import (
     evidence,
     fit_sources,
 )
+from operators.outliers.flip_share import checkable_classes
 from operators.outliers.linear import Scaler
-from operators.outliers.marking import Estimates, choose_threshold, estimate, has_evidence
+from operators.outliers.marking import Estimates, choose_threshold, estimate, has_evidence, kind_posteriors
 from operators.outliers.mixture import (
     MAX_LOG_RATIO,
     Ratios,
@@ -80,6 +82,8 @@ class Config:
     neighbours: int = 15
     min_flip_separation: float = 0.88
     """Area under ROC, wrong labels against right ones, below which flips count as undetectable."""
+    min_class_separation: float = 0.8
+    """The same among the rows of one label, below which none of these rows is marked as flipped."""
     min_damage_separation: float = 0.9
     """Area under ROC, planted damage against clean rows, below which damage counts as undetectable."""
     min_precision: float = 0.7
@@ -117,6 +121,8 @@ class VerdictState:
     """Least posterior of a marked row; ``UNREACHABLE`` where no row is marked."""
     classes: Int64
     """(n_classes,) ascending class indices that are assessed; evidence counts them from 0."""
+    checkable: Mask
+    """(n_classes,) whether wrong labels of a class stand out; else none of its rows is marked as flipped."""
     sample_ids: Int64
     """Row ids of the sample, ascending."""
     n_folds: int
@@ -186,6 +192,7 @@ class _Learned:
     flips: Ratios
     prevalence: Float64
     trusted: Float64
+    checkable: Mask
     posteriors: Float64
     """(1 + n_kinds, n) of the observed rows, and of the same rows with each kind of damage."""
     evident: Mask
@@ -225,14 +232,35 @@ def _learn(
         max_index=config.max_index,
         with_trees=not shortcut_free,
     )
-    E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
+    E, planted, flipped = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
+    rows, labels = (E, *planted), (y[m], flipped, y[m], y[m])
     ratios, flips, prevalence = calibrate(E, planted, n_classes, config)
+    checkable, covered = _check_classes(flips, rows[:2], labels[:2], n_classes, config)
+    prevalence[0] *= covered
     trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
-    rows = (E, *planted)
-    by_kind = [posteriors(ratios.log_ratios(A), trusted) for A in rows]
+    by_kind = [kind_posteriors(ratios, A, of, trusted, checkable) for A, of in zip(rows, labels, strict=True)]
     evident = [has_evidence(A, p, flips, config.min_flip_ratio) for A, p in zip(rows, by_kind, strict=True)]
     total = np.stack([p.sum(axis=1) for p in by_kind])
-    return _Learned(scaler, sources, E, planted, ratios, flips, prevalence, trusted, total, np.stack(evident))
+    shares = prevalence, trusted, checkable
+    return _Learned(scaler, sources, E, planted, ratios, flips, *shares, total, np.stack(evident))
+
+
+def _check_classes(
+    flips: Ratios, rows: Sequence[Float64], labels: Sequence[Int64], n_classes: int, config: Config
+) -> tuple[Mask, float]:
+    """Return (n_classes,) whether wrong labels of a class stand out, and the share of flips in such classes.
+
+    Parameters
+    ----------
+    flips : density ratio of wrong labels to right ones.
+    rows, labels : evidence (n, m) and class indices (n,) of the observed rows, and of those planted as
+        flipped.
+    """
+    observed, planted = (flips.log_ratios(A)[:, 0] for A in rows)
+    posterior = posteriors(observed[:, None], flips.prevalence)[:, 0]
+    least = config.min_class_separation
+    found = checkable_classes((observed, planted), (labels[0], labels[1]), posterior, n_classes, least)
+    return found, float(posterior[found[labels[0]]].sum() / max(float(posterior.sum()), 1e-12))
 
 
 def _state(
@@ -266,6 +294,7 @@ def _state(
         screen,
         threshold,
         classes,
+        one.checkable,
         np.sort(ids),
         config.n_folds,
         seed,
@@ -289,8 +318,8 @@ def _assessed_rows(y: Int64, row_ids: Int64, seed: int) -> tuple[Int64, Int64]:
 
 def planted_evidence(
     sources: Sources, Z: Float32, y: Int64, folds: Int64, ids: Int64, seed: int
-) -> tuple[Float64, list[Float64]]:
-    """Return evidence of observed rows, and of the same rows with each kind of ``KINDS``.
+) -> tuple[Float64, list[Float64], Int64]:
+    """Return evidence of observed rows, of the same rows with each kind of ``KINDS``, and the planted labels.
 
     Parameters
     ----------
@@ -300,12 +329,13 @@ def planted_evidence(
     rng = np.random.default_rng(int(row_hashes(np.zeros(1, np.int64), seed, PLANTED)[0]))
     observed = sources.view(Z, folds, ids)
     E = evidence(observed, y, sources.priors)
-    planted = [evidence(observed, flip_labels(y, len(sources.priors), rng), sources.priors)]
+    flipped = flip_labels(y, len(sources.priors), rng)
+    planted = [evidence(observed, flipped, sources.priors)]
     varies = Z.any(axis=0)
     for damage in (mix_columns, permute_within):
         view = sources.view(damage(Z, rng) * varies, folds, ids)
         planted.append(evidence(view, y, sources.priors))
-    return E, planted
+    return E, planted, flipped
 
 
 def calibrate(

@@ -7,8 +7,14 @@ import numpy.typing as npt
 import pytest
 
 from operators.outliers.assessment import assess
-from operators.outliers.flip_share import _loss, fit_flip_share, share_bound, unmixed_separation
-from operators.outliers.mixture import separation
+from operators.outliers.flip_share import (
+    _loss,
+    checkable_classes,
+    fit_flip_share,
+    separation,
+    share_bound,
+    unmixed_separation,
+)
 from operators.outliers.verdict import Config, fit
 
 Floats = npt.NDArray[np.float64]
@@ -59,7 +65,22 @@ def test_wrong_labels_in_both_samples_are_taken_out_of_the_separation(classes: i
     without = separation(*scores(20_000, 0.0, classes, 0))
     mixed = separation(*scores(20_000, 0.15, classes, 1))
     assert mixed < without - 0.05
-    assert unmixed_separation(mixed, 0.15, classes) == pytest.approx(without, abs=0.01)
+    assert unmixed_separation(mixed, 0.15, 0.15 / (classes - 1)) == pytest.approx(without, abs=0.01)
+
+
+def test_a_rare_label_alone_does_not_make_rows_wrong() -> None:
+    # Observed rows and planted flips of class 1 look alike; those of class 0 do not, with 5 % wrong labels.
+    rng = np.random.default_rng(0)
+    y = (rng.random(4000) < 0.1).astype(np.int64)
+    wrong = (y == 0) & (rng.random(4000) < 0.05)
+    told = (rng.normal(np.where(wrong, 2.0, -2.0)), rng.normal(np.where(wrong, -2.0, 2.0)))
+    seen = np.where(y == 1, 3 + rng.normal(size=4000), told[0])
+    planted = np.where(y == 0, 3 + rng.normal(size=4000), told[1])  # labelled 1 - y
+    for flipped, found in ((y == 1, [False, False]), (wrong, [True, False])):
+        posterior = np.where(flipped, 0.95, 0.01)
+        checked = checkable_classes((seen, planted), (y, 1 - y), posterior, 2, 0.8)
+        assert checked.tolist() == found
+    assert checkable_classes((seen, planted), (y, 1 - y), np.ones(4000), 2, 0.8).tolist() == [False, False]
 
 
 @pytest.mark.slow

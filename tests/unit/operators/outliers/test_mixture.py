@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from operators.outliers.flip_share import separation
 from operators.outliers.mixture import (
     confirm_by_labels,
     fit_ratios,
     flip_ratios,
     mixture_shares,
     prevalence_bound,
-    separation,
 )
 from operators.outliers.planted import category_of, flip_labels, mix_columns, permute_within
 

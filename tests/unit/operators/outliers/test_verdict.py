@@ -11,9 +11,10 @@ from operators.hashing import folds_of
 from operators.outliers import evidence, linear, trees
 from operators.outliers.assessment import assess
 from operators.outliers.evidence import LABEL_COLUMNS, Mahalanobis, fit_sources
+from operators.outliers.flip_share import separation
 from operators.outliers.linear import principal_directions
 from operators.outliers.marking import UNREACHABLE, choose_threshold, has_evidence
-from operators.outliers.mixture import Ratios, fit_ratios, separation
+from operators.outliers.mixture import Ratios, fit_ratios
 from operators.outliers.planted import mix_columns
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
@@ -39,6 +40,23 @@ def test_flips_are_found_with_the_precision_that_is_stated(classes: int) -> None
     assert set(found.kind[found.is_outlier]) == {0}
     clean = separable(classes=classes)
     assert assess(fit(*clean[:3], config=SMALL), *clean[:3]).is_outlier.mean() <= 0.005
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_of_a_rare_class_that_nothing_predicts_are_not_called_flipped(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(2500, 20)).astype(np.float32), (rng.random(2500) < 0.06).astype(np.int64)
+    state = fit(X, y, np.arange(2500), config=Config(max_calibration=2500))
+    assert not state.checkable.any()
+    assert not assess(state, X, y, np.arange(2500)).is_outlier.any()
+    assert state.estimates.prevalence["flipped"] == 0
+    X[:, 0] += 5 * y  # now something does, and what contradicts it is found
+    bad = rng.random(2500) < 0.04
+    state = fit(X, y ^ bad, np.arange(2500), config=Config(max_calibration=2500))
+    found = assess(state, X, y ^ bad, np.arange(2500)).is_outlier
+    assert state.checkable.all()
+    assert found[bad].mean() > 0.7
+    assert bad[found].mean() > 0.9
 
 
 def test_damage_of_the_demo_is_found_precisely_and_clean_digits_are_left_alone() -> None:
@@ -196,7 +214,7 @@ def test_the_observed_label_leaves_no_trace_that_planted_flips_lack() -> None:
     y, ids = rng.integers(0, 2, 600), np.arange(600)
     folds = folds_of(ids, 5, 0, FOLDS)
     sources = fit_sources(Z, y, folds, ids, 2, k=15, max_index=10_000)
-    observed, planted = planted_evidence(sources, Z, y, folds, ids, 0)
+    observed, planted, _ = planted_evidence(sources, Z, y, folds, ids, 0)
     ratios = fit_ratios(observed, planted[:1], LABEL_COLUMNS, prevalence=np.array([0.02]), rounds=1)
     found = separation(ratios.log_ratios(observed)[:, 0], ratios.log_ratios(planted[0])[:, 0])
     assert 0.45 < found < 0.6
