@@ -34,7 +34,7 @@ WITHOUT_SHORTCUTS = (
     "A row is marked only if it looks corrupt without the shortcuts that `cues` balances, too: a row that "
     "merely breaks one is rare, not wrong."
 )
-UNCHECKED = "the features do not tell its rows from those of other classes well enough."
+UNCHECKED = ", whose rows the features do not tell from those of other classes well enough."
 Rows = Float64
 
 
@@ -94,7 +94,7 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
         )
     unchecked = record["n_unchecked_classes"]
     if unchecked:
-        text += f" Wrong labels are not looked for in {count(unchecked, 'class')}: {UNCHECKED}"
+        text += f" Wrong labels are not looked for in {count(unchecked, 'class')}{UNCHECKED}"
     if record["shortcut_free"]:
         text += f" {WITHOUT_SHORTCUTS}"
     content: list[Content] = [f"{text} {NOT_COVERED}", table, *others]

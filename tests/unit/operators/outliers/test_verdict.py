@@ -15,7 +15,8 @@ from operators.outliers.flip_share import separation
 from operators.outliers.linear import principal_directions
 from operators.outliers.marking import UNREACHABLE, choose_threshold, has_evidence
 from operators.outliers.mixture import Ratios, fit_ratios
-from operators.outliers.planted import mix_columns
+from operators.outliers.planted import KINDS, mix_columns
+from operators.outliers.report import evidence_section
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
     FOLDS,
@@ -43,13 +44,16 @@ def test_flips_are_found_with_the_precision_that_is_stated(classes: int) -> None
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_rows_of_a_rare_class_that_nothing_predicts_are_not_called_flipped(seed: int) -> None:
+def test_rows_of_a_rare_class_that_nothing_predicts_are_not_called_flipped(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(2500, 20)).astype(np.float32), (rng.random(2500) < 0.06).astype(np.int64)
     state = fit(X, y, np.arange(2500), config=Config(max_calibration=2500))
     assert not state.checkable.any()
     assert not assess(state, X, y, np.arange(2500)).is_outlier.any()
     assert state.estimates.prevalence["flipped"] == 0
+    save_state(state, tmp_path)
+    section = evidence_section(tmp_path, {kind: kind for kind in KINDS}, None)
+    assert "Wrong labels are not looked for in 2 classes, whose rows" in str(section.content[0])
     X[:, 0] += 5 * y  # now something does, and what contradicts it is found
     bad = rng.random(2500) < 0.04
     state = fit(X, y ^ bad, np.arange(2500), config=Config(max_calibration=2500))
