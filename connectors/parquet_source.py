@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -33,6 +33,9 @@ from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
 from connectors.written_out import check_written_out, column_of, doubtful_sizes, leaves_of
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""
@@ -145,17 +148,16 @@ class ParquetSource(FileSource):
                 )
             groups: Sequence[int] = range(file.num_row_groups)
             if isinstance(asked, Predicate) and names == held:
-                groups = self._fitting(path, asked.expression(schema))
+                groups = self._fitting(path, groups, asked.expression(schema))
             shards = [*_shards(path, file.metadata, groups, self.spec.shard_bytes)]
             return pa.schema([*schema, *folders]), shards
 
-    def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
-        """Return the row groups that their statistics do not exclude."""
-        import pyarrow.dataset as ds  # imports pandas
+    def _fitting(self, path: str, groups: Sequence[int], asked: pc.Expression) -> Sequence[int]:
+        import pyarrow.dataset  # imports pandas
 
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
-        fragment = ds.ParquetFileFormat().make_fragment(where, filesystem)
-        return [group.id for group in fragment.subset(asked).row_groups]
+        fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(where, filesystem)
+        return fitting_groups(fragment, groups, asked)
 
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
         """Return all rows of a shard after checking that they fit into ``max_bytes``.
@@ -289,6 +291,23 @@ def group_runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterat
         stop, held = group + 1, held + sizes[group]
     if stop > start:
         yield range(start, stop)
+
+
+def fitting_groups(
+    fragment: ds.ParquetFileFragment,
+    groups: Sequence[int],
+    asked: pc.Expression,
+    schema: pa.Schema | None = None,
+) -> Sequence[int]:
+    """Return the row groups of a file that their statistics do not exclude.
+
+    These are all ``groups`` where Arrow cannot compare the statistics: the rows are filtered once they are
+    read, and a file with such statistics is not a damaged one.
+    """
+    try:
+        return [group.id for group in fragment.subset(asked, schema=schema).row_groups]
+    except pa.ArrowException:
+        return groups
 
 
 def check_expanded(

@@ -31,7 +31,7 @@ from connectors.base import (
 from connectors.files import no_row, resolve
 from connectors.links import check_regular
 from connectors.parquet_footer import open_parquet
-from connectors.parquet_source import check_expanded, group_runs
+from connectors.parquet_source import check_expanded, fitting_groups, group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import (
@@ -188,8 +188,8 @@ class DeltaSource(FileSource):
     def _wanted(self, file: DataFile, schema: pa.Schema, n_groups: int) -> Sequence[int]:
         if self.spec.filter is None:
             return range(n_groups)
-        wanted = self._fragment(file, schema).subset(self.spec.filter.expression(schema), schema=schema)
-        return [group.id for group in wanted.row_groups]
+        asked = self.spec.filter.expression(schema)
+        return fitting_groups(self._fragment(file, schema), range(n_groups), asked, schema)
 
 
 def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
