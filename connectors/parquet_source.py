@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -87,7 +89,8 @@ class ParquetSource(FileSource):
             [path for path in paths if asked[path] is not False],
             lambda path: self._footer(path, folders, asked[path]),
         )
-        return merged_listing(self.spec, files, found, skipped)
+        listing = merged_listing(self.spec, files, found, skipped)
+        return self._with_folders(listing) if len(folders) else listing
 
     @of_unchanged_file
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -123,6 +126,14 @@ class ParquetSource(FileSource):
         return HeadShard(
             shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes, stamp=shard.stamp
         )
+
+    def _with_folders(self, listing: Listing) -> Listing:
+        """Return a listing whose identities cover the columns that come from the names of folders."""
+        identities = {
+            path: f"{found},folders:{_digest(partition(self.spec, path))}"
+            for path, found in listing.identities.items()
+        }
+        return replace(listing, identities=identities)
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
         """Return the filter that remains once the file's folders are known; False if they exclude the
@@ -369,6 +380,10 @@ def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
             seen[name] &= value is None or INTEGER.fullmatch(value) is not None
     number = {name for name, whole in seen.items() if whole and name not in spec.text_columns}
     return pa.schema([(name, pa.int64() if name in number else pa.string()) for name in first])
+
+
+def _digest(values: Mapping[str, str | None]) -> str:
+    return hashlib.sha256(json.dumps([*values.items()]).encode()).hexdigest()
 
 
 def constant(spec: SourceSpec, path: str, schema: pa.Schema, n_rows: int) -> dict[str, pa.Array]:

@@ -37,6 +37,8 @@ NUMBERS = ("cls", "cls2", "index", "inx", "id")
 """Endings of texts and of whole numbers, as the library ``webdataset`` decodes them."""
 PICKLES = ("pyd", "pkl", "pickle", "pth", "pt", "joblib")
 """Endings of pickles, which are refused."""
+NUMERIC = "biuf"
+"""Kinds of NumPy's types of numbers."""
 MAX_ENDINGS = 256
 """Different endings in a tar. The type of one may take reading a shard, and each sample has all of them."""
 
@@ -202,9 +204,8 @@ def type_of(path: str, name: str, samples: Callable[[], Sequence[Sample]]) -> pa
         lines = _json_lines(path, name, samples())
         return _whole_column(path, name, lambda: infer_json(lines, f"{path}: .{name}")).field(name).type
     if kind == "npy":
-        first = next(sample for sample in samples() if name in sample.fields)
-        numbers = _value(path, name, first).dtype
-        return pa.list_(_whole_column(path, name, lambda: pa.from_numpy_dtype(numbers)))
+        kinds = {_value(path, name, sample).dtype: None for sample in samples() if name in sample.fields}
+        return pa.list_(_whole_column(path, name, lambda: pa.from_numpy_dtype(np.result_type(*kinds))))
     return pa.string() if kind in TEXTS else pa.int64() if kind in NUMBERS else pa.binary()
 
 
@@ -218,7 +219,10 @@ def column_of(path: str, wanted: pa.Field, samples: Sequence[Sample]) -> pa.Arra
     if _kind(name) == "json":
         lines, place = _json_lines(path, name, samples), f"{path}: .{name}"
         return _whole_column(path, name, lambda: parse_json(lines, pa.schema([wanted]), place))[name]
-    values = [_value(path, name, sample) for sample in samples]
+    if _kind(name) == "npy":
+        values = [_vector_of(path, wanted, sample) for sample in samples]
+    else:
+        values = [_value(path, name, sample) for sample in samples]
     return _whole_column(path, name, lambda: pa.array(values, wanted.type))
 
 
@@ -262,6 +266,29 @@ def _value(path: str, name: str, sample: Sample) -> Any:
         raise CorruptError(
             f"{path}, sample {sample.key}: .{name} is not {what}: {error}. Correct it, or leave it out."
         ) from error
+
+
+def _vector_of(path: str, wanted: pa.Field, sample: Sample) -> npt.NDArray[Any] | None:
+    """Return the vector of a sample in the type of its column; a list's own conversion cuts numbers to it.
+
+    Raises CorruptError for a number that the type does not hold.
+    """
+    found, kind = _value(path, wanted.name, sample), wanted.type.value_type
+    if found is None or found.dtype.kind not in NUMERIC or not pa.types.is_primitive(kind):
+        return found  # type: ignore[no-any-return]
+    values = found.astype(found.dtype.newbyteorder("="))
+    reason = "a number is too large"
+    try:
+        cast = pa.array(values).cast(kind).to_numpy(zero_copy_only=False)
+        is_held = bool((np.isfinite(cast) == np.isfinite(values)).all())
+    except pa.ArrowException as error:
+        is_held, reason = False, str(error).splitlines()[0].rstrip(". ")
+    if not is_held:
+        raise CorruptError(
+            f"{path}, sample {sample.key}: the vector .{wanted.name} of {found.dtype} does not fit {kind}, "
+            f"the type of the samples before: {reason}. Write the vectors with one type in all samples."
+        )
+    return cast  # type: ignore[no-any-return]
 
 
 def _whole_number(data: bytes) -> int:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from connectors import open_source, parquet_source
 from connectors.base import ConnectorError, Source
+from connectors.files import identity
 from connectors.filters import Predicate, parse
 from connectors.parquet_source import ParquetSource
 from engine import Recipe
@@ -174,6 +175,23 @@ def test_partition_columns_have_types_and_odd_values(tmp_path: Path) -> None:
     assert rows_of(as_text, ["year"])[0] == {"year": "2023"}
     plain = open_source(str(tmp_path), options={"hive": False})
     assert plain.list().schema.names == ["n"]
+
+
+def test_the_identity_of_a_file_covers_its_partition_columns(tmp_path: Path) -> None:
+    """A file in a renamed folder was taken for the old one, with the old value of the column."""
+    folder = tmp_path / "region=south"
+    folder.mkdir()
+    pq.write_table(pa.table({"n": [1]}), folder / "x.parquet")
+    plain = open_source(str(tmp_path), options={"hive": False})
+    assert [*plain.list().identities.values()] == [identity(str(folder / "x.parquet"))]
+    source = open_source(str(tmp_path))
+    (before,) = source.list().identities.values()
+    moved = folder.rename(tmp_path / "region=west")
+    (after,) = source.list().identities.values()
+    assert before != after
+    moved.rename(folder)
+    assert [*source.list().identities.values()] == [before]
+    assert rows_of(source) == [{"n": 1, "region": "south"}]
 
 
 def test_partitions_that_do_not_fit_are_named(tmp_path: Path) -> None:
