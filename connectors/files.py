@@ -84,6 +84,16 @@ def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tu
     return filesystem, where
 
 
+def local_folder(path: str) -> Path | None:
+    """Return the absolute folder of a local file, named by path or URI; None for one that is elsewhere.
+
+    A relative path starts at the working directory, as one of :func:`connectors.open_source` does.
+    """
+    if "://" in path and not path.startswith("file://"):
+        return None
+    return Path(resolve(path)[1]).parent
+
+
 def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
     """Return a file system by fsspec: https, sftp, memory, hf, ...; some ask for a package of their own."""
     from fsspec.core import url_to_fs
