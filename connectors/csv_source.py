@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.column_names import (
     check_names,
@@ -155,7 +155,7 @@ class CsvSource(TextSource):
         try:
             cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator(path)))
         except csv.Error as error:
-            raise ConnectorError(
+            raise CorruptError(
                 f"{path}: the header cannot be read: {error}. Check that it is CSV."
             ) from error
         return self._names(path, cells), stop if self.options.header else begin
@@ -201,7 +201,7 @@ class CsvSource(TextSource):
         except RowScanError as error:
             raise self._bad_byte(path, error) from error
         if not filled.any():
-            raise ConnectorError(f"{path} has no header: every line is blank. Name the columns on line 1.")
+            raise CorruptError(f"{path} has no header: every line is blank. Name the columns on line 1.")
         return int(ends[0])
 
     def _read(

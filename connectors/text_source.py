@@ -7,6 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -97,10 +98,11 @@ class TextSource(FileSource, ABC):
         """Scan every file once; see :class:`connectors.base.Source`."""
         files = find_files(self.spec, self.kind)
         paths = [file.name for file in files]
-        found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
+        first = self._first_with_body(paths)
+        found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, first))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
-        schema = self._resolved(self._widened(self._first_schema(shards[0]), shards))
+        schema = self._resolved(self._widened(self._first_schema(shards), shards))
         pick(schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
         return listing_of(self.spec, files, schema, found, skipped)
 
@@ -134,7 +136,23 @@ class TextSource(FileSource, ABC):
         n_bytes = shard.n_bytes * piece.n_rows // shard.n_rows
         return replace(shard, start=piece.start, stop=piece.stop, n_rows=piece.n_rows, n_bytes=n_bytes)
 
-    def _first_schema(self, shard: SourceShard) -> pa.Schema:
+    def _first_with_body(self, paths: Sequence[str]) -> str:
+        """Return the first file, or if corrupt ones are left out, the first whose beginning can be read."""
+        for path in paths if self.spec.skip_corrupt else ():
+            with suppress(CorruptError):
+                self._size(path)
+                self._body(path, path)
+                return path
+        return paths[0]
+
+    def _first_schema(self, shards: Sequence[SourceShard]) -> pa.Schema:
+        """Return the schema of the first shard, or if corrupt ones are left out, of the first that parses."""
+        for shard in shards if self.spec.skip_corrupt else ():
+            with suppress(CorruptError):
+                return self._schema_of(shard)
+        return self._schema_of(shards[0])
+
+    def _schema_of(self, shard: SourceShard) -> pa.Schema:
         data = self._text(shard.path, shard.start, shard.stop)
         try:
             schema = self._infer(shard.path, data)
@@ -143,10 +161,15 @@ class TextSource(FileSource, ABC):
         self._check_inferred(shard, data, schema)
         return schema
 
-    def _cut(self, path: str, first_path: str) -> Shards:
+    def _size(self, path: str) -> int:
+        """Return the bytes of a file on disk. Raises CorruptError for a file without any."""
         size = file_size(self.spec, path)
         if size == 0:
             raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
+        return size
+
+    def _cut(self, path: str, first_path: str) -> Shards:
+        size = self._size(path)
         start = self._body(path, first_path)
         # Who wants the end of compressed text must unpack what is before it.
         target = MAX_TEXT_SHARD if compression(path) else self.spec.shard_bytes

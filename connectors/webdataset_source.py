@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,8 +78,7 @@ class WebDatasetSource(FileSource):
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         names = sorted({name for shard in shards for name in shard.fields})
-        firsts = {name: next(shard for shard in shards if name in shard.fields) for name in names}
-        fields = [pa.field(name, self._infer(shard, name)) for name, shard in firsts.items()]
+        fields = [pa.field(name, self._infer(shards, name)) for name in names]
         schema = pa.schema([(KEY, pa.string()), *fields])
         return listing_of(self.spec, files, schema, found, skipped)
 
@@ -111,7 +111,18 @@ class WebDatasetSource(FileSource):
             )
         return _cut(path, samples, self.spec.shard_bytes)
 
-    def _infer(self, shard: SourceShard, name: str) -> pa.DataType:
+    def _infer(self, shards: Sequence[SampleShard], name: str) -> pa.DataType:
+        """Return the type of a field in the first shard that has it.
+
+        If corrupt shards are left out, it is the first that can be read.
+        """
+        having = [shard for shard in shards if name in shard.fields]
+        for shard in having if self.spec.skip_corrupt else ():
+            with suppress(CorruptError):
+                return self._type_in(shard, name)
+        return self._type_in(having[0], name)
+
+    def _type_in(self, shard: SourceShard, name: str) -> pa.DataType:
         return type_of(shard.path, name, lambda: self._samples(shard))
 
     def _samples(self, shard: SourceShard) -> Sequence[Sample]:

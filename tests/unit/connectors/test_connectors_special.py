@@ -160,6 +160,17 @@ def test_a_vector_that_does_not_fit_is_named(first: bytes, second: bytes, text: 
         rows_of(open_source(str(path), shard_bytes=1))
 
 
+def test_the_types_of_samples_come_from_a_shard_that_can_be_read(tmp_path: Path) -> None:
+    tar_of(tmp_path / "0.tar", {"a.json": b"{", "a.npy": b"no"})
+    tar_of(tmp_path / "1.tar", {"b.json": b"1", "b.npy": npy(1.5)})
+    with pytest.raises(CorruptError, match=r"0\.tar, sample a"):
+        open_source(str(tmp_path)).list()
+    source = open_source(str(tmp_path), skip_corrupt=True)
+    listing = source.list()
+    (_, whole) = listing.shards
+    assert source.read(whole, ["json", "npy"], listing.schema).to_pylist() == [{"json": 1, "npy": [1.5]}]
+
+
 @pytest.mark.parametrize(
     ("files", "text"),
     [

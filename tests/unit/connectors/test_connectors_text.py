@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors import open_source
-from connectors.base import ConnectorError, LateColumns, Source
+from connectors.base import ConnectorError, CorruptError, LateColumns, Source
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 BOM = "\ufeff"
@@ -287,3 +288,31 @@ def test_another_header_in_a_later_csv_file_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "b.csv", "x,y,late\n1,2,3\n")
     with pytest.raises(ConnectorError, match=r"b\.csv has a column 'late', which .*a\.csv has not"):
         open_source(str(tmp_path)).list()
+
+
+DAMAGED = {
+    "csv": ["x,y\n1,a\n2,b,c\n", "", "\n\n", 'x,y\n1,"a\n'],
+    "jsonl": ['{"x": 1, "y": "a"}\n{"x": 1,\n', "", '{"x": 1, "y": "a"}\n7\n'],
+}
+WHOLE = {"csv": "x,y\n1,a\n2,b\n", "jsonl": '{"x": 1, "y": "a"}\n{"x": 2, "y": "b"}\n'}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind in DAMAGED for text in DAMAGED[kind]])
+def test_a_damaged_file_is_left_out_wherever_it_stands(
+    kind: str, text: str, place: int, tmp_path: Path
+) -> None:
+    """The first file decides names and types, so that a damaged one ended the run in spite of `skip`."""
+    for index in range(2):
+        (tmp_path / f"{index}.{kind}").write_text(text if index == place else WHOLE[kind])
+    with pytest.raises(CorruptError):
+        read_all(open_source(str(tmp_path)))
+    source = open_source(str(tmp_path), skip_corrupt=True)
+    listing = source.list()
+    assert listing.schema == pa.schema([("x", pa.int64()), ("y", pa.string())])
+    tables = []
+    for shard in listing.shards:
+        with suppress(CorruptError):
+            tables.append(source.read(shard, ["x", "y"], listing.schema))
+    (table,) = tables
+    assert table.to_pylist() == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
