@@ -139,6 +139,17 @@ class DeltaSource(FileSource):
             batches = fragment.to_batches(schema=table_schema, columns=[*columns], use_threads=False)
             return gather(self.spec, shard, _left(batches, file.deleted - shard.file_row), columns, schema)
 
+    def locate(self, shard: SourceShard, row: int) -> str:
+        """Name row ``row`` (0-based within the shard) by its place in the data file, 0-based: "row 16"."""
+        return f"row {self.file_rows(shard, [row])[0]}"
+
+    def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
+        """Return the 0-based positions in their data file of rows of a shard; deleted rows count there."""
+        deleted = self._snapshot()[1][shard.path].deleted
+        before = deleted[deleted >= shard.file_row] - shard.file_row
+        kept_before = before - np.arange(len(before))  # rows left before each deleted one
+        return [shard.file_row + row + int(np.searchsorted(kept_before, row, "right")) for row in rows]
+
     def _check_expanded(self, file: DataFile, shard: SourceShard, columns: Sequence[str]) -> None:
         filesystem, where = resolve(file.path, policy=self.spec.policy)
         with filesystem.open_input_file(where) as handle:

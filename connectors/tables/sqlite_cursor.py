@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from connectors.base import ConnectorError
+from connectors.tables.sql_text import quoted
 
 BATCH_ROWS, BATCH_BYTES = 1024, 64 * 2**20
 """A batch ends at whichever comes first; a value may have a gigabyte."""
@@ -68,6 +69,22 @@ class SqliteCursor:
                 f"What this database answers takes more than {TABLE_BYTES:,} bytes in memory: its keys may "
                 f"be too long. Name another key in source.options.key."
             )
+        return found
+
+    def sample(self, table: str, n_rows: int) -> pa.Table:
+        """Return the first rows of a table or query, of long ones only the first.
+
+        A column without a value in them has the type of its first values.
+        """
+        self.execute(f"SELECT * FROM {table} LIMIT {n_rows}")  # noqa: S608
+        found = self.fetch_sample()
+        for index, name in enumerate(found.schema.names):
+            if found[index].null_count == found.num_rows:
+                column = quoted(name)
+                some = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+                self.execute(f"{some} LIMIT {n_rows}")
+                kind = self.fetch_sample().schema.field(0).type
+                found = found.set_column(index, name, pa.nulls(found.num_rows, kind))
         return found
 
     def fetch_sample(self) -> pa.Table:
