@@ -26,7 +26,7 @@ from connectors.base import (
 )
 from connectors.file_stamps import listing_of, of_unchanged_file
 from connectors.files import check_rows, each_file, find_files, reading, resolve
-from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep
+from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep, unread_keys
 from connectors.schema import pick
 from connectors.tar_members import BLOCK, Member, NotAFileError, TarError, tar_members
 
@@ -96,6 +96,20 @@ class WebDatasetSource(FileSource):
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name a row by its key: "sample 0017"."""
         return f"sample {self._samples(shard)[row].key}"
+
+    def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the keys inside the .json files of a shard that ``schema`` lacks; their values are lost.
+
+        Raises ConnectorError.
+        """
+        names = [name for name in schema.names if _kind(name) == "json" and name != KEY]
+        if not isinstance(shard, SampleShard) or shard.fields.isdisjoint(names):
+            return ()
+        samples = self._samples(shard)
+        lines = {name: _json_lines(shard.path, name, samples) for name in names if name in shard.fields}
+        return tuple(
+            key for name, data in lines.items() for key in unread_keys(data, pa.schema([schema.field(name)]))
+        )
 
     def _inspect_file(self, path: str) -> Shards:
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)

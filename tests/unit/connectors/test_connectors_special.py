@@ -18,7 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import open_source
-from connectors.base import ConnectorError, CorruptError, Source
+from connectors.base import ConnectorError, CorruptError, LateColumns, Source
 from connectors.csv_source import CsvOptions
 from connectors.filters import parse
 from tests.unit import formats
@@ -158,6 +158,18 @@ def test_a_vector_that_does_not_fit_is_named(first: bytes, second: bytes, text: 
     path = tar_of(tmp_path / "a.tar", {"a.npy": first, "b.npy": second})
     with pytest.raises(CorruptError, match=rf"a\.tar, sample b: the vector \.npy of {text}"):
         rows_of(open_source(str(path), shard_bytes=1))
+
+
+def test_keys_of_json_that_only_later_samples_have_are_named(tmp_path: Path) -> None:
+    files = {"a.json": b'{"u": 1}', "a.txt": b"x", "b.json": b'{"u": 2, "v": {"w": 3}}', "c.txt": b"y"}
+    source = open_source(str(tar_of(tmp_path / "a.tar", files)), shard_bytes=1, rename={"json.u": "n"})
+    assert isinstance(source, LateColumns)
+    listing = source.list()
+    assert [source.unread(shard, listing.schema) for shard in listing.shards] == [(), ("json.v",), ()]
+    whole = open_source(str(tmp_path / "a.tar"))
+    assert isinstance(whole, LateColumns)
+    (shard,) = (listing := whole.list()).shards
+    assert whole.unread(shard, listing.schema) == ()
 
 
 def test_the_types_of_samples_come_from_a_shard_that_can_be_read(tmp_path: Path) -> None:

@@ -316,3 +316,27 @@ def test_a_damaged_file_is_left_out_wherever_it_stands(
             tables.append(source.read(shard, ["x", "y"], listing.schema))
     (table,) = tables
     assert table.to_pylist() == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("[]", "[1, 2]", pa.list_(pa.int64())),
+        ('[{"a": null}]', '[{"a": 3}]', pa.list_(pa.struct([("a", pa.int64())]))),
+        ('[{"a": 1}]', '[{"a": 1, "b": 2}]', pa.list_(pa.struct([("a", pa.int64()), ("b", pa.int64())]))),
+        ("1", "1.5", pa.float64()),
+        ("1.5", "1", pa.float64()),
+        ('{"a": [1]}', '{"a": [0.5]}', pa.struct([("a", pa.list_(pa.float64()))])),
+        ("[[]]", '[["2024-01-01"]]', pa.list_(pa.list_(pa.string()))),
+    ],
+)
+def test_later_files_complete_the_types_of_json(
+    first: str, second: str, kind: pa.DataType, tmp_path: Path
+) -> None:
+    """A column of empty lists in the first file was text, and numbers in the next one an error."""
+    for index, value in enumerate((first, second)):
+        (tmp_path / f"{index}.jsonl").write_text(f'{{"t": {value}}}\n')
+    source = open_source(str(tmp_path))
+    assert source.list().schema == pa.schema([("t", kind)])
+    assert len(read_all(source)) == 2
+    assert read_all(source)["t"][1].as_py() == json.loads(second)
