@@ -226,36 +226,40 @@ class CsvSource(TextSource):
         types = {name: pa.string() for name in self.spec.text_columns}
         table = self._read(path, data, names, types, guess=True)
         self._check_exact(path, data, table)
-        found = table.schema
-        return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
+        return table.schema
+
+    def _resolved(self, schema: pa.Schema) -> pa.Schema:
+        """Return the types with text for columns without a value."""
+        return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in schema])
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
-        """Return the first shard's types, with float64 for integers where another shard begins with
-        fractions.
+        """Return the first shard's types, completed by the first rows of the other shards.
+
+        Columns without a value take their types, and integers become float64 where they have fractions.
         """
-        whole = [one.name for one in schema if pa.types.is_integer(one.type)]
+        open_names = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
         heads: dict[str, list[SourceShard]] = {}
-        for shard in shards[1:] if whole else ():
+        for shard in shards[1:] if open_names else ():
             if not (compression(shard.path) and shard.path in heads):
                 heads.setdefault(shard.path, []).append(shard)
-        found = each(self.spec, [*heads], lambda path: [self._fractions(one, whole) for one in heads[path]])
-        fractions = {name for file in found for names in file for name in names}
-        return pa.schema(
-            [pa.field(one.name, pa.float64()) if one.name in fractions else one for one in schema]
-        )
+        found = each(self.spec, [*heads], lambda path: [self._head(one, open_names) for one in heads[path]])
+        seen: dict[str, set[pa.DataType]] = {name: set() for name in schema.names}
+        for one in (one for file in found for head in file for one in head):
+            seen[one.name].add(one.type)
+        return pa.schema([one.with_type(_completed(one.type, seen[one.name])) for one in schema])
 
-    def _fractions(self, shard: SourceShard, names: list[str]) -> list[str]:
-        """Return the columns with fractions in a shard's first rows; none if these rows do not parse."""
+    def _head(self, shard: SourceShard, names: list[str]) -> pa.Schema:
+        """Return the types of columns in a shard's first rows; no column if these rows do not parse."""
         blocks = self._blocks(shard.path, shard.start, shard.stop, HEADER_BYTES)
         piece = next(self._pieces(shard.path, blocks, shard.start, HEADER_BYTES), None)
         if piece is None:
-            return []
+            return pa.schema([])
         data = self._text(shard.path, piece.start, piece.stop)
+        types = {name: pa.string() for name in self.spec.text_columns if name in names}
         try:
-            found = self._read(shard.path, data, names, {}, guess=True).schema
+            return self._read(shard.path, data, names, types, guess=True).schema
         except pa.ArrowInvalid:
-            return []
-        return [one.name for one in found if pa.types.is_floating(one.type)]
+            return pa.schema([])
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
         """Raise ConnectorError for a column of numbers that a few other words made a text column."""
@@ -364,3 +368,15 @@ def _check_lengths(path: str, names: list[str]) -> None:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _completed(kind: pa.DataType, later: set[pa.DataType]) -> pa.DataType:
+    """Return the type of a column, given its types in the first rows of later shards."""
+    found = later - {pa.null()}
+    if pa.types.is_integer(kind):
+        return pa.float64() if any(map(pa.types.is_floating, found)) else kind
+    if not pa.types.is_null(kind) or not found:
+        return kind
+    if len(found) == 1:
+        return found.pop()
+    return pa.float64() if all(map(_is_number, found)) else pa.string()

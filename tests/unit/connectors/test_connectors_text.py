@@ -340,3 +340,27 @@ def test_later_files_complete_the_types_of_json(
     assert source.list().schema == pa.schema([("t", kind)])
     assert len(read_all(source)) == 2
     assert read_all(source)["t"][1].as_py() == json.loads(second)
+
+
+@pytest.mark.parametrize(
+    ("later", "kind"),
+    [
+        (["3.5"], pa.float64()),
+        (["3", "4.5"], pa.float64()),
+        (["3", "x"], pa.string()),
+        (["x"], pa.string()),
+        (["2024-01-01"], pa.date32()),
+        ([""], pa.string()),
+    ],
+)
+def test_later_shards_say_what_a_column_without_first_values_is(
+    later: list[str], kind: pa.DataType, tmp_path: Path
+) -> None:
+    """The same rows were numbers in one file, and texts in two of which the first has no value."""
+    for index, value in enumerate(["", *later]):
+        (tmp_path / f"{index}.csv").write_text(f"x,z\n1,{value}\n")
+    source = open_source(str(tmp_path))
+    assert source.list().schema.field("z").type == kind
+    assert read_all(source)["z"].null_count == 1 + later.count("")
+    as_text = open_source(str(tmp_path), text_columns=("z",))
+    assert read_all(as_text)["z"].to_pylist() == [value or None for value in ["", *later]]
