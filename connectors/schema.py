@@ -69,9 +69,19 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return names and types alone, without what pandas and others write beside them; no view types."""
+    """Return names and types alone, without what pandas and others write beside them; no view types.
+
+    Dictionaries have indices of 32 bits. A file's own may have 8, and all files together have more values
+    than these count.
+    """
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return pa.schema([pa.field(field.name, plain.get(field.type, field.type)) for field in schema])
+    return plain.get(kind, kind)
 
 
 def map_type(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

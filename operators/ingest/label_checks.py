@@ -100,8 +100,9 @@ def check_labels(
 
 
 def look_alike(values: Sequence[Any]) -> list[list[str]]:
-    """Group the texts that differ only in spaces, trailing full stops, case, or in how Unicode writes a letter;
-    groups of one are left out.
+    """Group the texts that differ only in spaces, trailing full stops, case or the Unicode form of a letter.
+
+    Groups of one are left out.
     """
     groups: dict[str, list[str]] = {}
     for value in values:

@@ -272,6 +272,35 @@ def test_a_filter_of_large_unsigned_numbers_reads_statistics(tmp_path: Path) -> 
         assert not source.list().skipped
 
 
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.decimal128(20, 2), pa.decimal128(38, 36)], ids=str)
+@pytest.mark.parametrize("clause", [["p", ">=", 2], ["p", "in", [2, 3]], ["p", ">", 1.5], ["p", "!=", 1]])
+def test_decimals_are_compared_with_whole_numbers(
+    kind: pa.DataType, clause: list[Any], tmp_path: Path
+) -> None:
+    """[price, ">=", 10] took an intact file for one that was cut off."""
+    prices = pa.table({"p": pa.array([1, 2, 3]).cast(pa.decimal128(38, 0)).cast(kind)})
+    pq.write_table(prices, tmp_path / "a.parquet", row_group_size=1)
+    source = open_source(str(tmp_path), filter=parse(clause), skip_corrupt=True)
+    assert [int(row["p"]) for row in rows_of(source)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("column", "clause"),
+    [
+        (pa.array([1.0, 20_000_002.0], pa.float32()), ["x", ">=", 20_000_000]),
+        (pa.array([1, 2**60]), ["x", ">=", 1.5]),
+        (pa.array([1, 2.0**60]), ["x", ">=", 2**53 + 1]),
+        (pa.array([1, 2], pa.float32()).cast(pa.float16()), ["x", ">", 1.5]),
+    ],
+)
+def test_numbers_are_compared_with_numbers_of_another_type(
+    column: pa.Array, clause: list[Any], tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"x": column, "n": [0, 1]}), tmp_path / "a.parquet", row_group_size=1)
+    source = open_source(str(tmp_path), filter=parse(clause), skip_corrupt=True)
+    assert rows_of(source, ["n"]) == [{"n": 1}]
+
+
 def test_statistics_that_cannot_be_compared_are_not_a_damaged_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
