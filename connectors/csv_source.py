@@ -137,7 +137,20 @@ class CsvSource(TextSource):
         check_names(path, names, self._duplicate_remedy(names), "source.options.empty_names: number")
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
+            self._check_same_order(path, first_path)
         return start
+
+    def _check_same_order(self, path: str, first_path: str) -> None:
+        """Raise ConnectorError where names are given by place, and headers have them in other orders."""
+        if self.options.column_names is None or not self.options.header:
+            return
+        first, found = self._first_cells(first_path)[0], self._first_cells(path)[0]
+        if first != found and sorted(first) == sorted(found):
+            raise ConnectorError(
+                f"{path}, line 1: the columns stand in another order than in {first_path}, and "
+                f"source.options.column_names names them by place. Take the key out; source.rename names "
+                f"them otherwise."
+            )
 
     def _duplicate_remedy(self, names: list[str]) -> str:
         """Return the remedies for two columns of one name."""
@@ -149,6 +162,11 @@ class CsvSource(TextSource):
 
     def _header(self, path: str) -> tuple[list[str], int]:
         """Return the column names and the offset of the first row."""
+        cells, begin, stop = self._first_cells(path)
+        return self._names(path, cells), stop if self.options.header else begin
+
+    def _first_cells(self, path: str) -> tuple[list[str], int, int]:
+        """Return the cells of the first line that is not blank, and the offsets of its beginning and end."""
         begin = self._mark_length(path)
         stop = self._header_end(path, begin)
         text = self._text(path, begin, stop).lstrip(b"\r\n").decode()
@@ -158,7 +176,7 @@ class CsvSource(TextSource):
             raise CorruptError(
                 f"{path}: the header cannot be read: {error}. Check that it is CSV."
             ) from error
-        return self._names(path, cells), stop if self.options.header else begin
+        return cells, begin, stop
 
     def _names(self, path: str, cells: list[str]) -> list[str]:
         """Return the names of the columns, given the cells of the first line."""

@@ -216,19 +216,24 @@ class SqlSource:
         return (
             f"SELECT min(k) AS low, max(k) AS high, count(*) AS n, max(c) AS changed, count(c) AS n_changed "
             f"FROM (SELECT {key} AS k, {changed} AS c, {place} - {place} % {n} AS part FROM {self._from} "
-            f"WHERE {where(self.spec.filter, schema)}) AS rowsieve_rows GROUP BY part ORDER BY part"
+            f"WHERE {self._where(schema)}) AS rowsieve_rows GROUP BY part ORDER BY part"
         )
+
+    def _where(self, schema: pa.Schema) -> str:
+        return where(self.spec.filter, schema, mixes_types=self.url.startswith("sqlite"))
 
     def _within(self, shard: SourceShard, schema: pa.Schema) -> str:
         if not isinstance(shard, KeyRange):
             raise ConnectorError(f"{shard.path} is not a key range. Plan and run again.")
         key = quoted(self.options.key)
-        return f"{key} >= {shard.low} AND {key} <= {shard.high} AND {where(self.spec.filter, schema)}"
+        return f"{key} >= {shard.low} AND {key} <= {shard.high} AND {self._where(schema)}"
 
     def _check_key(self, cursor: Any, schema: pa.Schema) -> None:
         for name in filter(None, (self.options.key, self.options.changed_by)):
             pick(schema, [name], self._name)
         key = quoted(self.options.key)
+        if isinstance(cursor, SqliteCursor):
+            cursor.check_one_type(self._name, key, self._from)
         counts = _fetch(
             cursor,
             f"SELECT count(*) AS n, count({key}) AS valid, count(DISTINCT {key}) AS keys FROM {self._from}",

@@ -87,6 +87,22 @@ class SqliteCursor:
                 found = found.set_column(index, name, pa.nulls(found.num_rows, kind))
         return found
 
+    def check_one_type(self, name: str, column: str, table: str) -> None:
+        """Raise ConnectorError for a key that holds texts or bytes beside values of another type.
+
+        Parameters
+        ----------
+        name : what is read, for the error.
+        column, table : the key and its table or query, as SQL.
+        """
+        self.execute(f"SELECT DISTINCT typeof({column}) FROM {table} WHERE {column} IS NOT NULL")  # noqa: S608
+        kinds = sorted({row[0] for row in self._fetch(sys.maxsize, TABLE_BYTES)})
+        if len(kinds) > 1 and kinds != ["integer", "real"]:
+            raise ConnectorError(
+                f"{name}: source.options.key: {column} holds values of several types ({', '.join(kinds)}), "
+                f"which have no common order. Name another key, or cast it in source.options.query."
+            )
+
     def fetch_sample(self) -> pa.Table:
         """Return the rows, of long ones only the first."""
         return pa.Table.from_batches([self._batch(self._fetch(sys.maxsize, TABLE_BYTES))])

@@ -261,3 +261,14 @@ def test_dates_beyond_2262_do_not_wrap(tmp_path: Path) -> None:
     times = pa.array(days, pa.timestamp("us"))
     pq.write_table(pa.table({"d": times}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     assert table(tmp_path / "a.parquet")["d"].to_pylist() == days
+
+
+def test_names_by_place_need_headers_in_one_order(tmp_path: Path) -> None:
+    """Columns of a file with another order were swapped without a word."""
+    write(tmp_path / "1.csv", "a,b\n1,x\n")
+    write(tmp_path / "2.csv", "alpha,beta\n2,y\n")
+    options = {"column_names": ["n", "t"]}
+    assert table(tmp_path, options=options).to_pylist() == [{"n": 1, "t": "x"}, {"n": 2, "t": "y"}]
+    write(tmp_path / "2.csv", "b,a\ny,2\n")
+    with pytest.raises(ConnectorError, match=r"2\.csv, line 1: the columns stand in another order.*rename"):
+        table(tmp_path, options=options)

@@ -144,6 +144,41 @@ def test_a_column_of_sqlite_without_first_values_has_the_type_of_later_ones(tmp_
         assert source.locate(shard, 0) == "id = 1500"
 
 
+@pytest.mark.parametrize(
+    ("clause", "ids"),
+    [
+        (["n", "!=", "abc"], [2, 3]),
+        (["n", "not in", ["abc", "zz"]], [2, 3]),
+        (["n", "=", "abc"], [1]),
+        (["m", "=", "5"], [1, 2]),
+        (["m", "in", ["5", "6"]], [1, 2]),
+        (["m", "!=", "5"], [3]),
+    ],
+)
+def test_texts_are_compared_without_the_databases_rules(
+    clause: list[Any], ids: list[int], tmp_path: Path
+) -> None:
+    """By the collation NOCASE 'ABC' was left out with 'abc'; so was the number 5 of a column without type."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, n TEXT COLLATE NOCASE, m)")
+        rows = [(1, "abc", 5), (2, "ABC", "5"), (3, "x", "q"), (4, None, None)]
+        database.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        database.commit()
+    options = {"table": "rows", "key": "id"}
+    source = open_source(f"sqlite:///{tmp_path}/x.db", options=options, filter=parse(clause))
+    (shard,) = (listing := source.list()).shards
+    assert source.read(shard, ["id"], listing.schema)["id"].to_pylist() == ids
+
+
+def test_a_key_of_several_types_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE rows (id, y TEXT)")
+        database.executemany("INSERT INTO rows VALUES (?, 'a')", [(1,), ("k",)])
+        database.commit()
+    with pytest.raises(ConnectorError, match=r'key: "id" holds values of several types \(integer, text\)'):
+        open_source(f"sqlite:///{tmp_path}/x.db", options={"table": "rows", "key": "id"}).list()
+
+
 @pytest.mark.parametrize("shard_bytes", [1, 10**6])
 @pytest.mark.parametrize("name", ["lance", "delta"])
 def test_rows_are_named_by_their_place_among_deleted_ones(
