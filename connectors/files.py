@@ -85,10 +85,7 @@ def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tu
 
 
 def local_folder(path: str) -> Path | None:
-    """Return the absolute folder of a local file, named by path or URI; None for one that is elsewhere.
-
-    A relative path starts at the working directory, as one of :func:`connectors.open_source` does.
-    """
+    """Return the absolute folder of a local file; a relative path starts at the working directory."""
     if "://" in path and not path.startswith("file://"):
         return None
     return Path(resolve(path)[1]).parent
@@ -262,7 +259,10 @@ def list_files(
         rule = Glob(pattern)
         matched = tuple(file for file in found if rule.matches(relative(file.name, folder)))
     if not matched:
-        raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
+        fix = "Correct the pattern; '**' also looks into subfolders"
+        if info.type == fs.FileType.Directory:
+            fix = "It is a folder whose name reads as a pattern: write [[] for each [, and /**/* at the end"
+        raise ConnectorError(f"No file matches {path}. {fix}.")
     return FoundFiles(matched, named=True)
 
 

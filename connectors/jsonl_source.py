@@ -134,7 +134,8 @@ class JsonlSource(TextSource):
             fault
             or _diagnose_object(found, schema)
             or Diagnosis(
-                f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice."
+                f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice, or "
+                f"a number beyond float64."
             )
         )
 

@@ -90,6 +90,7 @@ class ParquetSource(FileSource):
             lambda path: self._footer(path, folders, asked[path]),
         )
         listing = merged_listing(self.spec, files, found, skipped)
+        pick(listing.schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
         return self._with_folders(listing) if len(folders) else listing
 
     @of_unchanged_file

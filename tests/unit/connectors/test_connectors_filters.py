@@ -173,6 +173,10 @@ def test_partition_columns_have_types_and_odd_values(tmp_path: Path) -> None:
     assert {row["c"] for row in rows_of(as_uri)} == {None, "\u00e9"}
     as_text = open_source(str(tmp_path), text_columns=("year",))
     assert rows_of(as_text, ["year"])[0] == {"year": "2023"}
+    renamed = open_source(str(tmp_path), text_columns=("y",), rename={"year": "y"})
+    assert rows_of(renamed, ["y"])[0] == {"y": "2023"}
+    with pytest.raises(ConnectorError, match=r"text_columns: .* has no column 'yaer'\. Did you mean 'year'"):
+        open_source(str(tmp_path), text_columns=("yaer",)).list()
     plain = open_source(str(tmp_path), options={"hive": False})
     assert plain.list().schema.names == ["n"]
 

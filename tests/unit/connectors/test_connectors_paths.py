@@ -180,3 +180,12 @@ def test_what_a_store_s_library_raises_is_named_and_hides_the_key() -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(pa.ArrowInvalid), reading(uri):
         raise pa.ArrowInvalid("a value does not fit")
+
+
+def test_a_folder_whose_name_reads_as_a_pattern_is_named_with_the_remedy(tmp_path: Path) -> None:
+    folder = tmp_path / "data [v2]"
+    folder.mkdir()
+    (folder / "a.csv").write_text("x,y\n1,a\n")
+    with pytest.raises(ConnectorError, match=r"data \[v2\]\. It is a folder .* write \[\[\] for each \["):
+        open_source(str(folder)).list()
+    assert len(open_source(f"{tmp_path}/data [[]v2]/**/*").list().shards) == 1

@@ -238,6 +238,13 @@ def test_text_shards_have_an_upper_size(tmp_path: Path) -> None:
         open_source(path, shard_bytes=2**31)
 
 
+def test_text_columns_go_by_new_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "plz,b\n01234,1\n")
+    for name in ("zip", "plz"):
+        source = open_source(path, rename={"plz": "zip"}, text_columns=(name,))
+        assert read_all(source).to_pylist() == [{"zip": "01234", "b": 1}]
+
+
 def test_text_columns_must_exist(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "zip,y\n01234,1\n")
     assert read_all(open_source(path, text_columns=("zip",)))["zip"].to_pylist() == ["01234"]
