@@ -98,6 +98,7 @@ class TextSource(FileSource, ABC):
         """Scan every file once; see :class:`connectors.base.Source`."""
         files = find_files(self.spec, self.kind)
         paths = [file.name for file in files]
+        check_no_copies(self.spec, paths)
         first = self._first_with_body(paths)
         found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, first))
         shards = [shard for held in found.values() for shard in held]
@@ -316,6 +317,8 @@ MAX_PARSED = 2**31 - 2
 """Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
 UNPACKED_BYTES, MAX_RATIO = 2**28, 250
 """Bytes that any compressed file may unpack to, and the multiple of its size that a larger one may."""
+COMPARED = 2**16
+"""Bytes at the beginnings of two files that tell whether one is a copy of the other."""
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -357,6 +360,22 @@ def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -
                     f"name the unpacked file."
                 )
             yield block
+
+
+def check_no_copies(spec: SourceSpec, paths: Sequence[str]) -> None:
+    """Raise ConnectorError where a packed file begins as the file beside it of that name does."""
+    known = frozenset(paths)
+    for path in paths:
+        bare = os.path.splitext(path)[0] if compression(path) else ""
+        if bare not in known:
+            continue
+        with suppress(CorruptError):  # reading the file reports it
+            blocks = [next(text_blocks(spec, one, 0, COMPARED, COMPARED), b"") for one in (bare, path)]
+            if blocks[0] == blocks[1]:
+                raise ConnectorError(
+                    f"{path} is the packed copy of {bare}, so that every row would count twice. Remove one, "
+                    f"or narrow source.path."
+                )
 
 
 def first_run(spec: SourceSpec, path: str, offset: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from contextlib import suppress
@@ -371,3 +372,13 @@ def test_later_shards_say_what_a_column_without_first_values_is(
     assert read_all(source)["z"].null_count == 1 + later.count("")
     as_text = open_source(str(tmp_path), text_columns=("z",))
     assert read_all(as_text)["z"].to_pylist() == [value or None for value in ["", *later]]
+
+
+def test_a_packed_copy_beside_its_file_is_refused(tmp_path: Path) -> None:
+    """Its rows counted twice, without a word."""
+    write(tmp_path / "a.csv", "x,y\n1,a\n")
+    write(tmp_path / "a.csv.gz", gzip.compress(b"x,y\n1,a\n"))
+    with pytest.raises(ConnectorError, match=r"a\.csv\.gz is the packed copy of .*a\.csv, so .* twice"):
+        open_source(str(tmp_path)).list()
+    write(tmp_path / "a.csv.gz", gzip.compress(b"x,y\n2,b\n"))
+    assert read_all(open_source(str(tmp_path)))["x"].to_pylist() == [1, 2]
