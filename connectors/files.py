@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,10 +85,11 @@ def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tu
 
 
 def local_folder(path: str) -> Path | None:
-    """Return the absolute folder of a local file; a relative path starts at the working directory."""
-    if "://" in path and not path.startswith("file://"):
-        return None
-    return Path(resolve(path)[1]).parent
+    """Return the absolute folder of a local file, or None; relative paths start at the working directory."""
+    with suppress(ConnectorError):  # a place that may not be opened, or whose URI names no file
+        if "://" not in path or path.startswith("file://"):
+            return Path(resolve(path)[1]).parent
+    return None
 
 
 def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
