@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.column_names import (
     check_names,
@@ -137,7 +137,20 @@ class CsvSource(TextSource):
         check_names(path, names, self._duplicate_remedy(names), "source.options.empty_names: number")
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
+            self._check_same_order(path, first_path)
         return start
+
+    def _check_same_order(self, path: str, first_path: str) -> None:
+        """Raise ConnectorError where names are given by place, and headers have them in other orders."""
+        if self.options.column_names is None or not self.options.header:
+            return
+        first, found = self._first_cells(first_path)[0], self._first_cells(path)[0]
+        if first != found and sorted(first) == sorted(found):
+            raise ConnectorError(
+                f"{path}, line 1: the columns stand in another order than in {first_path}, and "
+                f"source.options.column_names names them by place. Take the key out; source.rename names "
+                f"them otherwise."
+            )
 
     def _duplicate_remedy(self, names: list[str]) -> str:
         """Return the remedies for two columns of one name."""
@@ -149,16 +162,21 @@ class CsvSource(TextSource):
 
     def _header(self, path: str) -> tuple[list[str], int]:
         """Return the column names and the offset of the first row."""
+        cells, begin, stop = self._first_cells(path)
+        return self._names(path, cells), stop if self.options.header else begin
+
+    def _first_cells(self, path: str) -> tuple[list[str], int, int]:
+        """Return the cells of the first line that is not blank, and the offsets of its beginning and end."""
         begin = self._mark_length(path)
         stop = self._header_end(path, begin)
         text = self._text(path, begin, stop).lstrip(b"\r\n").decode()
         try:
             cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator(path)))
         except csv.Error as error:
-            raise ConnectorError(
+            raise CorruptError(
                 f"{path}: the header cannot be read: {error}. Check that it is CSV."
             ) from error
-        return self._names(path, cells), stop if self.options.header else begin
+        return cells, begin, stop
 
     def _names(self, path: str, cells: list[str]) -> list[str]:
         """Return the names of the columns, given the cells of the first line."""
@@ -201,7 +219,7 @@ class CsvSource(TextSource):
         except RowScanError as error:
             raise self._bad_byte(path, error) from error
         if not filled.any():
-            raise ConnectorError(f"{path} has no header: every line is blank. Name the columns on line 1.")
+            raise CorruptError(f"{path} has no header: every line is blank. Name the columns on line 1.")
         return int(ends[0])
 
     def _read(
@@ -226,36 +244,40 @@ class CsvSource(TextSource):
         types = {name: pa.string() for name in self.spec.text_columns}
         table = self._read(path, data, names, types, guess=True)
         self._check_exact(path, data, table)
-        found = table.schema
-        return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
+        return table.schema
+
+    def _resolved(self, schema: pa.Schema) -> pa.Schema:
+        """Return the types with text for columns without a value."""
+        return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in schema])
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
-        """Return the first shard's types, with float64 for integers where another shard begins with
-        fractions.
+        """Return the first shard's types, completed by the first rows of the other shards.
+
+        Columns without a value take their types, and integers become float64 where they have fractions.
         """
-        whole = [one.name for one in schema if pa.types.is_integer(one.type)]
+        open_names = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
         heads: dict[str, list[SourceShard]] = {}
-        for shard in shards[1:] if whole else ():
+        for shard in shards[1:] if open_names else ():
             if not (compression(shard.path) and shard.path in heads):
                 heads.setdefault(shard.path, []).append(shard)
-        found = each(self.spec, [*heads], lambda path: [self._fractions(one, whole) for one in heads[path]])
-        fractions = {name for file in found for names in file for name in names}
-        return pa.schema(
-            [pa.field(one.name, pa.float64()) if one.name in fractions else one for one in schema]
-        )
+        found = each(self.spec, [*heads], lambda path: [self._head(one, open_names) for one in heads[path]])
+        seen: dict[str, set[pa.DataType]] = {name: set() for name in schema.names}
+        for one in (one for file in found for head in file for one in head):
+            seen[one.name].add(one.type)
+        return pa.schema([one.with_type(_completed(one.type, seen[one.name])) for one in schema])
 
-    def _fractions(self, shard: SourceShard, names: list[str]) -> list[str]:
-        """Return the columns with fractions in a shard's first rows; none if these rows do not parse."""
+    def _head(self, shard: SourceShard, names: list[str]) -> pa.Schema:
+        """Return the types of columns in a shard's first rows; no column if these rows do not parse."""
         blocks = self._blocks(shard.path, shard.start, shard.stop, HEADER_BYTES)
         piece = next(self._pieces(shard.path, blocks, shard.start, HEADER_BYTES), None)
         if piece is None:
-            return []
+            return pa.schema([])
         data = self._text(shard.path, piece.start, piece.stop)
+        types = {name: pa.string() for name in self.spec.text_columns if name in names}
         try:
-            found = self._read(shard.path, data, names, {}, guess=True).schema
+            return self._read(shard.path, data, names, types, guess=True).schema
         except pa.ArrowInvalid:
-            return []
-        return [one.name for one in found if pa.types.is_floating(one.type)]
+            return pa.schema([])
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
         """Raise ConnectorError for a column of numbers that a few other words made a text column."""
@@ -364,3 +386,15 @@ def _check_lengths(path: str, names: list[str]) -> None:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _completed(kind: pa.DataType, later: set[pa.DataType]) -> pa.DataType:
+    """Return the type of a column, given its types in the first rows of later shards."""
+    found = later - {pa.null()}
+    if pa.types.is_integer(kind):
+        return pa.float64() if any(map(pa.types.is_floating, found)) else kind
+    if not pa.types.is_null(kind) or not found:
+        return kind
+    if len(found) == 1:
+        return found.pop()
+    return pa.float64() if all(map(_is_number, found)) else pa.string()

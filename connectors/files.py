@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,14 @@ def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tu
             f"Cannot open {path}: {error}. Correct the URI or its access settings."
         ) from error
     return filesystem, where
+
+
+def local_folder(path: str) -> Path | None:
+    """Return the absolute folder of a local file, or None; relative paths start at the working directory."""
+    with suppress(ConnectorError):  # a place that may not be opened, or whose URI names no file
+        if "://" not in path or path.startswith("file://"):
+            return Path(resolve(path)[1]).parent
+    return None
 
 
 def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
@@ -252,7 +260,10 @@ def list_files(
         rule = Glob(pattern)
         matched = tuple(file for file in found if rule.matches(relative(file.name, folder)))
     if not matched:
-        raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
+        fix = "Correct the pattern; '**' also looks into subfolders"
+        if info.type == fs.FileType.Directory:
+            fix = "It is a folder whose name reads as a pattern: write [[] for each [, and /**/* at the end"
+        raise ConnectorError(f"No file matches {path}. {fix}.")
     return FoundFiles(matched, named=True)
 
 

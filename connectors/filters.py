@@ -4,8 +4,11 @@ names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +56,13 @@ class Predicate:
         return pc.fill_null(self._test(table.schema, refs), False)
 
     def expression(self, schema: pa.Schema) -> pc.Expression:
-        """Return the filter as an expression for pyarrow's datasets. Raises ConnectorError."""
-        return self._test(schema, {name: pc.field(name) for name in self.columns})
+        """Return a filter of statistics for pyarrow's datasets, which rules out no row that fits.
+
+        Statistics leave out NaN, which differs from every number. Raises ConnectorError.
+        """
+        conjunctions = tuple(tuple(_beyond_nan(schema, one) for one in held) for held in self.conjunctions)
+        wanted = Predicate(conjunctions)
+        return wanted._test(schema, {name: pc.field(name) for name in self.columns})
 
     def renamed(self, names: Mapping[str, str]) -> Predicate | None:
         """Return it with other column names. Clauses on other columns are left out, so that more rows
@@ -152,36 +160,103 @@ def _checked(value: Any) -> Clause:
         raise ConnectorError(f"source.filter: {value!r}: {operation!r} takes {kind}, not {operand!r}.")
     if operand is None and COMPARISONS[operation] not in ("equal", "not_equal"):
         raise ConnectorError(f"source.filter: {value!r}: null fits only '=' and '!='.")
-    return name, operation, tuple(operand) if several else operand
+    if not several:
+        return name, operation, operand
+    if operation == "in" and None in operand:
+        raise ConnectorError(
+            f"source.filter: {value!r}: null fits only '=' and '!='. For rows without a value, too, write "
+            f'[[[{name}, in, [...]]], [[{name}, "=", null]]].'
+        )
+    return name, operation, tuple(one for one in operand if one is not None)  # null fits no "not in" anyway
+
+
+def _beyond_nan(schema: pa.Schema, clause: Clause) -> Clause:
+    """Return a clause that takes every value of a column of floats where NaN fits the given one."""
+    name, operation, value = clause
+    differs = operation in ("!=", "not in") and value is not None and name in schema.names
+    return (name, "!=", None) if differs and pa.types.is_floating(_values_of(schema, name)) else clause
+
+
+def _values_of(schema: pa.Schema, name: str) -> pa.DataType:
+    """Return the type of a column's values, which a dictionary may hold."""
+    kind = schema.field(name).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _clause(schema: pa.Schema, refs: Mapping[str, Any], name: str, operation: str, value: Any) -> Any:
     """Return a mask or an expression, as ``refs[name]`` is a column or a reference to one."""
-    ref, kind = refs[name], schema.field(name).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    ref, kind = refs[name], _values_of(schema, name)
+    if pa.types.is_dictionary(schema.field(name).type):
         ref = ref.cast(kind)
+    if pa.types.is_float16(kind):  # which Arrow compares with nothing
+        ref = ref.cast(pa.float32())
     if value is None:
         return pc.is_null(ref) if COMPARISONS[operation] == "equal" else pc.is_valid(ref)
     if operation in COMPARISONS:
-        return getattr(pc, COMPARISONS[operation])(ref, _literal(name, kind, value))
-    literals = [_literal(name, kind, one) for one in value]
-    tests = (pc.equal(ref, literal) for literal in literals)
-    found = joined(pc.or_kleene, tests) if literals else pc.and_kleene(pc.is_null(ref), pc.is_valid(ref))
+        return _compared(name, kind, ref, COMPARISONS[operation], value)
+    tests = (_compared(name, kind, ref, "equal", one) for one in value)
+    found = joined(pc.or_kleene, tests) if value else _nothing(ref)
     return found if operation == "in" else pc.and_kleene(pc.invert(found), pc.is_valid(ref))
 
 
-def _literal(name: str, kind: pa.DataType, value: Any) -> pa.Scalar:
-    """Return the value as the column's type; as it is where a number meets a column of other numbers."""
+def _compared(name: str, kind: pa.DataType, ref: Any, comparison: str, value: Any) -> Any:
+    """Return the test of a column against one value, which is exact for whole numbers of any size."""
+    _check_alike(name, kind, value)
+    if pa.types.is_integer(kind):
+        return _compared_to_integers(kind, ref, comparison, value)
+    try:
+        if pa.types.is_floating(kind):
+            literal = pa.scalar(float(value))
+        elif pa.types.is_decimal(kind):
+            literal = pa.scalar(Decimal(value) if isinstance(value, int) else value)
+        else:
+            literal = pa.scalar(value).cast(kind)
+    except (pa.ArrowException, OverflowError) as error:
+        raise _wrong_kind(name, kind, value) from error
+    return getattr(pc, comparison)(ref, literal)
+
+
+def _compared_to_integers(kind: pa.DataType, ref: Any, comparison: str, value: float) -> Any:
+    """Return the test of a column of integers, whose values Arrow would refuse to cast to another type.
+
+    The number is replaced by the integer of the column's range that makes the same test.
+    """
+    signed = pa.types.is_signed_integer(kind)
+    low, high = (-(2**63), 2**63 - 1) if signed else (0, 2**64 - 1)
+    if isinstance(value, float) and math.isnan(value):
+        return pc.is_valid(ref) if comparison == "not_equal" else _nothing(ref)
+    value = max(low - 1, min(value, high + 1))
+    limit = math.ceil(value) if comparison in ("less", "greater_equal") else math.floor(value)
+    if comparison in ("equal", "not_equal"):
+        is_possible, otherwise = limit == value and low <= limit <= high, comparison == "not_equal"
+    else:
+        is_possible, otherwise = low <= limit <= high, (limit > high) == comparison.startswith("less")
+    if not is_possible:
+        return pc.is_valid(ref) if otherwise else _nothing(ref)
+    return getattr(pc, comparison)(ref, pa.scalar(limit, pa.int64() if signed else pa.uint64()))
+
+
+def _nothing(ref: Any) -> Any:
+    """Return a test that no row passes."""
+    return pc.and_kleene(pc.is_null(ref), pc.is_valid(ref))
+
+
+def _check_alike(name: str, kind: pa.DataType, value: Any) -> None:
+    """Raise ConnectorError for a value that a column of this type cannot hold."""
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     alike = is_number == numbers and isinstance(value, bool) == pa.types.is_boolean(kind)
-    try:
-        if not alike:
-            raise pa.ArrowInvalid("another kind of value")
-        return pa.scalar(value) if numbers else pa.scalar(value).cast(kind)
-    except pa.ArrowException as error:
+    if not alike:
+        raise _wrong_kind(name, kind, value)
+    if pa.types.is_date(kind) and isinstance(value, datetime) and value.time() != time():
         raise ConnectorError(
-            f"source.filter: column {name!r} is {kind}, and {value!r} is not such a value. Write one, "
-            f"in quotes if it is text."
-        ) from error
+            f"source.filter: column {name!r} is {kind}, whose values have no time of day, and {value!r} has "
+            f"one. Write the date alone."
+        )
+
+
+def _wrong_kind(name: str, kind: pa.DataType, value: Any) -> ConnectorError:
+    return ConnectorError(
+        f"source.filter: column {name!r} is {kind}, and {value!r} is not such a value. Write one, in quotes "
+        f"if it is text."
+    )

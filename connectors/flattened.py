@@ -39,6 +39,13 @@ class Flattened(Wrapper):
     def _shown(self, stored: pa.Schema) -> pa.Schema:
         for name in self.structs:
             self._check(name, stored)
+        for name in stored.names:
+            struct = next((struct for struct in self.structs if name.startswith(f"{struct}.")), None)
+            if struct is not None:
+                raise ConnectorError(
+                    f"source.flatten: {self.path}: the column {name!r} is named as a field of {struct!r} "
+                    f"would be. Give it another name by source.rename."
+                )
         fields = [
             found
             for field in stored

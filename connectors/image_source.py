@@ -71,9 +71,14 @@ class ImageSource(FileSource):
             inside = [*held]
             known = self._identities(inside)
             shards += [_shard(folder, inside, cut, known) for cut in _cuts(inside, self.spec.shard_bytes)]
-            identities[folder] = "files:" + _hash_of(inside, known)
+            identities[folder] = "files:" + self._rows_of(inside, known)
         check_rows(self.spec, shards, {})
         return Listing(SCHEMA, tuple(shards), identities, {})
+
+    def _rows_of(self, files: Sequence[File], identities: Mapping[str, str]) -> str:
+        """Return a hash of everything that the rows of a folder are made of, its class and paths too."""
+        rows = [(_shown(self.spec, file.name), identities[file.name]) for file in files]
+        return _hash([("label", _class(files[0].name) or ""), *rows])
 
     def _identities(self, files: Sequence[File]) -> dict[str, str]:
         """Identify local files by content, others by size and time, since asking for each etag takes

@@ -57,7 +57,9 @@ class Jsonl(Connector[JsonlOptions]):
 class JsonlSource(TextSource):
     """Reads JSON lines. Texts that look like dates stay texts; a missing key is null.
 
-    Columns are those of the first shard, with its types, then those in the first rows of the other shards.
+    Columns are those of the first shard, then those in the first rows of the other shards. Types are those of
+    the first shard; the first rows of the others decide where it has no value, and make decimals of whole
+    numbers.
     """
 
     options: JsonlOptions
@@ -132,7 +134,8 @@ class JsonlSource(TextSource):
             fault
             or _diagnose_object(found, schema)
             or Diagnosis(
-                f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice."
+                f"the object does not parse: {shorten(text.strip())}. Look for a key that is there twice, or "
+                f"a number beyond float64."
             )
         )
 
@@ -295,7 +298,8 @@ def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> Diagnosis | No
         return Diagnosis(
             f"column {name!r}: {shorten(value)} is not {field.type}, the type of the rows before. "
             f"{fix}, or null where it is missing (source.missing names texts that are read as null); a "
-            f"larger source.shard_bytes lets more rows decide the type.",
+            f"larger source.options.head_bytes lets more rows of each file decide between whole numbers and "
+            f"decimals.",
             OddValue(name, value, str(field.type)),
         )
     return None
@@ -329,22 +333,27 @@ MAX_REPORTED_KEYS = 100
 
 
 def united(known: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return ``known`` with the columns, also of structs, that only ``other`` has; nulls take its types."""
+    """Return ``known`` with the columns, also of structs and of structs in lists, that only ``other`` has.
+
+    Nulls take the types of ``other``, and whole numbers become float64 where ``other`` has fractions.
+    """
     return pa.schema(_united([*known], [*other]))
 
 
 def _united(known: list[pa.Field], other: list[pa.Field]) -> list[pa.Field]:
     later = {field.name: field for field in other}
-    found = [_wider(field, later.pop(field.name, field)) for field in known]
+    found = [field.with_type(_wider(field.type, later.pop(field.name, field).type)) for field in known]
     return [*found, *later.values()]
 
 
-def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
-    if pa.types.is_null(known.type):
+def _wider(known: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if pa.types.is_null(known):
         return other
-    if pa.types.is_struct(known.type) and pa.types.is_struct(other.type):
-        return known.with_type(pa.struct(_united([*known.type], [*other.type])))
-    return known
+    if pa.types.is_struct(known) and pa.types.is_struct(other):
+        return pa.struct(_united([*known], [*other]))
+    if pa.types.is_list(known) and pa.types.is_list(other):
+        return pa.list_(_wider(known.value_type, other.value_type))
+    return other if pa.types.is_integer(known) and pa.types.is_floating(other) else known
 
 
 def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:

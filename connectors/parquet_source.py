@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -33,6 +35,9 @@ from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
 from connectors.written_out import check_written_out, column_of, doubtful_sizes, leaves_of
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""
@@ -84,7 +89,9 @@ class ParquetSource(FileSource):
             [path for path in paths if asked[path] is not False],
             lambda path: self._footer(path, folders, asked[path]),
         )
-        return merged_listing(self.spec, files, found, skipped)
+        listing = merged_listing(self.spec, files, found, skipped)
+        pick(listing.schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
+        return self._with_folders(listing) if len(folders) else listing
 
     @of_unchanged_file
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -121,6 +128,14 @@ class ParquetSource(FileSource):
             shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes, stamp=shard.stamp
         )
 
+    def _with_folders(self, listing: Listing) -> Listing:
+        """Return a listing whose identities cover the columns that come from the names of folders."""
+        identities = {
+            path: f"{found},folders:{_digest(partition(self.spec, path))}"
+            for path, found in listing.identities.items()
+        }
+        return replace(listing, identities=identities)
+
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
         """Return the filter that remains once the file's folders are known; False if they exclude the
         file.
@@ -145,17 +160,16 @@ class ParquetSource(FileSource):
                 )
             groups: Sequence[int] = range(file.num_row_groups)
             if isinstance(asked, Predicate) and names == held:
-                groups = self._fitting(path, asked.expression(schema))
+                groups = self._fitting(path, groups, asked.expression(schema))
             shards = [*_shards(path, file.metadata, groups, self.spec.shard_bytes)]
             return pa.schema([*schema, *folders]), shards
 
-    def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
-        """Return the row groups that their statistics do not exclude."""
-        import pyarrow.dataset as ds  # imports pandas
+    def _fitting(self, path: str, groups: Sequence[int], asked: pc.Expression) -> Sequence[int]:
+        import pyarrow.dataset  # imports pandas
 
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
-        fragment = ds.ParquetFileFormat().make_fragment(where, filesystem)
-        return [group.id for group in fragment.subset(asked).row_groups]
+        fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(where, filesystem)
+        return fitting_groups(fragment, groups, asked)
 
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
         """Return all rows of a shard after checking that they fit into ``max_bytes``.
@@ -291,6 +305,23 @@ def group_runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterat
         yield range(start, stop)
 
 
+def fitting_groups(
+    fragment: ds.ParquetFileFragment,
+    groups: Sequence[int],
+    asked: pc.Expression,
+    schema: pa.Schema | None = None,
+) -> Sequence[int]:
+    """Return the row groups of a file that their statistics do not exclude.
+
+    These are all ``groups`` where Arrow cannot compare the statistics: the rows are filtered once they are
+    read, and a file with such statistics is not a damaged one.
+    """
+    try:
+        return [group.id for group in fragment.subset(asked, schema=schema).row_groups]
+    except pa.ArrowException:
+        return groups
+
+
 def check_expanded(
     handle: pa.NativeFile, groups: range, columns: Collection[str], max_bytes: int, place: str
 ) -> None:
@@ -350,6 +381,10 @@ def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
             seen[name] &= value is None or INTEGER.fullmatch(value) is not None
     number = {name for name, whole in seen.items() if whole and name not in spec.text_columns}
     return pa.schema([(name, pa.int64() if name in number else pa.string()) for name in first])
+
+
+def _digest(values: Mapping[str, str | None]) -> str:
+    return hashlib.sha256(json.dumps([*values.items()]).encode()).hexdigest()
 
 
 def constant(spec: SourceSpec, path: str, schema: pa.Schema, n_rows: int) -> dict[str, pa.Array]:

@@ -142,6 +142,8 @@ def open_source(
     checked = found.Options.model_validate(dict(options or {}))
     settings["encoding"] = _encoding(settings.get("encoding", UTF8), found)
     names, missing, strip = frozen(rename or {}), settings.get("missing", ()), bool(settings.get("strip"))
+    stored = {new: old for old, new in names.items()}
+    settings["text_columns"] = tuple(stored.get(name, name) for name in settings.get("text_columns", ()))
     asked = pushed(filter, names, texts=not (missing or strip), mapped=label if label_map else "")
     spec = SourceSpec(
         path, root=os.getcwd(), guessed=format == "auto", filter=asked, renamed=tuple(names), **settings

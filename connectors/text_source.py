@@ -7,6 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -97,10 +98,12 @@ class TextSource(FileSource, ABC):
         """Scan every file once; see :class:`connectors.base.Source`."""
         files = find_files(self.spec, self.kind)
         paths = [file.name for file in files]
-        found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
+        check_no_copies(self.spec, paths)
+        first = self._first_with_body(paths)
+        found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, first))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
-        schema = self._resolved(self._widened(self._first_schema(shards[0]), shards))
+        schema = self._resolved(self._widened(self._first_schema(shards), shards))
         pick(schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
         return listing_of(self.spec, files, schema, found, skipped)
 
@@ -134,7 +137,23 @@ class TextSource(FileSource, ABC):
         n_bytes = shard.n_bytes * piece.n_rows // shard.n_rows
         return replace(shard, start=piece.start, stop=piece.stop, n_rows=piece.n_rows, n_bytes=n_bytes)
 
-    def _first_schema(self, shard: SourceShard) -> pa.Schema:
+    def _first_with_body(self, paths: Sequence[str]) -> str:
+        """Return the first file, or if corrupt ones are left out, the first whose beginning can be read."""
+        for path in paths if self.spec.skip_corrupt else ():
+            with suppress(CorruptError):
+                self._size(path)
+                self._body(path, path)
+                return path
+        return paths[0]
+
+    def _first_schema(self, shards: Sequence[SourceShard]) -> pa.Schema:
+        """Return the schema of the first shard, or if corrupt ones are left out, of the first that parses."""
+        for shard in shards if self.spec.skip_corrupt else ():
+            with suppress(CorruptError):
+                return self._schema_of(shard)
+        return self._schema_of(shards[0])
+
+    def _schema_of(self, shard: SourceShard) -> pa.Schema:
         data = self._text(shard.path, shard.start, shard.stop)
         try:
             schema = self._infer(shard.path, data)
@@ -143,10 +162,15 @@ class TextSource(FileSource, ABC):
         self._check_inferred(shard, data, schema)
         return schema
 
-    def _cut(self, path: str, first_path: str) -> Shards:
+    def _size(self, path: str) -> int:
+        """Return the bytes of a file on disk. Raises CorruptError for a file without any."""
         size = file_size(self.spec, path)
         if size == 0:
             raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
+        return size
+
+    def _cut(self, path: str, first_path: str) -> Shards:
+        size = self._size(path)
         start = self._body(path, first_path)
         # Who wants the end of compressed text must unpack what is before it.
         target = MAX_TEXT_SHARD if compression(path) else self.spec.shard_bytes
@@ -293,6 +317,8 @@ MAX_PARSED = 2**31 - 2
 """Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
 UNPACKED_BYTES, MAX_RATIO = 2**28, 250
 """Bytes that any compressed file may unpack to, and the multiple of its size that a larger one may."""
+COMPARED = 2**16
+"""Bytes at the beginnings of two files that tell whether one is a copy of the other."""
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -334,6 +360,22 @@ def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -
                     f"name the unpacked file."
                 )
             yield block
+
+
+def check_no_copies(spec: SourceSpec, paths: Sequence[str]) -> None:
+    """Raise ConnectorError where a packed file begins as the file beside it of that name does."""
+    known = frozenset(paths)
+    for path in paths:
+        bare = os.path.splitext(path)[0] if compression(path) else ""
+        if bare not in known:
+            continue
+        with suppress(CorruptError):  # reading the file reports it
+            blocks = [next(text_blocks(spec, one, 0, COMPARED, COMPARED), b"") for one in (bare, path)]
+            if blocks[0] == blocks[1]:
+                raise ConnectorError(
+                    f"{path} is the packed copy of {bare}, so that every row would count twice. Remove one, "
+                    f"or narrow source.path."
+                )
 
 
 def first_run(spec: SourceSpec, path: str, offset: int) -> bytes:

@@ -133,6 +133,13 @@ class View:
     def _schema(self, stored: pa.Schema) -> pa.Schema:
         """Return the source's schema after renaming. Raises ConnectorError for a column that is not there."""
         origin = _origin(self.rename, stored)
+        for place in origin.values():
+            if len(place) > 1 and (name := ".".join(place)) in stored.names:
+                raise ConnectorError(
+                    f"source.rename: {self.path} has a column {name!r}, and the struct {place[0]!r} has a "
+                    f"field of that name, so that {name!r} may be either. Name one of them otherwise where "
+                    f"the data are written."
+                )
         new = {place[0]: name for name, place in origin.items() if len(place) == 1}
         pick(stored, [*new], "source.rename: the source")
         fields = [field.with_name(new.get(field.name, field.name)) for field in stored]

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from connectors.base import (
 )
 from connectors.file_stamps import listing_of, of_unchanged_file
 from connectors.files import check_rows, each_file, find_files, reading, resolve
-from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep
+from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep, unread_keys
 from connectors.schema import pick
 from connectors.tar_members import BLOCK, Member, NotAFileError, TarError, tar_members
 
@@ -37,6 +38,8 @@ NUMBERS = ("cls", "cls2", "index", "inx", "id")
 """Endings of texts and of whole numbers, as the library ``webdataset`` decodes them."""
 PICKLES = ("pyd", "pkl", "pickle", "pth", "pt", "joblib")
 """Endings of pickles, which are refused."""
+NUMERIC = "biuf"
+"""Kinds of NumPy's types of numbers."""
 MAX_ENDINGS = 256
 """Different endings in a tar. The type of one may take reading a shard, and each sample has all of them."""
 
@@ -75,8 +78,7 @@ class WebDatasetSource(FileSource):
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         names = sorted({name for shard in shards for name in shard.fields})
-        firsts = {name: next(shard for shard in shards if name in shard.fields) for name in names}
-        fields = [pa.field(name, self._infer(shard, name)) for name, shard in firsts.items()]
+        fields = [pa.field(name, self._infer(shards, name)) for name in names]
         schema = pa.schema([(KEY, pa.string()), *fields])
         return listing_of(self.spec, files, schema, found, skipped)
 
@@ -95,6 +97,20 @@ class WebDatasetSource(FileSource):
         """Name a row by its key: "sample 0017"."""
         return f"sample {self._samples(shard)[row].key}"
 
+    def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the keys inside the .json files of a shard that ``schema`` lacks; their values are lost.
+
+        Raises ConnectorError.
+        """
+        names = [name for name in schema.names if _kind(name) == "json" and name != KEY]
+        if not isinstance(shard, SampleShard) or shard.fields.isdisjoint(names):
+            return ()
+        samples = self._samples(shard)
+        lines = {name: _json_lines(shard.path, name, samples) for name in names if name in shard.fields}
+        return tuple(
+            key for name, data in lines.items() for key in unread_keys(data, pa.schema([schema.field(name)]))
+        )
+
     def _inspect_file(self, path: str) -> Shards:
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         with reading(path), filesystem.open_input_stream(where, buffer_size=2**20) as file:
@@ -109,7 +125,18 @@ class WebDatasetSource(FileSource):
             )
         return _cut(path, samples, self.spec.shard_bytes)
 
-    def _infer(self, shard: SourceShard, name: str) -> pa.DataType:
+    def _infer(self, shards: Sequence[SampleShard], name: str) -> pa.DataType:
+        """Return the type of a field in the first shard that has it.
+
+        If corrupt shards are left out, it is the first that can be read.
+        """
+        having = [shard for shard in shards if name in shard.fields]
+        for shard in having if self.spec.skip_corrupt else ():
+            with suppress(CorruptError):
+                return self._type_in(shard, name)
+        return self._type_in(having[0], name)
+
+    def _type_in(self, shard: SourceShard, name: str) -> pa.DataType:
         return type_of(shard.path, name, lambda: self._samples(shard))
 
     def _samples(self, shard: SourceShard) -> Sequence[Sample]:
@@ -202,9 +229,8 @@ def type_of(path: str, name: str, samples: Callable[[], Sequence[Sample]]) -> pa
         lines = _json_lines(path, name, samples())
         return _whole_column(path, name, lambda: infer_json(lines, f"{path}: .{name}")).field(name).type
     if kind == "npy":
-        first = next(sample for sample in samples() if name in sample.fields)
-        numbers = _value(path, name, first).dtype
-        return pa.list_(_whole_column(path, name, lambda: pa.from_numpy_dtype(numbers)))
+        kinds = {_value(path, name, sample).dtype: None for sample in samples() if name in sample.fields}
+        return pa.list_(_whole_column(path, name, lambda: pa.from_numpy_dtype(np.result_type(*kinds))))
     return pa.string() if kind in TEXTS else pa.int64() if kind in NUMBERS else pa.binary()
 
 
@@ -218,7 +244,10 @@ def column_of(path: str, wanted: pa.Field, samples: Sequence[Sample]) -> pa.Arra
     if _kind(name) == "json":
         lines, place = _json_lines(path, name, samples), f"{path}: .{name}"
         return _whole_column(path, name, lambda: parse_json(lines, pa.schema([wanted]), place))[name]
-    values = [_value(path, name, sample) for sample in samples]
+    if _kind(name) == "npy":
+        values = [_vector_of(path, wanted, sample) for sample in samples]
+    else:
+        values = [_value(path, name, sample) for sample in samples]
     return _whole_column(path, name, lambda: pa.array(values, wanted.type))
 
 
@@ -262,6 +291,29 @@ def _value(path: str, name: str, sample: Sample) -> Any:
         raise CorruptError(
             f"{path}, sample {sample.key}: .{name} is not {what}: {error}. Correct it, or leave it out."
         ) from error
+
+
+def _vector_of(path: str, wanted: pa.Field, sample: Sample) -> npt.NDArray[Any] | None:
+    """Return the vector of a sample in the type of its column; a list's own conversion cuts numbers to it.
+
+    Raises CorruptError for a number that the type does not hold.
+    """
+    found, kind = _value(path, wanted.name, sample), wanted.type.value_type
+    if found is None or found.dtype.kind not in NUMERIC or not pa.types.is_primitive(kind):
+        return found  # type: ignore[no-any-return]
+    values = found.astype(found.dtype.newbyteorder("="))
+    reason = "a number is too large"
+    try:
+        cast = pa.array(values).cast(kind).to_numpy(zero_copy_only=False)
+        is_held = bool((np.isfinite(cast) == np.isfinite(values)).all())
+    except pa.ArrowException as error:
+        is_held, reason = False, str(error).splitlines()[0].rstrip(". ")
+    if not is_held:
+        raise CorruptError(
+            f"{path}, sample {sample.key}: the vector .{wanted.name} of {found.dtype} does not fit {kind}, "
+            f"the type of the samples before: {reason}. Write the vectors with one type in all samples."
+        )
+    return cast  # type: ignore[no-any-return]
 
 
 def _whole_number(data: bytes) -> int:

@@ -178,6 +178,8 @@ class ShardInfo:
     file_row: int
     identity: str = ""
     """Identity of the bytes of the file; empty where nobody asks for it."""
+    folder: str = ""
+    """Absolute local folder of the file; empty where there is none."""
 
 
 class ShardReader(Protocol):

@@ -31,7 +31,7 @@ from connectors.base import (
 from connectors.files import no_row, resolve
 from connectors.links import check_regular
 from connectors.parquet_footer import open_parquet
-from connectors.parquet_source import check_expanded, group_runs
+from connectors.parquet_source import check_expanded, fitting_groups, group_runs
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import (
@@ -139,6 +139,17 @@ class DeltaSource(FileSource):
             batches = fragment.to_batches(schema=table_schema, columns=[*columns], use_threads=False)
             return gather(self.spec, shard, _left(batches, file.deleted - shard.file_row), columns, schema)
 
+    def locate(self, shard: SourceShard, row: int) -> str:
+        """Name row ``row`` (0-based within the shard) by its place in the data file, 0-based: "row 16"."""
+        return f"row {self.file_rows(shard, [row])[0]}"
+
+    def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
+        """Return the 0-based positions in their data file of rows of a shard; deleted rows count there."""
+        deleted = self._snapshot()[1][shard.path].deleted
+        before = deleted[deleted >= shard.file_row] - shard.file_row
+        kept_before = before - np.arange(len(before))  # rows left before each deleted one
+        return [shard.file_row + row + int(np.searchsorted(kept_before, row, "right")) for row in rows]
+
     def _check_expanded(self, file: DataFile, shard: SourceShard, columns: Sequence[str]) -> None:
         filesystem, where = resolve(file.path, policy=self.spec.policy)
         with filesystem.open_input_file(where) as handle:
@@ -188,8 +199,8 @@ class DeltaSource(FileSource):
     def _wanted(self, file: DataFile, schema: pa.Schema, n_groups: int) -> Sequence[int]:
         if self.spec.filter is None:
             return range(n_groups)
-        wanted = self._fragment(file, schema).subset(self.spec.filter.expression(schema), schema=schema)
-        return [group.id for group in wanted.row_groups]
+        asked = self.spec.filter.expression(schema)
+        return fitting_groups(self._fragment(file, schema), range(n_groups), asked, schema)
 
 
 def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:

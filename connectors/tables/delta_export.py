@@ -25,6 +25,7 @@ from connectors.tables.export import (
     VersionContent,
     VersionTag,
     storable,
+    unstorable,
 )
 from connectors.tables.legacy import application_names, content_of
 
@@ -74,7 +75,8 @@ class DeltaExport(Export):
     ) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         self.check_links()
-        wanted = self._fit(self._table(), storable(schema))
+        wanted = self._fit(self._table(), storable(schema, "delta"))
+        self._stored(wanted)
         return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))
 
     def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
@@ -99,7 +101,7 @@ class DeltaExport(Export):
             app_transactions=[deltalake.Transaction(application_names(tag.content)[0], 1)],
             max_commit_retries=0,  # `PendingExport.commit` tries again, on the state that is the newest then
         )
-        actions, kind = _actions(transaction, files), deltalake.Schema.from_arrow(schema)
+        actions, kind = _actions(transaction, files), self._stored(schema)
         try:
             if table is None:
                 transaction.create_table_with_add_actions(
@@ -114,6 +116,16 @@ class DeltaExport(Export):
             moved = now is not None and (table is None or now.version() != table.version())
             raise (CommitConflictError if moved else ConnectorError)(text) from error
         return CommitResult(f"version {deltalake.DeltaTable(self.path).version()}", written=True)
+
+    def _stored(self, schema: pa.Schema) -> Any:
+        """Return a schema in Delta's terms. Raises ConnectorError for a type that Delta lacks."""
+        kind = library("deltalake", "delta").Schema
+        for field in schema:
+            try:
+                kind.from_arrow(pa.schema([field]))
+            except Exception as error:  # the library raises a bare one, with a backtrace in its text
+                raise unstorable(self.path, field, "Delta") from error
+        return kind.from_arrow(schema)
 
     def _check_plain(self, table: Any) -> None:
         """Raise ConnectorError for a table with partitions, renamed columns or constraints."""

@@ -26,6 +26,8 @@ Format = Literal["delta", "hf", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
 FILE_ENDINGS = frozenset({".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx"})
 """Endings of paths that promise a file of another format."""
+LARGEST_PRECISION = 38
+"""Digits of a decimal number in Delta and Iceberg."""
 TRIES = 20
 """Attempts to commit while other writers change the table."""
 
@@ -243,29 +245,51 @@ class ParquetWriter:
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the columns of ``schema`` with its types. Raises ConnectorError for values that do not fit."""
+    columns = [_fitted(table[field.name], field) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _fitted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
-        return table.select(schema.names).cast(schema)
+        if column.null_count and not field.nullable:
+            raise pa.ArrowInvalid("a value is missing, and the table takes none")
+        return column.cast(field.type)
     except pa.ArrowException as error:
         raise ConnectorError(
-            f"The version's values do not fit the types of the table that is there: {error}. Export to "
-            "another table, or change the types of this one."
+            f"The column {field.name!r} cannot be exported: its values of {column.type} do not fit "
+            f"{field.type}, the type of the table: {str(error).splitlines()[0].rstrip('. ')}. Change the "
+            f"values at the source, leave the column out with source.columns, or export to another table or "
+            f"format."
         ) from error
 
 
-def storable(schema: pa.Schema, small_integers: bool = True) -> pa.Schema:
-    """Return the schema in types of lakehouse tables: no dictionaries, fixed lengths or unsigned numbers."""
-    return pa.schema([pa.field(field.name, _storable(field.type, small_integers)) for field in schema])
+def unstorable(path: str, field: pa.Field, kind: str) -> ConnectorError:
+    """Return the error of a column whose type a kind of table lacks."""
+    return ConnectorError(
+        f"{path}: the column {field.name!r} has type {field.type}, which {kind} tables cannot hold. Leave it "
+        f"out with source.columns, write it as text or as a number at the source, or export to parquet."
+    )
 
 
-def _storable(kind: pa.DataType, small: bool) -> pa.DataType:
+def storable(schema: pa.Schema, format: Format) -> pa.Schema:
+    """Return the schema in types that tables of a format hold: no dictionaries, fixed lengths or unsigned
+    numbers.
+
+    Delta and Iceberg have no zones but UTC, so that times are the same instants there. Delta has no times of
+    day: these become texts.
+    """
+    return pa.schema([pa.field(field.name, _storable(field.type, format)) for field in schema])
+
+
+def _storable(kind: pa.DataType, format: Format) -> pa.DataType:
     if pa.types.is_dictionary(kind):
-        return _storable(kind.value_type, small)
+        return _storable(kind.value_type, format)
     if is_list(kind):
-        return pa.list_(_storable(kind.value_type, small))
+        return pa.list_(_storable(kind.value_type, format))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _storable(field.type, small)) for field in kind])
+        return pa.struct([pa.field(field.name, _storable(field.type, format)) for field in kind])
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("us", kind.tz if kind.tz is None or format == "hf" else "UTC")
     wider = {
         pa.uint8(): pa.int16(),
         pa.uint16(): pa.int32(),
@@ -274,5 +298,15 @@ def _storable(kind: pa.DataType, small: bool) -> pa.DataType:
         pa.float16(): pa.float32(),
         pa.null(): pa.string(),
     }
-    kind = wider.get(kind, kind)
-    return pa.int32() if not small and kind in (pa.int8(), pa.int16()) else kind
+    return _of_lakehouse(wider.get(kind, kind), format) if format != "hf" else wider.get(kind, kind)
+
+
+def _of_lakehouse(kind: pa.DataType, format: Format) -> pa.DataType:
+    """Return the type of Delta or Iceberg for values that Parquet holds in more ways."""
+    if pa.types.is_time(kind):
+        return pa.time64("us") if format == "iceberg" else pa.string()
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    if pa.types.is_decimal256(kind) and kind.precision <= LARGEST_PRECISION:
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.int32() if format == "iceberg" and kind in (pa.int8(), pa.int16()) else kind

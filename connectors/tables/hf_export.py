@@ -88,7 +88,7 @@ class HfExport(Export):
             raise ConnectorError(f"the version has no column {split!r} for its splits. Publish it again.")
         names = tuple(content.classes()) if content and content.label in schema.names else ()
         label = str(content.label) if content and names else ""
-        writer = SplitWriter(staged, storable(schema), split, label, names)
+        writer = SplitWriter(staged, storable(schema, "hf"), split, label, names)
         return PendingExport(writer, partial(self._commit, staged, tag, content))
 
     def _commit(

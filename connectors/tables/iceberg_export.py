@@ -20,6 +20,7 @@ from connectors.tables.export import (
     VersionContent,
     VersionTag,
     storable,
+    unstorable,
 )
 from connectors.tables.iceberg import load_catalog, reading_iceberg
 from connectors.tables.iceberg_checks import check_written
@@ -53,7 +54,7 @@ class IcebergExport(Export):
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         with reading_iceberg(self.path, "output.export"):
             table = self._table()
-            wanted = self._fit(table, storable(schema, small_integers=False))
+            wanted = self._fit(table, storable(schema, "iceberg"))
             if table is None:
                 self._catalog().create_namespace_if_not_exists(self.path.rpartition(".")[0])
             metadata = self._transaction(table, wanted).table_metadata
@@ -85,8 +86,12 @@ class IcebergExport(Export):
         self.check_links(metadata.location)
 
     def _transaction(self, table: Any, schema: pa.Schema) -> Any:
+        unsupported = library("pyiceberg.io.pyarrow", "iceberg").UnsupportedPyArrowTypeException
         if table is None:
-            return self._catalog().create_table_transaction(self.path, schema)
+            try:
+                return self._catalog().create_table_transaction(self.path, schema)
+            except unsupported as error:
+                raise unstorable(self.path, error.field, "Iceberg") from error
         # pyiceberg would add the files again to whatever has come in between. In memory alone.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         return table.transaction()

@@ -37,6 +37,8 @@ from connectors.tables.common import (
 
 ROWS = 256
 """Rows that the library expands at once; fewer where each may be as long as the whole shard."""
+ADDRESS, LOW_BITS = "_rowaddr", 2**32 - 1
+"""Column of rows' addresses, and the bits in which each says the place in its fragment."""
 MAX_MANIFEST_BYTES = 64 * 2**20
 """Of a manifest; the library makes objects of it, which take more."""
 
@@ -122,9 +124,8 @@ class LanceSource(FileSource):
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard."""
-        number = int(shard.path.rpartition("-")[2])
         with reading_table(shard.path, "Lance", ValueError):
-            fragment = _opened(self.uri, self.version).get_fragment(number)
+            fragment = self._fragment(shard)
             batches = fragment.to_batches(
                 columns=[*columns],
                 offset=shard.start,
@@ -133,6 +134,25 @@ class LanceSource(FileSource):
                 batch_readahead=1,
             )
             return gather(self.spec, shard, batches, columns, schema)
+
+    def locate(self, shard: SourceShard, row: int) -> str:
+        """Name row ``row`` (0-based within the shard) by its place in the fragment, 0-based: "row 16"."""
+        return f"row {self.file_rows(shard, [row])[0]}"
+
+    def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
+        """Return the 0-based positions in their fragment of rows of a shard; deleted rows count there."""
+        with reading_table(shard.path, "Lance", ValueError):
+            fragment = self._fragment(shard)
+            if not fragment.num_deletions:
+                return [shard.start + row for row in rows]
+            found = fragment.scanner(
+                columns=[], offset=shard.start, limit=shard.stop - shard.start, with_row_address=True
+            ).to_table()
+        places = found[ADDRESS].to_numpy() & LOW_BITS
+        return [int(places[row]) for row in rows]
+
+    def _fragment(self, shard: SourceShard) -> Any:
+        return _opened(self.uri, self.version).get_fragment(int(shard.path.rpartition("-")[2]))
 
 
 def check_dataset_links(uri: str) -> None:

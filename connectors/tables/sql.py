@@ -146,9 +146,7 @@ class SqlSource:
     def list(self) -> Listing:
         """Let the database cut the rows into ranges: one pass over the key, sorted."""
         with self._connected() as cursor:
-            cursor.execute(f"SELECT * FROM {self._from} LIMIT {SAMPLE_ROWS}")
-            of_sqlite = isinstance(cursor, SqliteCursor)
-            sample = cursor.fetch_sample() if of_sqlite else cursor.fetch_arrow_table()
+            sample = self._sample(cursor)
             schema = plain(self._name, sample.schema)
             self._check_key(cursor, schema)
             found = _fetch(cursor, self._ranges(schema)).to_pylist()
@@ -179,7 +177,7 @@ class SqlSource:
         """Name a row by its key: "id = 17"."""
         key = quoted(self.options.key)
         with self._connected() as cursor:
-            schema = plain(self._name, _fetch(cursor, f"SELECT * FROM {self._from} LIMIT 1").schema)
+            schema = plain(self._name, self._sample(cursor).schema)
             rows = f"SELECT {key} FROM {self._from} WHERE {self._within(shard, schema)} ORDER BY {key}"
             found = _fetch(cursor, f"{rows} LIMIT 1 OFFSET {row}")
         return f"{self.options.key} = {found.column(0)[0].as_py()!r}"
@@ -201,6 +199,11 @@ class SqlSource:
             return f"({self.options.query}\n) AS rowsieve_query"  # the line end ends a comment
         return ".".join(quoted(part) for part in str(self.options.table).split("."))
 
+    def _sample(self, cursor: Any) -> pa.Table:
+        if isinstance(cursor, SqliteCursor):
+            return cursor.sample(self._from, SAMPLE_ROWS)
+        return _fetch(cursor, f"SELECT * FROM {self._from} LIMIT {SAMPLE_ROWS}")
+
     def _ranges(self, schema: pa.Schema) -> str:
         """Return the query for the ranges of ``rows_per_shard`` rows in the order of the key.
 
@@ -213,19 +216,24 @@ class SqlSource:
         return (
             f"SELECT min(k) AS low, max(k) AS high, count(*) AS n, max(c) AS changed, count(c) AS n_changed "
             f"FROM (SELECT {key} AS k, {changed} AS c, {place} - {place} % {n} AS part FROM {self._from} "
-            f"WHERE {where(self.spec.filter, schema)}) AS rowsieve_rows GROUP BY part ORDER BY part"
+            f"WHERE {self._where(schema)}) AS rowsieve_rows GROUP BY part ORDER BY part"
         )
+
+    def _where(self, schema: pa.Schema) -> str:
+        return where(self.spec.filter, schema, mixes_types=self.url.startswith("sqlite"))
 
     def _within(self, shard: SourceShard, schema: pa.Schema) -> str:
         if not isinstance(shard, KeyRange):
             raise ConnectorError(f"{shard.path} is not a key range. Plan and run again.")
         key = quoted(self.options.key)
-        return f"{key} >= {shard.low} AND {key} <= {shard.high} AND {where(self.spec.filter, schema)}"
+        return f"{key} >= {shard.low} AND {key} <= {shard.high} AND {self._where(schema)}"
 
     def _check_key(self, cursor: Any, schema: pa.Schema) -> None:
         for name in filter(None, (self.options.key, self.options.changed_by)):
             pick(schema, [name], self._name)
         key = quoted(self.options.key)
+        if isinstance(cursor, SqliteCursor):
+            cursor.check_one_type(self._name, key, self._from)
         counts = _fetch(
             cursor,
             f"SELECT count(*) AS n, count({key}) AS valid, count(DISTINCT {key}) AS keys FROM {self._from}",

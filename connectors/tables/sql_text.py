@@ -39,30 +39,47 @@ def literal(value: Any) -> str:
     )
 
 
-def where(wanted: Predicate | None, schema: pa.Schema) -> str:
+def where(wanted: Predicate | None, schema: pa.Schema, *, mixes_types: bool = False) -> str:
     """Return a condition that lets through at least the rows that a filter takes.
 
-    Texts are compared for equality alone: databases sort them by rules of their own. Floats are not compared:
-    DuckDB casts a number to the type of the column, Arrow the column to float64. Raises ConnectorError for
-    an unknown column or a value of another type.
+    Texts are compared for equality alone, never for inequality: databases sort them by rules of their own,
+    and by a collation without case 'ABC' equals 'abc'. Floats are not compared: DuckDB casts a number to the
+    type of the column, Arrow the column to float64. Raises ConnectorError for an unknown column or a value
+    of another type.
+
+    Parameters
+    ----------
+    wanted : the filter; None takes every row.
+    schema : columns of the source.
+    mixes_types : whether a column may hold numbers beside texts, as one of SQLite may.
     """
     if wanted is None:
         return EVERYTHING
     wanted.expression(schema)
     terms = (
-        " AND ".join(_condition(clause, schema) for clause in clauses) for clauses in wanted.conjunctions
+        " AND ".join(_condition(clause, schema, mixes_types) for clause in clauses)
+        for clauses in wanted.conjunctions
     )
     return "(" + " OR ".join(f"({term})" for term in terms) + ")"
 
 
-def _condition(clause: Clause, schema: pa.Schema) -> str:
+def _condition(clause: Clause, schema: pa.Schema, mixes_types: bool) -> str:
     name, operation, value = clause
     column, kind = quoted(name), schema.field(name).type
     if value is None:
         return f"{column} IS {'NOT ' if operation == '!=' else ''}NULL"
-    is_exact = not (pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+    is_exact = not (pa.types.is_boolean(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind))
     if not is_exact or not (operation in EQUALITY or pa.types.is_integer(kind)):
         return EVERYTHING
+    if not pa.types.is_string(kind):
+        return _compared(column, operation, value)
+    if operation in ("!=", "not in"):
+        return f"{column} IS NOT NULL"
+    equal = _compared(column, operation, value)
+    return f"({equal} OR typeof({column}) <> 'text')" if mixes_types else equal
+
+
+def _compared(column: str, operation: str, value: Any) -> str:
     if operation in ("in", "not in"):
         values = ", ".join(literal(one) for one in value)
         return f"{column} {operation.upper()} ({values})" if values else _of_none(column, operation)

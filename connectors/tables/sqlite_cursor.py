@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from connectors.base import ConnectorError
+from connectors.tables.sql_text import quoted
 
 BATCH_ROWS, BATCH_BYTES = 1024, 64 * 2**20
 """A batch ends at whichever comes first; a value may have a gigabyte."""
@@ -69,6 +70,38 @@ class SqliteCursor:
                 f"be too long. Name another key in source.options.key."
             )
         return found
+
+    def sample(self, table: str, n_rows: int) -> pa.Table:
+        """Return the first rows of a table or query, of long ones only the first.
+
+        A column without a value in them has the type of its first values.
+        """
+        self.execute(f"SELECT * FROM {table} LIMIT {n_rows}")  # noqa: S608
+        found = self.fetch_sample()
+        for index, name in enumerate(found.schema.names):
+            if found[index].null_count == found.num_rows:
+                column = quoted(name)
+                some = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+                self.execute(f"{some} LIMIT {n_rows}")
+                kind = self.fetch_sample().schema.field(0).type
+                found = found.set_column(index, name, pa.nulls(found.num_rows, kind))
+        return found
+
+    def check_one_type(self, name: str, column: str, table: str) -> None:
+        """Raise ConnectorError for a key that holds texts or bytes beside values of another type.
+
+        Parameters
+        ----------
+        name : what is read, for the error.
+        column, table : the key and its table or query, as SQL.
+        """
+        self.execute(f"SELECT DISTINCT typeof({column}) FROM {table} WHERE {column} IS NOT NULL")  # noqa: S608
+        kinds = sorted({row[0] for row in self._fetch(sys.maxsize, TABLE_BYTES)})
+        if len(kinds) > 1 and kinds != ["integer", "real"]:
+            raise ConnectorError(
+                f"{name}: source.options.key: {column} holds values of several types ({', '.join(kinds)}), "
+                f"which have no common order. Name another key, or cast it in source.options.query."
+            )
 
     def fetch_sample(self) -> pa.Table:
         """Return the rows, of long ones only the first."""

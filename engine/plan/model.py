@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.base import Listing, Source
+from connectors.files import local_folder
 from connectors.foundation.immutable import FrozenDict
 from connectors.storage import Place
 from engine.core.output_layout import output_of
@@ -53,7 +54,8 @@ class Plan:
         for index, shard in enumerate(self.listing.shards):
             # Without the settings of reading, which are part of the listing's identity.
             identity = self.listing.identities[shard.path].partition(READ_SUFFIX)[0]
-            infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row, identity))
+            folder = str(local_folder(shard.path) or "")
+            infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row, identity, folder))
             first += shard.n_rows
         return tuple(infos)
 

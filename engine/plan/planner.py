@@ -26,6 +26,7 @@ from engine.plan.fitted_rows import check_keys, row_parts
 from engine.plan.model import Plan
 from engine.plan.operator_setup import build_operator, encode_params, ingest_params
 from engine.plan.output_place import check_output_apart
+from engine.plan.picture_identities import with_picture_identities
 from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
 from engine.plan.trained_model_check import check_trained_model
 from engine.plan.version_resolution import resolve_version, with_file_identities
@@ -57,6 +58,7 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     try:
         check_output_apart(recipe)
         source, listing = list_source(recipe)
+        listing = with_picture_identities(recipe, chain, source, listing)
     except ConnectorError as error:
         raise InputError(str(error)) from None
     sizes = [(shard.n_rows, shard.n_bytes) for shard in listing.shards]

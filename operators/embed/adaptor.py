@@ -30,7 +30,7 @@ from operators.base import (
 )
 from operators.columns import vectors_with_gaps
 from operators.embed.column_encoder import ColumnEncoder
-from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
+from operators.embed.params import BUILT_IN, IMAGE_MODELS, NEEDS, EmbedParams
 from operators.factories import check_allowed
 from operators.report import ReportSection
 
@@ -46,7 +46,7 @@ class Embed(ColumnEncoder[EmbedParams]):
     """
 
     name = "embed"
-    version = 3
+    version = 4
     cost = Cost(20_000, 20_000)
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
@@ -56,6 +56,19 @@ class Embed(ColumnEncoder[EmbedParams]):
     def column(self) -> str:
         """Return the source column with texts or images."""
         return self.params.column
+
+    @property
+    def takes_texts(self) -> bool | None:
+        """Return whether the encoder takes texts, not images; None where only the loaded encoder says."""
+        return self.params.model not in IMAGE_MODELS if self.params.model in BUILT_IN else None
+
+    def may_read_paths(self, schema: pa.Schema) -> bool:
+        """Return whether the column may hold paths of images."""
+        if self.takes_texts or self.column not in schema.names:
+            return False
+        kind = schema.field(self.column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Check on a worker, before any actor starts, that the encoder's package is there."""
@@ -143,7 +156,8 @@ def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path |
     column : strings, binaries, or structs with a field ``bytes`` (as in Hugging Face's image columns).
     name : of the column, for errors.
     takes : ``text`` or ``image``.
-    folder : that paths of images are relative to; None: rows come from a request, and may name no file.
+    folder : that paths of images are relative to; None: rows come from a request, and may name no file, or
+        from no local file.
 
     Raises
     ------
@@ -161,8 +175,9 @@ def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path |
             return found  # type: ignore[no-any-return]
         if folder is None:
             raise OperatorError(
-                f"The column {name!r} holds text, and a request may name no files of the server. Send the "
-                f"bytes of the images."
+                f"The column {name!r} holds text, and images are read by their paths only below the local "
+                f"folder of a source's file: a request may name no files of the server. Give the bytes of "
+                f"the images."
             )
         return [None if path is None else folder / path for path in found]
     if takes == "image" and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
@@ -181,8 +196,8 @@ def _fault(column: str, values: list[Any], reasons: dict[int, str], row: int) ->
 
 
 def _folder(reader: ShardReader, table: pa.Table) -> Path | None:
-    """Return the folder of the file that a shard's rows come from; None for rows that come from no file."""
+    """Return the folder of the file that a shard's rows come from; None for rows from no local file."""
     first = table.column(ROW_ID)[0].as_py() if table.num_rows else 0
     shard = bisect_right([shard.first_row for shard in reader.shards], first) - 1
-    path = reader.shards[shard].path
-    return Path(path).parent if path else None
+    folder = reader.shards[shard].folder
+    return Path(folder) if folder else None

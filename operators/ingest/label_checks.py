@@ -6,6 +6,7 @@ Used by ``rowsieve validate``, ``rowsieve init`` and the report.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -99,7 +100,10 @@ def check_labels(
 
 
 def look_alike(values: Sequence[Any]) -> list[list[str]]:
-    """Group the texts that differ only in spaces, trailing full stops or case; groups of one are left out."""
+    """Group the texts that differ only in spaces, trailing full stops, case or the Unicode form of a letter.
+
+    Groups of one are left out.
+    """
     groups: dict[str, list[str]] = {}
     for value in values:
         if isinstance(value, str):
@@ -131,7 +135,13 @@ def has_spaces(values: Sequence[Any]) -> bool:
 
 
 def _folded(value: str) -> str:
-    return TRAILING.sub("", value.strip()).casefold() or value.strip()
+    value = unicodedata.normalize("NFKC", value).strip()
+    return TRAILING.sub("", value).casefold() or value
+
+
+def _spelt(value: str) -> str:
+    """Return a value in quotes, with escapes for characters that a composed letter would not have."""
+    return repr(value) if unicodedata.is_normalized("NFC", value) else ascii(value)
 
 
 def _too_few(label: LabelCounts) -> list[LabelFinding]:
@@ -184,7 +194,8 @@ def _alike(label: LabelCounts) -> list[LabelFinding]:
     if not groups:
         return []
     listed = "; ".join(
-        " and ".join(f"{value!r} ({label.counts[value]:,} rows)" for value in group) for group in groups[:5]
+        " and ".join(f"{_spelt(value)} ({label.counts[value]:,} rows)" for value in group)
+        for group in groups[:5]
     )
     joined = merging_map(label, strip=spaces)
     steps = [STRIP] if spaces else []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import math
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -15,7 +18,8 @@ from hypothesis import strategies as st
 
 from connectors import open_source, parquet_source
 from connectors.base import ConnectorError, Source
-from connectors.filters import parse
+from connectors.files import identity
+from connectors.filters import Predicate, parse
 from connectors.parquet_source import ParquetSource
 from engine import Recipe
 from engine.plan.planner import make_plan
@@ -169,8 +173,29 @@ def test_partition_columns_have_types_and_odd_values(tmp_path: Path) -> None:
     assert {row["c"] for row in rows_of(as_uri)} == {None, "\u00e9"}
     as_text = open_source(str(tmp_path), text_columns=("year",))
     assert rows_of(as_text, ["year"])[0] == {"year": "2023"}
+    renamed = open_source(str(tmp_path), text_columns=("y",), rename={"year": "y"})
+    assert rows_of(renamed, ["y"])[0] == {"y": "2023"}
+    with pytest.raises(ConnectorError, match=r"text_columns: .* has no column 'yaer'\. Did you mean 'year'"):
+        open_source(str(tmp_path), text_columns=("yaer",)).list()
     plain = open_source(str(tmp_path), options={"hive": False})
     assert plain.list().schema.names == ["n"]
+
+
+def test_the_identity_of_a_file_covers_its_partition_columns(tmp_path: Path) -> None:
+    """A file in a renamed folder was taken for the old one, with the old value of the column."""
+    folder = tmp_path / "region=south"
+    folder.mkdir()
+    pq.write_table(pa.table({"n": [1]}), folder / "x.parquet")
+    plain = open_source(str(tmp_path), options={"hive": False})
+    assert [*plain.list().identities.values()] == [identity(str(folder / "x.parquet"))]
+    source = open_source(str(tmp_path))
+    (before,) = source.list().identities.values()
+    moved = folder.rename(tmp_path / "region=west")
+    (after,) = source.list().identities.values()
+    assert before != after
+    moved.rename(folder)
+    assert [*source.list().identities.values()] == [before]
+    assert rows_of(source) == [{"n": 1, "region": "south"}]
 
 
 def test_partitions_that_do_not_fit_are_named(tmp_path: Path) -> None:
@@ -198,6 +223,8 @@ def test_partitions_that_do_not_fit_are_named(tmp_path: Path) -> None:
         (["s", "=", 3], "column 's' is string, and 3 is not such a value"),
         (["b", "=", 1], "column 'b' is bool"),
         (["n", "=", True], "column 'n' is int64"),
+        (["x", "=", 10**400], "column 'x' is double"),
+        (["s", "in", ["a", None]], r"null fits only .*\[\[\[s, in, \[\.\.\.\]\]\], \[\[s, \"=\", null\]\]\]"),
     ],
 )
 def test_a_wrong_filter_is_explained(data: dict[str, Path], value: Any, text: str) -> None:
@@ -212,6 +239,95 @@ def test_dates_and_dictionaries_are_compared_by_value(tmp_path: Path) -> None:
     for clause in (["day", ">", "2024-01-15"], ["kind", "=", "v"], ["kind", "not in", ["u"]]):
         source = open_source(str(tmp_path), filter=parse(clause))
         assert [row["kind"] for row in rows_of(source)] == ["v"]
+
+
+def test_a_time_of_day_is_not_cut_from_a_date(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"day": pa.array([datetime.date(2024, 1, 1)])}), tmp_path / "a.parquet")
+    whole = open_source(str(tmp_path), filter=parse(["day", "=", datetime.datetime(2024, 1, 1)]))
+    assert len(rows_of(whole)) == 1
+    noon = open_source(str(tmp_path), filter=parse(["day", "=", datetime.datetime(2024, 1, 1, 12)]))
+    with pytest.raises(ConnectorError, match=r"'day' is date32.*no time of day.*Write the date alone"):
+        noon.list()
+
+
+BOUNDS = [0, 1, -1, 2.5, -0.5, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1]
+BOUNDS += [2.0**63, 1e30, -1e30, math.inf, -math.inf, math.nan, 10**400]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint8(), pa.uint64()], ids=str)
+@pytest.mark.parametrize("operation", ["=", "!=", "<", "<=", ">", ">="])
+def test_whole_numbers_are_compared_exactly_with_any_number(kind: pa.DataType, operation: str) -> None:
+    """A filter on hashes, uint64 numbers of which half are beyond int64, ended with an error of Arrow."""
+    signed, bits = pa.types.is_signed_integer(kind), kind.bit_width
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    values = [low, low + 1, 1, 5, high // 2 + 3, high, None]
+    table = pa.table({"n": pa.array(values, kind)})
+    for bound in BOUNDS:
+        wanted = [value is not None and holds(("n", operation, bound), {"n": value}) for value in values]
+        assert parse(["n", operation, bound]).mask(table).to_pylist() == wanted, bound  # type: ignore[union-attr]
+
+
+def test_a_filter_of_large_unsigned_numbers_reads_statistics(tmp_path: Path) -> None:
+    hashes = pa.table({"h": pa.array([1, 2**63 + 5, 7], pa.uint64())})
+    pq.write_table(hashes, tmp_path / "a.parquet", row_group_size=1)
+    for clause, wanted in ((["h", ">", 5], [2**63 + 5, 7]), (["h", "!=", 2**63 + 5], [1, 7])):
+        source = open_source(str(tmp_path), filter=parse(clause), skip_corrupt=True)
+        assert [row["h"] for row in rows_of(source)] == wanted
+        assert not source.list().skipped
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.decimal128(20, 2), pa.decimal128(38, 36)], ids=str)
+@pytest.mark.parametrize("clause", [["p", ">=", 2], ["p", "in", [2, 3]], ["p", ">", 1.5], ["p", "!=", 1]])
+def test_decimals_are_compared_with_whole_numbers(
+    kind: pa.DataType, clause: list[Any], tmp_path: Path
+) -> None:
+    """[price, ">=", 10] took an intact file for one that was cut off."""
+    prices = pa.table({"p": pa.array([1, 2, 3]).cast(pa.decimal128(38, 0)).cast(kind)})
+    pq.write_table(prices, tmp_path / "a.parquet", row_group_size=1)
+    source = open_source(str(tmp_path), filter=parse(clause), skip_corrupt=True)
+    assert [int(row["p"]) for row in rows_of(source)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("column", "clause"),
+    [
+        (pa.array([1.0, 20_000_002.0], pa.float32()), ["x", ">=", 20_000_000]),
+        (pa.array([1, 2**60]), ["x", ">=", 1.5]),
+        (pa.array([1, 2.0**60]), ["x", ">=", 2**53 + 1]),
+        (pa.array([1, 2], pa.float32()).cast(pa.float16()), ["x", ">", 1.5]),
+    ],
+)
+def test_numbers_are_compared_with_numbers_of_another_type(
+    column: pa.Array, clause: list[Any], tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"x": column, "n": [0, 1]}), tmp_path / "a.parquet", row_group_size=1)
+    source = open_source(str(tmp_path), filter=parse(clause), skip_corrupt=True)
+    assert rows_of(source, ["n"]) == [{"n": 1}]
+
+
+def test_statistics_that_cannot_be_compared_are_not_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
+    unlike = pc.field("n") > pa.scalar("a")
+    monkeypatch.setattr(Predicate, "expression", lambda self, schema: unlike)
+    source = open_source(str(tmp_path), filter=parse(["n", ">", 1]), skip_corrupt=True)
+    assert [row["n"] for row in rows_of(source)] == [2]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("clause", [["x", "!=", 5], ["x", "not in", [5, 6]]])
+def test_statistics_rule_out_no_nan(clause: list[Any], statistics: bool, tmp_path: Path) -> None:
+    """NaN differs from every number, and Parquet's statistics leave it out."""
+    table = pa.table({"x": [5.0, math.nan, 5.0, 5.0], "n": [0, 1, 2, 3]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=3, write_statistics=statistics)
+    assert rows_of(open_source(str(tmp_path), filter=parse(clause)), ["n"]) == [{"n": 1}]
+
+
+def test_null_among_values_to_leave_out_changes_nothing(data: dict[str, Path]) -> None:
+    for name, values in (("s", ["a", None]), ("n", [*range(30), None])):
+        found = rows_of(open_source(str(data["plain"]), filter=parse([name, "not in", values])), [*ROWS[0]])
+        assert found == [row for row in ROWS if row[name] not in values]
 
 
 def test_rows_are_named_by_their_place_in_the_file(tmp_path: Path) -> None:

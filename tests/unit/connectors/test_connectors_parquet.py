@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -162,3 +163,26 @@ def test_a_file_that_changes_after_listing_is_noticed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": range(9)}), path)
     with pytest.raises(ConnectorError, match="has changed since it was listed"):
         source.read(listing.shards[0], ["a"], listing.schema)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "arrows"])
+def test_categories_of_all_files_may_be_more_than_those_of_one(kind: str, tmp_path: Path) -> None:
+    """pandas gives a column of up to 127 categories 8-bit indices; 300 of three files were an error."""
+    parts = []
+    for part in range(3):
+        values = pa.array([f"k{part * 100 + row}" for row in range(100)]).dictionary_encode()
+        parts.append(pa.record_batch({"c": values.cast(pa.dictionary(pa.int8(), pa.string()))}))
+    for part, batch in enumerate(parts):
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_batches([batch]), tmp_path / f"{part}.parquet")
+        elif kind == "feather":
+            feather.write_feather(pa.Table.from_batches([batch]), tmp_path / f"{part}.feather")
+    if kind == "arrows":
+        with pa.ipc.new_stream(tmp_path / "a.arrows", parts[0].schema) as writer:
+            for batch in parts:
+                writer.write_batch(batch)
+    source = open_source(str(tmp_path))
+    listing = source.list()
+    table = pa.concat_tables([source.read(shard, ["c"], listing.schema) for shard in listing.shards])
+    assert listing.schema.field("c").type == pa.dictionary(pa.int32(), pa.string())
+    assert table.combine_chunks()["c"].to_pylist() == [f"k{row}" for row in range(300)]

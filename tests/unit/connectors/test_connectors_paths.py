@@ -14,7 +14,7 @@ from pyarrow import fs
 from connectors import files, open_source
 from connectors.base import ConnectorError, SourceSpec
 from connectors.csv_source import Csv
-from connectors.files import find_names, identify, identity, list_files, reading
+from connectors.files import find_names, identify, identity, list_files, local_folder, reading
 from connectors.jsonl_source import Jsonl
 from connectors.parquet_source import Parquet
 from connectors.registry import find_connector
@@ -180,3 +180,23 @@ def test_what_a_store_s_library_raises_is_named_and_hides_the_key() -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(pa.ArrowInvalid), reading(uri):
         raise pa.ArrowInvalid("a value does not fit")
+
+
+def test_a_folder_whose_name_reads_as_a_pattern_is_named_with_the_remedy(tmp_path: Path) -> None:
+    folder = tmp_path / "data [v2]"
+    folder.mkdir()
+    (folder / "a.csv").write_text("x,y\n1,a\n")
+    with pytest.raises(ConnectorError, match=r"data \[v2\]\. It is a folder .* write \[\[\] for each \["):
+        open_source(str(folder)).list()
+    assert len(open_source(f"{tmp_path}/data [[]v2]/**/*").list().shards) == 1
+
+
+def test_the_folder_of_a_local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "a b"
+    for path in ("a b/x.csv", f"{folder}/x.csv", f"file://{tmp_path}/a%20b/x.csv"):
+        assert local_folder(path) == folder
+    for path in ("memory://a/x.csv", f"file://{folder}/x.csv", "sqlite:///x.db#rows[1..2]"):
+        assert local_folder(path) is None
+    monkeypatch.setenv("ROWSIEVE_SCHEMES", "https")
+    assert local_folder("a b/x.csv") is None

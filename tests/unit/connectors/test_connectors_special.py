@@ -18,7 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import open_source
-from connectors.base import ConnectorError, CorruptError, Source
+from connectors.base import ConnectorError, CorruptError, LateColumns, Source
 from connectors.csv_source import CsvOptions
 from connectors.filters import parse
 from tests.unit import formats
@@ -82,6 +82,20 @@ def test_images_that_change_after_planning_are_noticed(zoo: Path) -> None:
         source.read(shard, ["path"], listing.schema)
 
 
+def test_the_identity_of_a_folder_covers_its_class(zoo: Path) -> None:
+    """After two class folders had swapped their names, a run reused the results of the old labels."""
+    before = open_source(str(zoo)).list().identities
+    (zoo / "cat").rename(zoo / "lion")
+    after = open_source(str(zoo)).list().identities
+    assert after[f"{zoo}/lion"] != before[f"{zoo}/cat"]
+    assert after[f"{zoo}/dog"] == before[f"{zoo}/dog"]
+    (zoo / "dog/deep er").rename(zoo / "deep er")  # the class stays, and the column path changes
+    assert open_source(str(zoo)).list().identities[f"{zoo}/deep er"] != before[f"{zoo}/dog/deep er"]
+    zoo.rename(zoo.with_name("farm"))
+    moved = open_source(str(zoo.with_name("farm"))).list().identities
+    assert moved[f"{zoo.with_name('farm')}/lion"] == after[f"{zoo}/lion"]
+
+
 def tar_of(path: Path, files: dict[str, bytes]) -> Path:
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
         for name, data in files.items():
@@ -113,6 +127,60 @@ def test_samples_have_a_column_for_each_ending(tmp_path: Path) -> None:
         {**nothing, "__key__": long, "json": {"n": [1, 2], "s": {"t": "x"}}, "npy": [1.5, 2, 3, 4]},
     ]
     assert [source.locate(shard, 0) for shard in source.list().shards] == ["sample a/1", f"sample {long}"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (npy(1, 2), npy(1.5, 2.7)),
+        (npy(1, 2, dtype="u1"), npy(300, -2, dtype="i2")),
+        (npy(1.5, dtype="f4"), npy(1e300)),
+        (npy(1.5, dtype=">f4"), npy(2)),
+    ],
+)
+def test_vectors_of_several_types_keep_their_numbers(first: bytes, second: bytes, tmp_path: Path) -> None:
+    """[1.5, 2.7] after whole numbers was read as [1, 2]."""
+    source = open_source(str(tar_of(tmp_path / "a.tar", {"a.npy": first, "b.npy": second})))
+    assert [row["npy"] for row in rows_of(source)] == [
+        np.load(io.BytesIO(d)).tolist() for d in (first, second)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (npy(1, 2), npy(1.5, 2.7), r"float64 does not fit int64, .*: Float value 1.50* was truncated"),
+        (npy(1, dtype="u1"), npy(-2, dtype="i2"), r"int16 does not fit uint8, .* -2 not in range"),
+        (npy(1.5, dtype="f4"), npy(1e300), r"float64 does not fit float, .*: a number is too large\. Write"),
+    ],
+)
+def test_a_vector_that_does_not_fit_is_named(first: bytes, second: bytes, text: str, tmp_path: Path) -> None:
+    path = tar_of(tmp_path / "a.tar", {"a.npy": first, "b.npy": second})
+    with pytest.raises(CorruptError, match=rf"a\.tar, sample b: the vector \.npy of {text}"):
+        rows_of(open_source(str(path), shard_bytes=1))
+
+
+def test_keys_of_json_that_only_later_samples_have_are_named(tmp_path: Path) -> None:
+    files = {"a.json": b'{"u": 1}', "a.txt": b"x", "b.json": b'{"u": 2, "v": {"w": 3}}', "c.txt": b"y"}
+    source = open_source(str(tar_of(tmp_path / "a.tar", files)), shard_bytes=1, rename={"json.u": "n"})
+    assert isinstance(source, LateColumns)
+    listing = source.list()
+    assert [source.unread(shard, listing.schema) for shard in listing.shards] == [(), ("json.v",), ()]
+    whole = open_source(str(tmp_path / "a.tar"))
+    assert isinstance(whole, LateColumns)
+    (shard,) = (listing := whole.list()).shards
+    assert whole.unread(shard, listing.schema) == ()
+
+
+def test_the_types_of_samples_come_from_a_shard_that_can_be_read(tmp_path: Path) -> None:
+    tar_of(tmp_path / "0.tar", {"a.json": b"{", "a.npy": b"no"})
+    tar_of(tmp_path / "1.tar", {"b.json": b"1", "b.npy": npy(1.5)})
+    with pytest.raises(CorruptError, match=r"0\.tar, sample a"):
+        open_source(str(tmp_path)).list()
+    source = open_source(str(tmp_path), skip_corrupt=True)
+    listing = source.list()
+    (_, whole) = listing.shards
+    assert source.read(whole, ["json", "npy"], listing.schema).to_pylist() == [{"json": 1, "npy": [1.5]}]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors import open_source
-from connectors.base import ConnectorError, LateColumns, Source
+from connectors.base import ConnectorError, CorruptError, LateColumns, Source
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 BOM = "\ufeff"
@@ -237,6 +239,13 @@ def test_text_shards_have_an_upper_size(tmp_path: Path) -> None:
         open_source(path, shard_bytes=2**31)
 
 
+def test_text_columns_go_by_new_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "plz,b\n01234,1\n")
+    for name in ("zip", "plz"):
+        source = open_source(path, rename={"plz": "zip"}, text_columns=(name,))
+        assert read_all(source).to_pylist() == [{"zip": "01234", "b": 1}]
+
+
 def test_text_columns_must_exist(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "zip,y\n01234,1\n")
     assert read_all(open_source(path, text_columns=("zip",)))["zip"].to_pylist() == ["01234"]
@@ -287,3 +296,89 @@ def test_another_header_in_a_later_csv_file_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "b.csv", "x,y,late\n1,2,3\n")
     with pytest.raises(ConnectorError, match=r"b\.csv has a column 'late', which .*a\.csv has not"):
         open_source(str(tmp_path)).list()
+
+
+DAMAGED = {
+    "csv": ["x,y\n1,a\n2,b,c\n", "", "\n\n", 'x,y\n1,"a\n'],
+    "jsonl": ['{"x": 1, "y": "a"}\n{"x": 1,\n', "", '{"x": 1, "y": "a"}\n7\n'],
+}
+WHOLE = {"csv": "x,y\n1,a\n2,b\n", "jsonl": '{"x": 1, "y": "a"}\n{"x": 2, "y": "b"}\n'}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind in DAMAGED for text in DAMAGED[kind]])
+def test_a_damaged_file_is_left_out_wherever_it_stands(
+    kind: str, text: str, place: int, tmp_path: Path
+) -> None:
+    """The first file decides names and types, so that a damaged one ended the run in spite of `skip`."""
+    for index in range(2):
+        (tmp_path / f"{index}.{kind}").write_text(text if index == place else WHOLE[kind])
+    with pytest.raises(CorruptError):
+        read_all(open_source(str(tmp_path)))
+    source = open_source(str(tmp_path), skip_corrupt=True)
+    listing = source.list()
+    assert listing.schema == pa.schema([("x", pa.int64()), ("y", pa.string())])
+    tables = []
+    for shard in listing.shards:
+        with suppress(CorruptError):
+            tables.append(source.read(shard, ["x", "y"], listing.schema))
+    (table,) = tables
+    assert table.to_pylist() == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("[]", "[1, 2]", pa.list_(pa.int64())),
+        ('[{"a": null}]', '[{"a": 3}]', pa.list_(pa.struct([("a", pa.int64())]))),
+        ('[{"a": 1}]', '[{"a": 1, "b": 2}]', pa.list_(pa.struct([("a", pa.int64()), ("b", pa.int64())]))),
+        ("1", "1.5", pa.float64()),
+        ("1.5", "1", pa.float64()),
+        ('{"a": [1]}', '{"a": [0.5]}', pa.struct([("a", pa.list_(pa.float64()))])),
+        ("[[]]", '[["2024-01-01"]]', pa.list_(pa.list_(pa.string()))),
+    ],
+)
+def test_later_files_complete_the_types_of_json(
+    first: str, second: str, kind: pa.DataType, tmp_path: Path
+) -> None:
+    """A column of empty lists in the first file was text, and numbers in the next one an error."""
+    for index, value in enumerate((first, second)):
+        (tmp_path / f"{index}.jsonl").write_text(f'{{"t": {value}}}\n')
+    source = open_source(str(tmp_path))
+    assert source.list().schema == pa.schema([("t", kind)])
+    assert len(read_all(source)) == 2
+    assert read_all(source)["t"][1].as_py() == json.loads(second)
+
+
+@pytest.mark.parametrize(
+    ("later", "kind"),
+    [
+        (["3.5"], pa.float64()),
+        (["3", "4.5"], pa.float64()),
+        (["3", "x"], pa.string()),
+        (["x"], pa.string()),
+        (["2024-01-01"], pa.date32()),
+        ([""], pa.string()),
+    ],
+)
+def test_later_shards_say_what_a_column_without_first_values_is(
+    later: list[str], kind: pa.DataType, tmp_path: Path
+) -> None:
+    """The same rows were numbers in one file, and texts in two of which the first has no value."""
+    for index, value in enumerate(["", *later]):
+        (tmp_path / f"{index}.csv").write_text(f"x,z\n1,{value}\n")
+    source = open_source(str(tmp_path))
+    assert source.list().schema.field("z").type == kind
+    assert read_all(source)["z"].null_count == 1 + later.count("")
+    as_text = open_source(str(tmp_path), text_columns=("z",))
+    assert read_all(as_text)["z"].to_pylist() == [value or None for value in ["", *later]]
+
+
+def test_a_packed_copy_beside_its_file_is_refused(tmp_path: Path) -> None:
+    """Its rows counted twice, without a word."""
+    write(tmp_path / "a.csv", "x,y\n1,a\n")
+    write(tmp_path / "a.csv.gz", gzip.compress(b"x,y\n1,a\n"))
+    with pytest.raises(ConnectorError, match=r"a\.csv\.gz is the packed copy of .*a\.csv, so .* twice"):
+        open_source(str(tmp_path)).list()
+    write(tmp_path / "a.csv.gz", gzip.compress(b"x,y\n2,b\n"))
+    assert read_all(open_source(str(tmp_path)))["x"].to_pylist() == [1, 2]

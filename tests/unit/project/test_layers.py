@@ -74,10 +74,11 @@ KNOWN_OPERATORS = {
     "dbscan": ("a public estimator", {"engine.api.estimators"}),
     "dckm": ("a public estimator", {"engine.api.estimators"}),
     "embed": (
-        "`init` proposes it for texts and images; serving reads images as it does; a training makes "
-        "the inputs of pretrained networks",
+        "`init` proposes it for texts and images; a plan covers the pictures that it reads by paths; serving "
+        "reads images as it does; a training makes the inputs of pretrained networks",
         {
             "engine.plan.first_recipe",
+            "engine.plan.picture_identities",
             "engine.plan.source_columns",
             "engine.training.data.features",
             "engine.training.fit.pretrained",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 from connectors import ConnectorError, open_source
-from connectors.tables.export import KINDS, Export, Mode, PendingExport, VersionTag, open_export
+from connectors.tables.export import KINDS, Export, Mode, PendingExport, VersionTag, fitted, open_export
 from tests import tables
 
 PARTS = (pa.table({"row_id": [0, 1, 2], "y": ["a", "b", "a"]}), pa.table({"row_id": [3, 4], "y": ["b", "b"]}))
@@ -150,3 +153,72 @@ def test_a_percent_sign_in_the_path_is_written_or_refused_with_a_remedy(
         pending = start_export(target, "create", OLD)
         assert pending.commit(write(pending)).written
         assert target.ids() == [0, 1, 2, 3, 4]
+
+
+INSTANT = datetime.datetime(2024, 5, 1, 12, 30, 15, tzinfo=ZoneInfo("Europe/Berlin"))
+AT = pa.array([INSTANT], pa.timestamp("ms", "Europe/Berlin"))
+NOON = pa.array([datetime.time(12, 30)], pa.time32("s"))
+PRICE = pa.array([Decimal("1.50")], pa.decimal256(30, 2))
+
+
+def export(target: Target, table: pa.Table) -> list[dict[str, Any]]:
+    """Export a table and return the rows that a reader finds."""
+    pending = target.open("create").start_export(table.schema, OLD)
+    assert pending.commit([pending.write(table, 0)]).written
+    folder, kind = (
+        (f"{target.path}/data", "parquet") if target.format == "hf" else (target.path, target.format)
+    )
+    source = open_source(folder, kind, options=target.options)
+    listing = source.list()
+    (shard,) = listing.shards
+    return source.read(shard, table.schema.names, listing.schema).to_pylist()  # type: ignore[no-any-return]
+
+
+def test_times_and_decimals_keep_their_values(target: Target) -> None:
+    """Of a column of times in a zone, the commit failed with a backtrace after all files were written."""
+    days = pa.array([datetime.date(2024, 5, 1)], pa.date64())
+    times = pa.table(
+        {"at": AT, "nested": pa.array([[INSTANT]], pa.list_(AT.type)), "day": days, "price": PRICE}
+    )
+    (row,) = export(target, times)
+    assert row == {
+        "at": INSTANT,
+        "nested": [INSTANT],
+        "day": datetime.date(2024, 5, 1),
+        "price": Decimal("1.50"),
+    }
+
+
+def test_a_time_of_day_is_text_where_the_table_has_no_such_type(target: Target) -> None:
+    (row,) = export(target, pa.table({"t": NOON}))
+    assert row == {"t": "12:30:00" if target.format == "delta" else datetime.time(12, 30)}
+
+
+@pytest.mark.parametrize("kind", [pa.duration("s"), pa.decimal256(50, 2)], ids=str)
+def test_a_type_that_the_table_lacks_is_named_before_anything_is_written(
+    target: Target, kind: pa.DataType, tmp_path: Path
+) -> None:
+    if target.format not in ("delta", "iceberg"):
+        pytest.skip("it holds every type")
+    schema = pa.schema([("row_id", pa.int64()), ("x", kind)])
+    with pytest.raises(
+        ConnectorError, match=r"the column 'x' has type .* tables cannot hold.*source\.columns"
+    ):
+        target.open("create").start_export(schema, OLD)
+    assert not [*tmp_path.rglob("*.parquet")]
+
+
+def test_values_that_the_table_cannot_hold_are_named_with_a_remedy(target: Target) -> None:
+    if target.format not in ("delta", "iceberg"):
+        pytest.skip("it holds nanoseconds")
+    table = pa.table({"at": pa.array([1], pa.timestamp("ns"))})
+    pending = target.open("create").start_export(table.schema, OLD)
+    with pytest.raises(
+        ConnectorError, match=r"'at' cannot be exported.*lose data.*source\.columns, or export"
+    ):
+        pending.write(table, 0)
+
+
+def test_missing_values_are_not_written_to_a_column_that_takes_none() -> None:
+    with pytest.raises(ConnectorError, match=r"'n' cannot be exported.*a value is missing"):
+        fitted(pa.table({"n": [1, None]}), pa.schema([pa.field("n", pa.int64(), nullable=False)]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -122,6 +124,78 @@ def test_large_files_are_cut(tmp_path: Path) -> None:
         assert read(source, listing) == rows(0, 1000).to_pylist()
         with pytest.raises(ConnectorError, match=r"source\.max_shard_bytes allows \(?10\b"):
             read(*opened(made, max_bytes=10))
+
+
+def test_a_column_of_sqlite_without_first_values_has_the_type_of_later_ones(tmp_path: Path) -> None:
+    """The text '007' was read as the number 7 where the first thousand rows have none."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, code TEXT, x REAL, gap TEXT)")
+        rows = [(n, None if n < 1500 else "007", None if n < 1500 else 0.5) for n in range(1600)]
+        database.executemany("INSERT INTO rows VALUES (?, ?, ?, NULL)", rows)
+        database.commit()
+    options = {"table": "rows", "key": "id", "rows_per_shard": 1000}
+    wanted = parse(["code", "=", "007"])
+    for given in (options, {**options, "table": None, "query": "SELECT * FROM rows"}):
+        source = open_source(f"sqlite:///{tmp_path}/x.db", options=given, filter=wanted)
+        listing = source.list()
+        (shard,) = listing.shards
+        found = source.read(shard, ["code", "x", "gap"], listing.schema).to_pylist()
+        assert found == [{"code": "007", "x": 0.5, "gap": None}] * 100
+        assert source.locate(shard, 0) == "id = 1500"
+
+
+@pytest.mark.parametrize(
+    ("clause", "ids"),
+    [
+        (["n", "!=", "abc"], [2, 3]),
+        (["n", "not in", ["abc", "zz"]], [2, 3]),
+        (["n", "=", "abc"], [1]),
+        (["m", "=", "5"], [1, 2]),
+        (["m", "in", ["5", "6"]], [1, 2]),
+        (["m", "!=", "5"], [3]),
+    ],
+)
+def test_texts_are_compared_without_the_databases_rules(
+    clause: list[Any], ids: list[int], tmp_path: Path
+) -> None:
+    """By the collation NOCASE 'ABC' was left out with 'abc'; so was the number 5 of a column without type."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, n TEXT COLLATE NOCASE, m)")
+        rows = [(1, "abc", 5), (2, "ABC", "5"), (3, "x", "q"), (4, None, None)]
+        database.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        database.commit()
+    options = {"table": "rows", "key": "id"}
+    source = open_source(f"sqlite:///{tmp_path}/x.db", options=options, filter=parse(clause))
+    (shard,) = (listing := source.list()).shards
+    assert source.read(shard, ["id"], listing.schema)["id"].to_pylist() == ids
+
+
+def test_a_key_of_several_types_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE rows (id, y TEXT)")
+        database.executemany("INSERT INTO rows VALUES (?, 'a')", [(1,), ("k",)])
+        database.commit()
+    with pytest.raises(ConnectorError, match=r'key: "id" holds values of several types \(integer, text\)'):
+        open_source(f"sqlite:///{tmp_path}/x.db", options={"table": "rows", "key": "id"}).list()
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 10**6])
+@pytest.mark.parametrize("name", ["lance", "delta"])
+def test_rows_are_named_by_their_place_among_deleted_ones(
+    name: str, shard_bytes: int, tmp_path: Path
+) -> None:
+    made = tables.new(name, tmp_path)
+    tables.append(made, rows(0, 60))
+    if name == "delta":
+        tables.mark_deleted(made.path, [0, 1, 9, 10, 35])
+    else:
+        tables.delete(made, "a in (0, 1, 9, 10, 35)")
+    source = open_source(made.path, made.format, shard_bytes=shard_bytes)
+    listing = source.list()
+    for shard in listing.shards:
+        values = source.read(shard, ["a"], listing.schema)["a"].to_pylist()
+        assert [*source.file_rows(shard, range(len(values)))] == values
+        assert source.locate(shard, len(values) - 1) == f"row {values[-1]}"
 
 
 @pytest.mark.parametrize("name", ["lance", "delta", "iceberg"])

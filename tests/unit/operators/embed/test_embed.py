@@ -7,10 +7,12 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +20,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
+from engine import Recipe
 from engine.execution.local_executor import LocalExecutor
+from engine.plan.planner import make_plan
 from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, OperatorError
-from operators.embed.adaptor import Embed, column_values
+from operators.embed.adaptor import Embed, column_values, embedding_of
 from operators.embed.kernel import WINDOW, embed_rows
 from operators.embed.params import EmbedParams
 from operators.image_files import open_image, refusal
@@ -298,3 +302,39 @@ def test_paths_of_images_stay_in_their_folder(tmp_path: Path) -> None:
     for name in ("/etc/x.png", "../outside.png", "link.png"):
         assert "leads out" in refusal(folder, folder / name)
     assert "regular file" in refusal(folder, folder / "pipe.png")
+
+
+def test_paths_are_read_below_the_folder_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a source named by URI, or by a worker in another working directory, no picture was found."""
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    pq.write_table(pa.table({"t": ["a.png"], "label": ["x"]}), tmp_path / "x.parquet")
+    monkeypatch.chdir(tmp_path)
+    for path in ("x.parquet", f"file://{tmp_path}/x.parquet"):
+        recipe = Recipe.parse(
+            {
+                "name": "r",
+                "source": {"path": path, "label": "label", "features": ["t"]},
+                "output": {"path": "out"},
+            }
+        )
+        (shard,) = make_plan(recipe).shards
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir("/")
+            table = pa.table({ROW_ID: [0], "t": ["a.png"]})
+            reader = SimpleNamespace(shards=[shard])
+            found = embedding_of(table, Context(reader, Path()), Sizes(), "t", 4)
+        assert found.to_pylist() == [{FEATURES: [192.0], FEATURE_FAULT: None}]
+
+
+class Sizes:
+    """The number of values in an image's pixels."""
+
+    takes: Literal["image"] = "image"
+
+    def prepare(self, value: Any) -> NDArray[np.uint8]:
+        return open_image(value, 8)
+
+    def encode(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return np.full((len(batch), 1), batch[0].size, np.float32)

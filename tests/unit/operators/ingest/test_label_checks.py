@@ -46,6 +46,15 @@ def test_case_is_joined_to_the_frequent_spelling() -> None:
     assert merging_map(LabelCounts("y", {"Yes": 5, "yes": 90, "no": 80}, 0)) == {"Yes": "yes"}
 
 
+def test_two_spellings_of_one_letter_look_alike() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    said = text({composed: 100, decomposed: 90})
+    assert "'caf\u00e9' (100 rows)" in said
+    assert "'cafe\\u0301' (90 rows)" in said
+    assert merging_map(LabelCounts("y", {composed: 100, decomposed: 90}, 0)) == {decomposed: composed}
+    assert look_alike(["\uff21", "A"]) == [["A", "\uff21"]]
+
+
 def test_values_of_marks_alone_do_not_look_alike() -> None:
     assert kinds({".": 100, ",": 100, ";": 100}) == []
 
