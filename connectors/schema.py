@@ -71,15 +71,17 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return names and types alone, without what pandas and others write beside them; no view types.
 
-    Categories get 32-bit indices: the 8 bits that pandas writes may hold those of each file, not of all.
+    Dictionaries have indices of 32 bits. A file's own may have 8, and all files together have more values
+    than these count.
     """
     return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind) and kind.index_type.bit_width < 32:
+    if pa.types.is_dictionary(kind):
         return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
-    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return plain.get(kind, kind)
 
 
 def map_type(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

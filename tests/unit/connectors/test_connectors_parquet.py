@@ -78,17 +78,6 @@ def test_vectors_and_dictionaries_keep_their_types(tmp_path: Path) -> None:
     assert source.read(listing.shards[0], [], listing.schema).num_rows == 2
 
 
-def test_categories_of_several_files_may_be_more_than_the_indices_of_each_can_number(tmp_path: Path) -> None:
-    for index in range(3):
-        words = pa.array([f"k{100 * index + i}" for i in range(100)])
-        narrow = words.dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string()))
-        pq.write_table(pa.table({"c": narrow}), tmp_path / f"{index}.parquet")
-    source = open_source(str(tmp_path))
-    listing = source.list()
-    found = pa.concat_tables([source.read(shard, ["c"], listing.schema) for shard in listing.shards])
-    assert found.combine_chunks()["c"].to_pylist() == [f"k{i}" for i in range(300)]
-
-
 def write_pair(folder: Path, first: pa.Table, second: pa.Table) -> None:
     pq.write_table(first, folder / "0.parquet")
     pq.write_table(second, folder / "1.parquet")
