@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from operators.arrays import Float32, Int64, Labels
 from operators.base import FEATURES, LABEL, OperatorError, Resources, ShardReader
@@ -65,7 +66,9 @@ class CachedShards:
         return rows
 
     def _read(self, shard: int) -> Rows:
-        table = self.reader.read(shard, [FEATURES, LABEL])
+        return self._parsed(shard, self.reader.read(shard, [FEATURES, LABEL]))
+
+    def _parsed(self, shard: int, table: pa.Table) -> Rows:
         labels = table.column(LABEL).to_numpy().astype(np.int64)
         return Rows(vectors_to_numpy(table.column(FEATURES)), labels, np.ones(len(labels)))
 
