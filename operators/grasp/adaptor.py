@@ -258,10 +258,12 @@ class Groups(GroupsBase[GroupsParams]):
                 _log.warning("operators.groups: class %s: %s", record["name"], text)
         if projection and not self._accepts_projection:
             _log.warning(
-                "operators.groups: eps was picked on projected gradients, whose cosines are off by %.3f on "
-                "average: these groups can be others than those of the gradients themselves. Leave out "
-                "gradients.projection, or accept that: gradients.projection.accept_error: true.",
-                projection["projection_error_mean"],
+                "operators.groups: eps was picked on projected gradients, whose cosines are off by %s: these "
+                "groups can be others than those of the gradients themselves. Leave out gradients.projection, "
+                "or accept that: gradients.projection.accept_error: true.",
+                f"{projection['projection_error_mean']:.3f} on average"
+                if "projection_error_mean" in projection
+                else "an unknown error",
             )
 
     def _apply(self, state: Path, label: LabelClass) -> Apply:

@@ -317,10 +317,15 @@ def projection_warning(record: Mapping[str, Any], accepted: bool) -> str:
     found = record.get("projection")
     if found is None or accepted:
         return ""
+    error = "by an unknown amount"
+    if "projection_error_mean" in found:
+        error = (
+            f"by {found['projection_error_mean']:.3f} on average, and by more than "
+            f"{found['projection_error_p99']:.3f} for 1 % of the pairs"
+        )
     return (
         f"eps and min_samples were picked on projected gradients ({found['dim']} numbers per row). The "
-        f"projection changes cosines by {found['projection_error_mean']:.3f} on average, and by more than "
-        f"{found['projection_error_p99']:.3f} for 1 % of the pairs, so the groups may differ from those of "
+        f"projection changes cosines {error}, so the groups may differ from those of "
         "the gradients themselves. Remove gradients.projection, or accept the error with "
         "gradients.projection.accept_error: true."
     )
