@@ -121,7 +121,7 @@ class Groups(GroupsBase[GroupsParams]):
     class of them is always one worker's.
     """
 
-    version = 6
+    version = 7
     cost = Cost(240, 189, 298)
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
@@ -259,8 +259,8 @@ class Groups(GroupsBase[GroupsParams]):
         if projection and not self._accepts_projection:
             _log.warning(
                 "operators.groups: eps was picked on projected gradients, whose cosines are off by %s: these "
-                "groups can be others than those of the gradients themselves. Leave out gradients.projection, "
-                "or accept that: gradients.projection.accept_error: true.",
+                "groups can be others than those of the gradients themselves. Leave out "
+                "gradients.projection, or accept that: gradients.projection.accept_error: true.",
                 f"{projection['projection_error_mean']:.3f} on average"
                 if "projection_error_mean" in projection
                 else "an unknown error",

@@ -206,7 +206,10 @@ def remark_on_pick(grid: Grid) -> str:
     """Describe which cell was selected, and why."""
     i, j = grid.pick
     if np.isnan(grid.rule_scores).all():
-        return "Every setting failed (one cluster, or only noise), so the class was not divided."
+        return (
+            "No setting gave two clusters: either no row or every row was noise. So the class was not "
+            "divided, and none of its rows counts as noise."
+        )
     silhouette = "" if grid.rule == "silhouette" else f" and the silhouette {grid.silhouettes[i, j]:.3f}"
     limits = (
         " No setting satisfied the rule's limits on noise and on the size of a second group: the class may "
@@ -243,6 +246,8 @@ def remark_on_stability(grid: Grid) -> list[str]:
 
 def remark_on_neighbours(grid: Grid) -> list[str]:
     """Compare the pick with the settings one step away: on a plateau they give the same."""
+    if np.isnan(grid.rule_scores).all():
+        return []
     i, j = grid.pick
     near = (slice(max(i - 1, 0), i + 2), slice(max(j - 1, 0), j + 2))
     groups, noise = grid.groups[near], grid.noise[near]
