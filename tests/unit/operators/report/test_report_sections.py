@@ -56,6 +56,14 @@ def test_decorrelation_states_the_correlation_and_whether_it_converged(converged
     assert any("operators.dckm.max_iter" in text for text in notices) is not bool(converged)
 
 
+def test_decorrelation_states_that_its_limit_ended_it() -> None:
+    figures = {"correlation_before": 3.0, "correlation_after": 1.25, "effective_sample_size": 40.0}
+    section = balance_section("dckm", {**figures, "converged": 0.0, "limited": 1.0})
+    assert section is not None
+    (notice,) = [item.text for item in section.content if isinstance(item, Notice)]
+    assert "Lower operators.dckm.min_effective_share for less correlation" in notice
+
+
 def test_eos_draws_the_curve_of_every_model(tmp_path: Path) -> None:
     points = [{"alpha": a, "effective_share": a, "flagged_share": 0.1} for a in (0.1, 0.5, 1.0)]
     models = {k: {"statistics": {"alpha": 0.5}} for k in "01"}
