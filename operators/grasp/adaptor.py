@@ -161,7 +161,8 @@ class Groups(GroupsBase[GroupsParams]):
 
         Returns
         -------
-        ``groups``, ``outlier_share`` (of all rows), ``silhouette_class_<name>`` of each class, and
+        ``groups``, ``outlier_share`` (of all rows), ``silhouette_class_<name>`` of each class (and its index,
+        if the names of two look alike without the characters that a metric may not have), and
         ``stability``, the least mean of a class, where it was measured; where gradients are projected,
         ``projection_error_mean`` and ``projection_error_p99`` of cosines.
 
@@ -211,7 +212,7 @@ class Groups(GroupsBase[GroupsParams]):
             **stable,
         }
         metrics |= {name: value for name, value in projection.items() if name.startswith("projection_error")}
-        return metrics | {f"silhouette_class_{_plain(r['name'])}": r["silhouette"] for r in records}
+        return metrics | _silhouettes(records)
 
     def open(self, context: Context) -> Apply:
         """Load where each class's groups start; labels are read as shards ask for them."""
@@ -325,6 +326,16 @@ def _infer_class(
         write_labels(state, index, row_ids, labels)
     model.save(model_path(state, index))
     return class_record(index, name, replace(selection, drawn_from=drawn_from))
+
+
+def _silhouettes(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the silhouette of each class by its name, with its index where two names look alike."""
+    names = [_plain(record["name"]) for record in records]
+    keys = [
+        name if names.count(name) == 1 else f"{name}_{record['class']}"
+        for name, record in zip(names, records, strict=True)
+    ]
+    return {f"silhouette_class_{k}": r["silhouette"] for k, r in zip(keys, records, strict=True)}
 
 
 def _plain(name: str) -> str:

@@ -200,13 +200,14 @@ class Landmarks:
 def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landmarks:
     """Draw landmarks among the stored vectors by the inverse of their density.
 
-    Every class gets landmarks in proportion to its rows, at least one. Densities are looked up for eight
-    candidates per landmark, drawn at random: time and memory do not grow with the rows.
+    Every class gets landmarks in proportion to its rows, at least one, so that there are more than
+    ``n_landmarks`` where there are more classes. Densities are looked up for eight candidates per landmark,
+    drawn at random: time and memory do not grow with the rows.
 
     Parameters
     ----------
     state : state folder of ``neighbours``.
-    n_landmarks : how many to choose, >= 1; fewer where there are fewer rows.
+    n_landmarks : how many to choose, >= 1; all rows where there are fewer.
     random_state : int, of both draws.
 
     Raises
@@ -217,7 +218,7 @@ def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landma
     params, parts = _read(state)
     random = np.random.default_rng(random_state)
     rows = np.array([part["rows"] for part in parts])
-    seats = np.minimum(rows, np.maximum(1, np.floor(n_landmarks * rows / rows.sum()).astype(np.int64)))
+    seats = seats_of(rows, n_landmarks)
     chosen: list[tuple[Ids, Float32]] = []
     for part, wanted in zip(parts, seats.tolist(), strict=True):
         opened = PartIndex(state, part["part"], params)
@@ -229,6 +230,22 @@ def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landma
     row_ids, vectors = (np.concatenate(values) for values in zip(*chosen, strict=True))
     order = np.argsort(row_ids, kind="stable")
     return Landmarks(row_ids[order], vectors[order])
+
+
+def seats_of(rows: Ids, n: int) -> Ids:
+    """Divide n seats among classes by their ``rows`` (k,): at least one, and at most one for each row.
+
+    Examples
+    --------
+    >>> seats_of(np.array([100, 100, 100]), 10).tolist(), seats_of(np.array([96, 2, 2]), 10).tolist()
+    ([4, 3, 3], [8, 1, 1])
+    """
+    n = min(n, int(rows.sum()))
+    seats = np.ones(len(rows), np.int64)
+    for _ in range(n - len(rows)):
+        # The class with the fewest seats for its rows gets the next one.
+        seats[np.argmax(np.where(seats < rows, rows / (seats + 0.5), 0.0))] += 1
+    return seats
 
 
 def _read(state: Path) -> tuple[NeighboursParams, list[dict[str, Any]]]:

@@ -74,7 +74,7 @@ class CachedShards:
 
 
 def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str, float]:
-    """Train; rank 0 writes the state. Returns train_loss, train_accuracy and n_parameters.
+    """Train; rank 0 writes the state. Returns train_loss, train_accuracy, n_parameters and converged (0, 1).
 
     Raises OperatorError where the rows or the model cannot be used.
     """
@@ -87,6 +87,7 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
         "train_loss": trained.train_loss,
         "train_accuracy": trained.train_accuracy,
         "n_parameters": float(trained.n_parameters),
+        "converged": float(trained.converged),
     }
     if communicator is None or communicator.rank == 0:
         record = metrics | {

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources
 from operators.grasp import GroupInference
-from operators.grasp.adaptor import Groups
+from operators.grasp.adaptor import Groups, _silhouettes
 from operators.grasp.class_model import ClassModel
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
@@ -264,3 +264,15 @@ def test_drawn_rows_are_those_of_one_draw(tmp_path: Path) -> None:
     stored = ClassModel.load(tmp_path / "groups" / "model-1.npz")
     assert np.array_equal(stored.cores, model.cores)
     assert np.array_equal(stored.labels, model.labels)
+
+
+def test_classes_whose_names_look_alike_have_metrics_of_their_own() -> None:
+    records = [
+        {"name": name, "class": index, "silhouette": index / 10}
+        for index, name in enumerate(["<=5", ">=5", "rare"])
+    ]
+    assert _silhouettes(records) == {
+        "silhouette_class___5_0": 0.0,
+        "silhouette_class___5_1": 0.1,
+        "silhouette_class_rare": 0.2,
+    }

@@ -91,7 +91,10 @@ def test_duplicates_state_what_counts_as_near() -> None:
     text = duplicate_sentence(params, some, 50).replace("\xa0", " ")
     assert text.startswith("5 rows (10 %) have a near duplicate of the same class: their")
     assert "differ by at most 0.01 in cosine distance" in text
-    assert "4 pairs in 2 sets; the largest set has 3 or more rows" in text
+    assert "4 pairs; the first 5,000,000 edges form 2 sets; the largest set has 3 or more rows" in text
+    whole = DuplicateSets(5, 4, 2, (np.arange(3), np.arange(2)), True)
+    text = duplicate_sentence(params, whole, 50).replace("\xa0", " ")
+    assert "4 pairs in 2 sets; the largest set has 3 rows" in text
 
 
 def test_a_map_of_columns_in_different_units_is_not_that_of_the_largest_numbers() -> None:
