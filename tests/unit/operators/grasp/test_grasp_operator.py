@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from operators.grasp.rows_on_disk import drawn_rows, may_be_drawn
 from operators.grasp.selection import MIN_SAMPLES_GRID
 from operators.groups import state as state_module
 from operators.groups.base import gather_class
+from operators.groups.sorted_shards import FOLDER, class_gatherer, count_rows
 from tests.data import cut
 from tests.unit.in_memory import PicklingExecutor, SortedReader, class_context
 
@@ -127,6 +129,46 @@ def test_only_small_values_come_back_and_only_needed_shards_are_read(tmp_path: P
     row_ids, columns = gather_class(reader, 3, ["gradient"])
     assert [read for read in reader.reads if "gradient" in read[1]] == [(2, ("gradient",))]
     assert (len(row_ids), columns["gradient"].shape) == (1, (1, 4))
+
+
+def test_many_classes_are_sorted_in_one_pass_and_give_the_same_groups(tmp_path: Path) -> None:
+    """40 classes in each of 5 shards: as many reads as shards, and the result of one shard."""
+    rng = np.random.default_rng(0)
+    n, names = 2000, [str(i) for i in range(40)]
+    X = rng.normal(size=(n, 3)).astype(np.float32) + 4 * rng.integers(0, 2, (n, 1)).astype(np.float32)
+    vectors = pa.array(X.tolist(), VECTOR)
+    table = pa.table({"row_id": np.arange(n), "y": (np.arange(n) % 40).astype(np.int32), "gradient": vectors})
+    found = []
+    for name, tables in (("one", [table]), ("five", cut(table, 5)[::-1])):
+        context = class_context(tables, tmp_path / name, "groups", names, 0)
+        reader = SortedReader(tables)
+        operator = Groups(PARAMS)
+        operator.fit(replace(context, shards=reader), PicklingExecutor())  # type: ignore[arg-type]
+        assert not (context.state / FOLDER).exists()
+        labels = [pq.read_table(context.state / f"labels-{i}.parquet") for i in range(40)]
+        found.append((pa.concat_tables(labels), (context.state / "selection.json").read_bytes()))
+    assert found[0][0].equals(found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_sorted_shards_are_read_as_shards_are(tmp_path: Path) -> None:
+    table = rows()
+    tables = [*cut(table, 3)[::-1], table.slice(0, 0)]
+    counts = count_rows(SortedReader(tables), lambda fn, items: map(fn, items), 4)
+    reader = SortedReader(tables)
+    sort: Any = {"columns": ["gradient", "y"], "counts": counts, "state": tmp_path}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("operators.groups.sorted_shards.READS", 0)
+        gather = class_gatherer(reader, lambda fn, items: map(fn, items), **sort)
+    assert len(reader.reads) == 4
+    for index in range(4):
+        ids, columns = gather(index)
+        expected_ids, expected = gather_class(SortedReader(tables), index, ["gradient", "y"])
+        np.testing.assert_array_equal(ids, expected_ids)
+        assert columns.keys() == expected.keys()
+        for name in columns:
+            np.testing.assert_array_equal(columns[name], expected[name])
+            assert columns[name].dtype == expected[name].dtype
 
 
 def test_noise_need_not_be_judged(tmp_path: Path) -> None:
