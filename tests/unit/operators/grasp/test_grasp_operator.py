@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from engine.execution.local_executor import LocalExecutor
 from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources
 from operators.grasp import GroupInference
 from operators.grasp.adaptor import Groups, _silhouettes
@@ -143,7 +144,8 @@ def test_many_classes_are_sorted_in_one_pass_and_give_the_same_groups(tmp_path: 
         context = class_context(tables, tmp_path / name, "groups", names, 0)
         reader = SortedReader(tables)
         operator = Groups(PARAMS)
-        operator.fit(replace(context, shards=reader), PicklingExecutor())  # type: ignore[arg-type]
+        operator.fit(replace(context, shards=reader), LocalExecutor())
+        assert len([read for read in reader.reads if "gradient" in read[1]]) == len(tables)
         assert not (context.state / FOLDER).exists()
         labels = [pq.read_table(context.state / f"labels-{i}.parquet") for i in range(40)]
         found.append((pa.concat_tables(labels), (context.state / "selection.json").read_bytes()))
