@@ -70,7 +70,8 @@ class Balanced(Operator[P]):
         ``lambdas`` are lambda1 and lambda2, by default those of the recipe.
 
         Returns objective, balance, correlation_before and correlation_after (Frobenius norm of the
-        off-diagonal covariance), effective_sample_size, iterations and converged (0 or 1).
+        off-diagonal covariance), effective_sample_size, iterations, converged (0 or 1), and limited: 1 where
+        ``min_effective_share`` ended the search instead.
 
         Raises
         ------
@@ -134,7 +135,7 @@ class Dckm(Balanced[DckmParams]):
     """
 
     name = "dckm"
-    version = 4
+    version = 5
     cost = Cost(178, 69.4, 14)
     Params: ClassVar[type[OperatorParams]] = DckmParams
     weight = DCKM_WEIGHT
@@ -161,11 +162,13 @@ class Dckm(Balanced[DckmParams]):
         params = self.params
         model = DecorrelatedKMeans(
             params.n_clusters,
+            lambda3=params.lambda3,
             init=params.init,
             random_state=context.seed % 2**32,
             max_iter=params.max_iter,
             tol=params.tol,
             coding=params.coding,
+            min_effective_share=params.min_effective_share,
         )
         try:
             picked, tried = choose_over_shards(
@@ -202,6 +205,7 @@ def _store(state: Path, found: Solution, n_rows: int) -> dict[str, float]:
         "effective_sample_size": found.effective_sample_size,
         "iterations": float(len(found.objective)),
         "converged": float(found.converged),
+        "limited": float(found.limited),
     }
     if found.centres is not None:
         np.save(state / CENTRES, found.centres, allow_pickle=False)

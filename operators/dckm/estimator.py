@@ -121,7 +121,7 @@ class DecorrelatedKMeans(ClusterMixin, _DecorrelationBase):  # type: ignore[misc
     n_iter_ : int
         Number of outer loops.
     converged_ : bool
-        Whether ``tol`` was reached.
+        Whether ``tol`` was reached, and not at the limit of ``min_effective_share``.
     coder_ : operators.dckm.features.Coder
         Codes new rows.
     n_features_in_ : int

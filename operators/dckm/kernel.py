@@ -55,6 +55,8 @@ MAX_HALVINGS = 100
 MAX_FLOOR_HALVINGS = 8
 """Further halvings of a step that lowers the objective enough but leaves too small an effective sample size;
 after them the weights stay as they are."""
+AT_LIMIT = 1e-3
+"""An effective sample size above its lower limit by less than this share counts as at the limit."""
 ROUNDING = 1e-9
 """Relative rounding error of the effective sample size of equal weights."""
 
@@ -113,6 +115,7 @@ class Solution:
     objective : (n_iter,) after each outer loop; never rises but for float64's last digits.
     balance : (n_iter,) balance cost after each outer loop.
     converged : the objective changed by less than ``tol`` in the last loop, or no step lowers it.
+    limited : the search ended at ``min_effective_share``, which allows steps of hardly any length there.
     correlation_before, correlation_after : Frobenius norm of the off-diagonal covariance, unweighted and
         weighted.
     effective_sample_size : (sum w)^2 / sum w^2.
@@ -124,6 +127,7 @@ class Solution:
     objective: Float64
     balance: Float64
     converged: bool
+    limited: bool
     correlation_before: float
     correlation_after: float
     effective_sample_size: float
@@ -156,20 +160,22 @@ def solve(passes: Passes, settings: DckmSettings) -> Solution:
     centres = _first_centres(passes, initial, settings)
     search = _Search(passes, settings)
     values, balances = list[float](), list[float]()
-    converged = False
-    while len(values) < settings.max_iter and not converged:
+    ended = False
+    while len(values) < settings.max_iter and not ended:
         point = search.advance(centres)
         centres = None if centres is None else point.clusters.centres(centres)
         values.append(point.value)
         balances.append(point.balance)
-        converged = point.step == 0 or (len(values) > 1 and abs(values[-1] - values[-2]) < settings.tol)
+        ended = point.step == 0 or (len(values) > 1 and abs(values[-1] - values[-2]) < settings.tol)
     done = passes.finish(centres, search.point.step)
     weight, square = float(done.weight), float(done.square)
+    limited = ended and weight**2 / square <= settings.min_effective_share * n * (1 + AT_LIMIT)
     return Solution(
         centres=centres,
         objective=np.array(values),
         balance=np.array(balances),
-        converged=converged,
+        converged=ended and not limited,
+        limited=limited,
         correlation_before=correlation(initial.gram, initial.total, n),
         correlation_after=correlation(done.gram, done.total, weight),
         effective_sample_size=weight**2 / square,

@@ -48,7 +48,8 @@ class DckmParams(BalanceParams):
     """Largest number of outer loops; each reads the rows twice."""
     lambdas: Literal["given", "auto"] = "given"
     """``auto``: lambda1 and lambda2 are the pair of the paper's grid (0.01 to 1000) that leaves the least
-    correlation among those that keep an effective sample size of half of the rows, tried on 4,096 rows."""
+    correlation among those that keep an effective sample size of half of the rows, tried on 4,096 rows with
+    the other parameters of the recipe."""
 
     @model_validator(mode="after")
     def _reads_lambdas(self) -> Self:

@@ -20,7 +20,14 @@ def balance_section(name: str, metrics: Mapping[str, float]) -> ReportSection | 
         f"{clusters}. Their effective sample size is "
         f"{number(round(metrics['effective_sample_size']))} rows."
     ]
-    if not metrics.get("converged", 1):
+    if metrics.get("limited"):
+        content.append(
+            Notice(
+                "The optimisation ended where the weights reached their least effective sample size. Lower "
+                f"operators.{name}.min_effective_share for less correlation, on fewer rows."
+            )
+        )
+    elif not metrics.get("converged", 1):
         content.append(
             Notice(f"The optimisation stopped before it converged. Raise operators.{name}.max_iter.")
         )

@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dckm.estimator import DecorrelatedKMeans
+from operators.dckm.kernel import ROUNDING
 from operators.hashing import Hashes, row_hashes
 
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -78,15 +79,23 @@ def try_pair(model: DecorrelatedKMeans, X: Any, n_starts: int, pair: tuple[float
 def choose_over_shards(
     model: DecorrelatedKMeans, shards: ShardReader, seed: int, executor: Executor, resources: Resources
 ) -> tuple[TriedPair, list[TriedPair]]:
-    """Apply the rule to the :data:`SAMPLE` rows with the smallest hashes; one task fits one pair."""
+    """Apply the rule to the :data:`SAMPLE` rows with the smallest hashes; one task fits one pair.
+
+    Raises ValueError if there are no rows.
+    """
     numbers = range(len(shards.shards))
     parts = list(executor.map(partial(_candidates, shards, seed), numbers, resources=resources))
     rows = [part for part in parts if len(part[0])]
+    if not rows:
+        raise ValueError(
+            f"there is no row to try them on: none of the {len(parts)} shards has a valid row. `rowsieve "
+            "quarantine` lists the rejected rows and the reasons."
+        )
     hashes, X = (np.concatenate(column) for column in zip(*rows, strict=True))
     X = X[np.argsort(hashes, kind="stable")[:SAMPLE]]
     pairs = list(product(GRID, GRID))
     tried = list(executor.map(partial(try_pair, model, X, STARTS), pairs, resources=resources))
-    return select_pair(tried), tried
+    return select_pair(tried, MIN_SHARE * (1 - ROUNDING)), tried
 
 
 def _candidates(shards: ShardReader, seed: int, shard: int) -> tuple[Hashes, Any]:

@@ -41,7 +41,7 @@ class Eos(Operator[EosParams]):
     """Adds ``eos_weight``, mean 1 over all valid rows, and ``eos_outlier``."""
 
     name = "eos"
-    version = 2
+    version = 3
     cost = Cost(80.6, 18.1, 12)
     Params: ClassVar[type[OperatorParams]] = EosParams
     uses: tuple[str, ...] = ("ingest",)
@@ -78,8 +78,10 @@ class Eos(Operator[EosParams]):
         """Learn weights and models; store ``models.npz`` and ``eos.json``, which has the curve of alpha.
 
         Returns ``outliers``, ``effective_sample_size``, ``objective`` (mean over rows), ``least_alpha`` and
-        ``largest_alpha`` (over classes), ``iterations`` (the largest number), ``converged`` (0 or 1) and
-        ``collapsed``, the number of classes whose weights concentrate on too few rows.
+        ``largest_alpha`` (over classes), ``iterations`` (the largest number), ``converged`` (0 or 1),
+        ``collapsed``, the number of classes whose weights concentrate on too few rows, and ``too_small``, the
+        number of classes with too few rows to choose alpha, whose rows weigh 1. ``objective`` and the alphas
+        are missing if all classes are too small.
 
         Raises
         ------
@@ -93,15 +95,17 @@ class Eos(Operator[EosParams]):
         counts = class_counts(context.states["ingest"])
         passes = Passes(self._source(context, len(counts)), executor, self.params.resources)
         sizes = {key: n for key, n in enumerate(counts) if n} if self.by_class else {EVERYONE: sum(counts)}
-        samples = passes.sample(sizes, context.seed)
+        learner = learner_of(self.params, len(counts))
+        samples = passes.sample(learner, sizes, context.seed)
         if not samples:
             raise OperatorError(
                 "operators.eos: there are no valid rows. `rowsieve quarantine` lists the rejected rows."
             )
-        learner = learner_of(self.params, len(counts))
         fits, curves = solve(passes, learner, self.params, samples, context.seed)
         scorer = scorer_of(fits)
-        metrics = summary(fits) | {"outliers": float(passes.count_outliers(scorer, self.params.threshold))}
+        too_small = {key: sizes[key] for key in curves if key not in fits}
+        n_outliers = passes.count_outliers(scorer, self.params.threshold)
+        metrics = summary(fits, too_small) | {"outliers": float(n_outliers)}
         scorer.save(context.state, record(fits, curves) | {"metrics": metrics})
         return metrics
 

@@ -24,8 +24,10 @@ def first_centroids(
 
     scale = 1 / moments(X, prior)[1] if standardize else np.ones(X.shape[1])
     n_clusters = min(n_clusters, len(X))
-    picked = kmeans_plusplus(X * scale, n_clusters, sample_weight=prior, random_state=seed % 2**32)[0]
-    return Centroids(picked, scale)
+    rows = X * scale
+    centred = rows - rows.mean(axis=0)
+    picked = kmeans_plusplus(centred, n_clusters, sample_weight=prior, random_state=seed % 2**32)[1]
+    return Centroids(rows[picked], scale)
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,19 @@ class Centroids:
         """Number of rows that a fit needs: one per centroid."""
         return len(self.centres)
 
+    @property
+    def origin(self) -> Float64:
+        """Mean (D,) of the centroids."""
+        return np.asarray(self.centres.mean(axis=0))
+
     def distances(self, X: npt.NDArray[np.floating]) -> tuple[Float64, Float64]:
         """Return the scaled rows (n, D) and their mean squared differences from each centroid (n, K)."""
         from sklearn.metrics.pairwise import euclidean_distances
 
         rows: Float64 = X * self.scale
-        return rows, euclidean_distances(rows, self.centres, squared=True) / X.shape[1]
+        # Relative to the centroids' mean, because squares of coordinates far from 0 have no digits left.
+        origin = self.origin
+        return rows, euclidean_distances(rows - origin, self.centres - origin, squared=True) / X.shape[1]
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> CentroidsView:
         """Assign each row to its nearest centroid."""
@@ -163,9 +172,10 @@ class Boxes(Centroids):
         """
         from scipy.optimize import nnls
 
-        heavy = SUM_TO_ONE * max(1.0, float(np.abs(self.centres).max()))
-        corners = np.vstack([self.centres.T, np.full(len(self.centres), heavy)])
-        mixed = np.array([nnls(corners, np.append(row, heavy))[0] for row in X * self.scale])
+        centres, rows = self.centres - self.origin, X * self.scale - self.origin
+        heavy = SUM_TO_ONE * max(1.0, float(np.abs(centres).max()))
+        corners = np.vstack([centres.T, np.full(len(centres), heavy)])
+        mixed = np.array([nnls(corners, np.append(row, heavy))[0] for row in rows])
         mixed /= mixed.sum(axis=1, keepdims=True)
         found: Float64 = mixed @ self.shares.T
         return found

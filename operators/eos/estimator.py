@@ -15,7 +15,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 
 from operators.arrays import Float64
 from operators.eos import memory
-from operators.eos.alpha import EFFICIENCY, MAX_FLAGGED, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import (
+    EFFICIENCY,
+    MAX_FLAGGED,
+    alpha_sample,
+    choose_alpha,
+    effective_sample_size_curve,
+    least_rows,
+)
 from operators.eos.centroids import SPA, KMeans
 from operators.eos.descent import Fit, collapse
 from operators.eos.kernel import Target
@@ -80,7 +87,8 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
     effective_sample_size_ : float
         (sum w)^2 / sum w^2, in rows.
     alpha_ : float
-        The alpha that was used.
+        The alpha that was used; infinite if "auto" has too few rows to choose one
+        (:func:`operators.eos.alpha.least_rows`). All rows then keep their weight.
     curve_ : list of operators.eos.alpha.AlphaPoint
         Effective sample size and flagged share for each alpha; "auto" only.
     model_ : operators.eos.kernel.Model
@@ -144,13 +152,15 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         Warns
         -----
         UserWarning
-            Weights collapsed on a handful of rows.
+            Weights collapsed on a handful of rows, or there are too few rows to choose alpha.
         """
         self._check()
         learner = LEARNERS[self.loss]() if isinstance(self.loss, str) else self.loss
         rows = self._rows(learner, X, y, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.alpha_ = self._choose(rows.sample(seed), learner, seed)
+        self.alpha_ = self._choose(rows, learner, seed)
+        if np.isinf(self.alpha_):
+            return self._keep_equal(rows, learner, seed)
         draws: list[int | None] = [seed + index for index in range(self.n_init)]
         if self.start == "uniform":
             draws[0] = None
@@ -158,12 +168,27 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         self._keep(rows, memory.fitted(rows, learner, self.alpha_, draws=draws, seed=seed, **limits))
         return self
 
-    def _choose(self, sample: memory.Rows, learner: Any, seed: int) -> float:
+    def _choose(self, rows: memory.Rows, learner: Any, seed: int) -> float:
         if self.alpha != "auto":
             return float(self.alpha)
         limits: dict[str, Any] = {"threshold": self.threshold, "max_iter": self.max_iter}
+        sample = alpha_sample(rows, learner, seed)
         self.curve_ = effective_sample_size_curve(sample, learner, seed=seed, **limits)
-        return choose_alpha(self.curve_, self.efficiency, self.most_flagged)
+        return choose_alpha(self.curve_, self.efficiency, self.most_flagged) if self.curve_ else np.inf
+
+    def _keep_equal(self, rows: memory.Rows, learner: Any, seed: int) -> Self:
+        """Fit the model once, to the weights that the rows come with, and flag none."""
+        sample = rows.sample(seed)
+        model = learner.start(sample.X, sample.y, sample.prior, seed)
+        found = memory.collect(model, rows, np.inf)
+        self._keep(rows, Fit(memory.step(model, found, rows, None), found, [], converged=True))
+        warnings.warn(
+            f"{np.count_nonzero(rows.prior)} rows are too few to choose alpha: the model needs "
+            f"{least_rows(model)}. All rows keep their weight, and none is an outlier. Set alpha, or use "
+            "fewer features or clusters.",
+            stacklevel=3,
+        )
+        return self
 
     def _keep(self, rows: memory.Rows, fit: Fit) -> None:
         self.model_, self._statistics = fit.model, fit.statistics

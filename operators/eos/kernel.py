@@ -53,7 +53,7 @@ class Model(Protocol):
 
     @property
     def rows_needed(self) -> int:
-        """Rows below which a fit is degenerate."""
+        """Rows below which a fit is degenerate; 0 if nothing is fitted."""
         ...
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> View:

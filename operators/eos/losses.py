@@ -280,7 +280,7 @@ class FixedLosses:
 
     target: str = "none"
     penalty: float = 0.0
-    rows_needed: int = 1
+    rows_needed: int = 0
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> FixedLosses:
         """Return this object: there are no parameters."""

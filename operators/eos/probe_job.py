@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
 from operators.arrays import Float64
-from operators.base import Resources, ShardReader
+from operators.base import ROW_ID, Resources, ShardReader
 from operators.bounded_json import read_json
 from operators.communicator import Communicator, SingleProcess, Slots
 from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
@@ -72,6 +73,18 @@ class ProbeModel:
 
 
 @dataclass
+class IdentifiedShards(CachedShards):
+    """Training rows of every shard, and the row ids of the shards that were read."""
+
+    ids: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+    """(n,) by shard. Positions do not tell them, because rejected and held-out rows are left out."""
+
+    def _parsed(self, shard: int, table: pa.Table) -> Rows:
+        self.ids[shard] = table.column(ROW_ID).to_numpy()
+        return super()._parsed(shard, table)
+
+
+@dataclass
 class WeightedShards:
     """Training rows with weights, which are computed when a shard is first read."""
 
@@ -94,7 +107,7 @@ class Worker:
 
     def __init__(self, job: ProbeJob, communicator: Communicator) -> None:
         self.job, self.communicator = job, communicator
-        self.shards = CachedShards(job.reader)
+        self.shards = IdentifiedShards(job.reader)
         self.slots = Slots(communicator, len(self.shards))
         self.spec: ModelSpec = load_spec(job.probe_state)
         resources = job.probe.resources
@@ -135,7 +148,7 @@ class Worker:
 
         def weigh(shard: int, rows: Rows) -> Float64:
             if np.isinf(found.alpha):
-                return random_weights(self._ids(shard, rows), draw or 0)
+                return random_weights(self.shards.ids[shard], draw or 0)
             return np.exp(found.log_weights(self.losses(model, rows)))
 
         probe = self.job.probe
@@ -162,9 +175,6 @@ class Worker:
             descent.advance(found, partial(self.fit, draw=draw))
         return descent.best
 
-    def _ids(self, shard: int, rows: Rows) -> npt.NDArray[np.int64]:
-        return self.job.reader.shards[shard].first_row + np.arange(len(rows))
-
     def _statistics(self, model: ProbeModel, alpha: float, slot: int) -> Tensor:
         parts = [
             statistics_of_losses(self.losses(model, rows), rows.weight, alpha)
@@ -184,7 +194,7 @@ class Worker:
         for shard in self.slots.shards(slot):
             rows = self.shards[shard]
             if len(rows):
-                hashes = sample_hashes(self._ids(shard, rows), self.job.seed).astype(np.float64)
+                hashes = sample_hashes(self.shards.ids[shard], self.job.seed).astype(np.float64)
                 both = np.concatenate([kept, np.column_stack([hashes, self.losses(model, rows), rows.y])])
                 kept = both[np.argsort(both[:, 0], kind="stable")][:SAMPLE]
         return torch.tensor(kept.ravel())
@@ -203,7 +213,7 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
     fit = min((worker.run_descent(first, alpha, draw) for draw in draws), key=lambda fit: fit.objective[-1])
     limit = float(np.log(params.threshold))
     outliers = worker.slots.total(partial(_outliers, worker, fit, limit))
-    metrics = summary({EVERYONE: fit}) | {"outliers": float(outliers[0])}
+    metrics = summary({EVERYONE: fit}, {}) | {"outliers": float(outliers[0])}
     if worker.communicator.rank == 0:
         save(fit.model.module.cpu(), worker.spec, job.state)
         found = {

@@ -41,6 +41,12 @@ def eos_section(context: ReportContext) -> ReportSection | None:
     if collapsed := int(metrics.get("collapsed", 0)):
         text = f"In {count(collapsed, 'class')} the EOS weights concentrate on too few rows. Raise alpha."
         findings.append(Finding(text, "warning"))
+    if too_small := int(metrics.get("too_small", 0)):
+        text = (
+            f"EOS has too few rows of {count(too_small, 'class')} to choose alpha: their rows weigh 1, and "
+            "none is flagged."
+        )
+        findings.append(Finding(text, "warning"))
     return ReportSection("Entropic outlier sparsification (EOS)", content, findings)
 
 
@@ -48,8 +54,9 @@ def alpha_figure(context: ReportContext) -> Figure | None:
     """Draw the effective and the flagged share over alpha, one panel for each model; None without a curve."""
     path = context.state / RECORD
     record: dict[str, Any] = read_json(path) if path.exists() else {}
-    curves = dict(list(record.get("curve", {}).items())[:MAX_CLASSES])
-    if not any(curves.values()):
+    drawn = [(key, points) for key, points in record.get("curve", {}).items() if points]
+    curves = dict(drawn[:MAX_CLASSES])
+    if not curves:
         return None
     from matplotlib.figure import Figure
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from operators.base import LABEL, LOSS, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve, sample_size
 from operators.eos.descent import Descent, Fit, best_of, from_sums
 from operators.eos.kernel import WeightStatistics, collect_statistics, merged, random_rows, sample_hashes
 from operators.eos.memory import SAMPLE, Rows
@@ -104,18 +104,31 @@ class Passes:
         return runs_of(len(self.source.reader.shards))
 
     def collect(self, requests: Sequence[Request]) -> list[WeightStatistics]:
-        """Make one pass: return the statistics of each request over all rows of its class."""
-        found: list[list[WeightStatistics]] = [[] for _ in requests]
+        """Make one pass: return the statistics of each request over all rows of its class.
+
+        The sums of a run are merged as they arrive, so that those of two runs are in memory at most.
+        """
+        found: list[WeightStatistics | None] = [None] * len(requests)
         work = partial(_statistics_of_shards, self.source, list(requests))
         for statistics in self.executor.map(work, self.runs, resources=self.resources):
-            for parts, part in zip(found, statistics, strict=True):
-                if part is not None:
-                    parts.append(part)
-        return [merged(parts) for parts in found]
+            found = [_merged_pair(*pair) for pair in zip(found, statistics, strict=True)]
+        return [merged([] if one is None else [one]) for one in found]
 
-    def sample(self, counts: Mapping[int, int], seed: int) -> dict[int, Rows]:
-        """Draw random rows of each key, about :data:`SAMPLE` in all; the draw does not depend on shards."""
+    def sample(self, learner: Any, counts: Mapping[int, int], seed: int) -> dict[int, Rows]:
+        """Draw random rows of each key; the draw does not depend on shards.
+
+        They are about :data:`SAMPLE` in all, or more where the learner's model needs more rows of a class:
+        a Gaussian needs a few times as many as features, so that the sample has the size of the models.
+        """
         size = max(MIN_SAMPLE, SAMPLE // max(len(counts), 1))
+        samples = self._draw(counts, size, seed)
+        starts = (learner.start(rows.X, rows.y, rows.prior, seed) for rows in samples.values())
+        wanted = max((sample_size(start) for start in starts), default=0)
+        if wanted > size and max(counts.values()) > size:
+            return self._draw(counts, wanted, seed)
+        return samples
+
+    def _draw(self, counts: Mapping[int, int], size: int, seed: int) -> dict[int, Rows]:
         limits = {key: min(1.0, SPARE * size / max(n, 1)) for key, n in counts.items()}
         parts: dict[int, list[Rows]] = {key: [] for key in counts}
         work = partial(_candidates, self.source, limits, seed)
@@ -128,6 +141,11 @@ class Passes:
         """Make one pass: count the rows whose weight is below ``threshold``."""
         work = partial(_count, self.source, scorer, float(np.log(threshold)))
         return sum(self.executor.map(work, self.runs, resources=self.resources))
+
+
+def _merged_pair(one: WeightStatistics | None, other: WeightStatistics | None) -> WeightStatistics | None:
+    parts = [part for part in (one, other) if part is not None]
+    return merged(parts) if parts else None
 
 
 def _statistics_of_shards(
@@ -195,6 +213,8 @@ def solve(
 ) -> tuple[dict[int, Fit], dict[int, list[AlphaPoint]]]:
     """Run all starts; return the fit with the lowest objective and the curve against alpha, by key.
 
+    A key has no fit if alpha is to be chosen and its rows are too few for that.
+
     Raises
     ------
     OperatorError
@@ -205,14 +225,15 @@ def solve(
         work = partial(choose, learner, params, seed)
         found = passes.executor.map(work, [samples[key] for key in keys], resources=params.resources)
         curves = dict(zip(keys, found, strict=True))
-        descents = {key: _starts(learner, params, samples[key], curves[key], seed) for key in keys}
-        while going := [(key, one) for key in keys for one in descents[key] if not one.done]:
+        fitted = [key for key in keys if params.alpha != "auto" or curves[key]]
+        descents = {key: _starts(learner, params, samples[key], curves[key], seed) for key in fitted}
+        while going := [(key, one) for key in fitted for one in descents[key] if not one.done]:
             wanted = [Request(key, one.ahead, one.next_alpha, one.next_draw) for key, one in going]
             for (_, one), sums in zip(going, passes.collect(wanted), strict=True):
                 one.advance(sums, from_sums)
     except ValueError as error:
         raise OperatorError(f"operators.eos: {error}") from error
-    return {key: best_of(descents[key]) for key in keys}, curves
+    return {key: best_of(descents[key]) for key in fitted}, curves
 
 
 def _starts(

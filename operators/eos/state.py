@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from operators.arrays import Float64
 from operators.bounded_json import read_json
+from operators.counts import count
 from operators.eos.alpha import AlphaPoint
 from operators.eos.centroids import Boxes, Centroids
 from operators.eos.descent import Fit, collapse
@@ -43,7 +44,7 @@ class Scorer:
     ) -> Float64:
         """Return the log of weights of mean 1 (n,) for rows X (n, d) of ``classes`` (n,) with targets y.
 
-        A row of a class without rows in the fit has the weight 1.
+        A row of a class without a model has the weight 1.
         """
         found = np.zeros(len(X))
         for key, model in self.models.items():
@@ -94,23 +95,39 @@ def constants(statistics: WeightStatistics) -> dict[str, float]:
     return {name: value for name, value in asdict(statistics).items() if name != "sums"}
 
 
-def summary(fits: Mapping[int, Fit]) -> dict[str, float]:
-    """Return the metrics over all classes, whose weights have mean 1 each; log collapsed classes."""
+def summary(fits: Mapping[int, Fit], too_small: Mapping[int, int]) -> dict[str, float]:
+    """Return the metrics over all classes, whose weights have mean 1 each; log what the weights lack.
+
+    ``too_small`` has the rows of each class that has no fit, because they are too few to choose alpha.
+    """
     rows = {key: fit.statistics.prior for key, fit in fits.items()}
     total = sum(rows.values())
-    squares = sum(rows[key] ** 2 / fit.statistics.effective_sample_size for key, fit in fits.items())
+    alike = sum(too_small.values())
+    squares = sum(rows[key] ** 2 / fit.statistics.effective_sample_size for key, fit in fits.items()) + alike
     collapsed = {key: text for key, fit in fits.items() if (text := collapse(fit))}
     for key, text in collapsed.items():
         _log.warning("operators.eos: %s%s", "" if key == EVERYONE else f"class {key}: ", text)
-    return {
-        "effective_sample_size": total**2 / squares,
-        "objective": sum(rows[key] / total * fit.objective[-1] for key, fit in fits.items()),
-        "least_alpha": min(fit.statistics.alpha for fit in fits.values()),
-        "largest_alpha": max(fit.statistics.alpha for fit in fits.values()),
-        "iterations": float(max(len(fit.objective) for fit in fits.values())),
+    if too_small:
+        least = min(too_small, key=lambda key: too_small[key])
+        _log.warning(
+            "operators.eos: %s too few rows to choose alpha (%s has %d), so that their rows weigh 1 and none "
+            "is flagged. Set alpha, or use fewer features or clusters.",
+            "the recipe has" if least == EVERYONE else f"{count(len(too_small), 'class')} have",
+            "all" if least == EVERYONE else f"class {least}",
+            too_small[least],
+        )
+    found = {
+        "effective_sample_size": (total + alike) ** 2 / squares,
+        "iterations": float(max((len(fit.objective) for fit in fits.values()), default=0)),
         "converged": float(all(fit.converged for fit in fits.values())),
         "collapsed": float(len(collapsed)),
+        "too_small": float(len(too_small)),
     }
+    if fits:
+        alphas = [fit.statistics.alpha for fit in fits.values()]
+        found["objective"] = sum(rows[key] / total * fit.objective[-1] for key, fit in fits.items())
+        found |= {"least_alpha": min(alphas), "largest_alpha": max(alphas)}
+    return found
 
 
 def record(fits: Mapping[int, Fit], curves: Mapping[int, Sequence[AlphaPoint]]) -> dict[str, Any]:

@@ -26,12 +26,14 @@ PAIRS_AT_ONCE = 1 << 16
 class FactoredOperand:
     """Prepared rows u (G - m) as factors.
 
-    <u G - u m, u' G' - u' m> = <u G, u' G'> - s u' - u s' with s = u (<G, m> - |m|^2 / 2).
+    <u G - u m, u' G' - u' m> = <u G, u' G'> - s u' - u s' with s = u (<G, m> - |m|^2 / 2). With t = a power
+    of two above all u, s t and u / t stand for s and u: their products are the same, and u alone may be more
+    than float32 holds.
 
     Attributes
     ----------
     activations, errors : per layer; a 1 in the bias's place among the activations, errors times u.
-    scale, shift : (n, 2): (u, s) and (-s, -u).
+    scale, shift : (n, 2): (u / t, s t) and (-s t, -u / t).
     """
 
     activations: tuple[Tensor, ...]
@@ -45,6 +47,8 @@ class FactoredOperand:
         pairs = [layer.widened(dtype) for layer in gradients.layers]
         # Multiplied in float64, because s was computed from the unrounded u.
         errors = [(layer.errors * u[:, None]).astype(dtype) for layer in gradients.layers]
+        unit = power_of_two_above(float(u.max()))
+        u, s = u / unit, s * unit
         columns = [np.column_stack(pair).astype(dtype) for pair in ((u, s), (-s, -u))]
         return cls(
             tuple(torch.from_numpy(a) for a, _ in pairs),
@@ -164,7 +168,9 @@ class FactoredPoints:
 
     def distances(self, rows: Index, cols: Index) -> Float64:
         """Return the Euclidean distances (len(rows), len(cols)) of prepared rows, 0 between equal ones."""
-        gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)
+        # A row without a direction is the origin here, as for flat rows; to DBSCAN its cosines are 0.
+        half = np.where(self.scale > 0, self.half, 0.0)
+        gaps = half[rows, None] + half[cols] - self.products(rows, cols)
         # The gap of equal rows is a rounding error, which the root would magnify.
         gaps[gaps <= LOST * (self.size[rows, None] + self.size[cols])] = 0
         return np.asarray(np.sqrt(2 * gaps))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,12 +27,14 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
+    ShardReader,
 )
 from operators.bounded_json import read_json
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.gradients.names import exactly, found_in
 from operators.gradients.params import GradientsParams
 from operators.gradients.projection import Projection
+from operators.hashing import draw_rows, row_hashes, uniform
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ SAMPLE_ROWS, SAMPLE_BYTES = 512, 2**28
 """Largest number of rows on which a projection is measured, and largest size of their gradients."""
 TRIAL_ROWS = 256
 """Rows from which the factors of gradients are determined."""
+SPARE = 2
+"""Rows with a hash below a limit, per row of the sample."""
+PURPOSE = "gradients/sample"
 CHUNK = 512
 """Rows per forward pass on the CPU, unless the recipe has a number. A GPU has more; see the kernel."""
 PROJECTION = "projection.json"
@@ -57,7 +62,7 @@ class Gradients(Operator[GradientsParams]):
     """Adds each row's gradient of the probe's softmax cross-entropy."""
 
     name = "gradients"
-    version = 4
+    version = 5
     cost = Cost(19.7, 6.45, 63)
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
@@ -98,7 +103,8 @@ class Gradients(Operator[GradientsParams]):
         Returns
         -------
         For a projection ``projection_error_mean`` and ``projection_error_p99``, absolute errors of centred
-        cosines, and ``projection_pairs``, the number of pairs; ``numbers_per_row`` for factored gradients.
+        cosines, and ``projection_pairs``, the number of pairs, without errors if there is none;
+        ``numbers_per_row`` for factored gradients.
 
         Raises
         ------
@@ -106,13 +112,16 @@ class Gradients(Operator[GradientsParams]):
             Gradients in a chosen parameter cannot be factored.
         """
         params = self.params
+        projected = params.form != "factored" and params.projection is not None
+        rows = _draw(context, executor, SAMPLE_ROWS) if projected or params.bias == "balanced" else None
         if params.bias == "balanced":
-            list(executor.map(partial(_measure_inputs, params), [context]))  # few rows, which need no GPU
-        work = _find_factors if params.form == "factored" else _measure if params.projection else None
-        if work is None:
+            measure = partial(_measure_inputs, params, rows)
+            list(executor.map(measure, [context]))  # few rows, which need no GPU
+        if not projected and params.form != "factored":
             return {}
-        found = next(iter(executor.map(partial(work, params), [context], resources=params.resources)))
-        if params.projection and not params.projection.accept_error:
+        work = partial(_measure, params, rows) if projected else partial(_find_factors, params)
+        found = next(iter(executor.map(work, [context], resources=params.resources)))
+        if "projection_error_mean" in found and params.projection and not params.projection.accept_error:
             _log.warning(
                 "operators.gradients: the projection changes cosines by %.3f on average, and by more than "
                 "%.3f in 1 %% of pairs, so groups may differ from those of the gradients. Leave out "
@@ -240,14 +249,13 @@ def _chosen(model: nn.Module, pattern: str | None) -> Mapping[str, nn.Parameter]
         raise OperatorError(f"operators.gradients.parameters: {error}.") from error
 
 
-def _measure_inputs(params: GradientsParams, context: Context) -> None:
+def _measure_inputs(params: GradientsParams, sample: pa.Table, context: Context) -> None:
     """Store the lengths of the inputs of each linear layer on a sample of rows."""
     import torch
 
     from operators.gradients.balanced_bias import input_lengths
     from operators.models import load
 
-    sample = pa.concat_tables(_sample(context, SAMPLE_ROWS))
     model, lengths = load(context.states["probe"]), {}
     pattern = _pattern(model, params)
     _chosen(model, pattern)
@@ -257,19 +265,24 @@ def _measure_inputs(params: GradientsParams, context: Context) -> None:
     (context.state / BIAS).write_text(json.dumps(lengths), "utf-8")
 
 
-def _measure(params: GradientsParams, context: Context) -> dict[str, float]:
+def _measure(params: GradientsParams, sample: pa.Table, context: Context) -> dict[str, float]:
     from operators.gradients.projection import cosine_distortion
 
     compute = _opened(params, context)
-    rows = max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // (4 * compute.size)))
-    sample = pa.concat_tables(_sample(context, rows))
+    n_rows = max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // (4 * compute.size)))
+    drawn = draw_rows(sample.column(ROW_ID).to_numpy(), n_rows, context.seed, PURPOSE)
+    sample = sample.take(drawn)
     flat = compute(sample, params.model_copy(update={"projection": None}))
     found = cosine_distortion(flat, compute(sample, params), sample.column(LABEL).to_numpy())
-    figures = {
-        "projection_error_mean": found.mean,
-        "projection_error_p99": found.p99,
-        "projection_pairs": float(found.pairs),
-    }
+    figures = {"projection_pairs": float(found.pairs)}
+    if found.pairs:
+        figures |= {"projection_error_mean": found.mean, "projection_error_p99": found.p99}
+    else:
+        _log.warning(
+            "operators.gradients: the error that the projection causes in cosines is not known, because no "
+            "two of %d rows drawn at random have the same class.",
+            sample.num_rows,
+        )
     record = {**params.model_dump(mode="json")["projection"], **figures}
     (context.state / PROJECTION).write_text(json.dumps(record, indent=1), "utf-8")
     return figures
@@ -290,14 +303,32 @@ def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]
     return {"numbers_per_row": float(sum(part.width for part in parts))}
 
 
-def _sample(context: Context, n: int) -> Iterator[pa.Table]:
-    """Yield about n rows of at most eight shards, evenly spread.
+def _draw(context: Context, executor: Executor, n: int) -> pa.Table:
+    """Draw n rows at random, by the hashes of their ids: the draw does not depend on shards or their order.
 
-    Rows are chosen by their ids, because positions change when held-out rows are left out.
+    Features are read of the shards that have a row of the draw, or nearly one.
     """
     shards = context.shards.shards
-    chosen = shards[:: max(1, -(-len(shards) // 8))]
-    step = max(1, -(-sum(shard.n_rows for shard in chosen) // n))
-    for shard in chosen:
-        table = context.shards.read(shard.index, [FEATURES, LABEL])
-        yield table.filter(pa.array(table[ROW_ID].to_numpy() % step == 0))
+    total = sum(shard.n_rows for shard in shards)
+    limit = min(1.0, SPARE * n / max(total, 1))
+    while True:
+        find = partial(_candidates, context.shards, limit, context.seed)
+        found = [
+            table for table in executor.map(find, [shard.index for shard in shards]) if table is not None
+        ]
+        if limit == 1 or sum(table.num_rows for table in found) >= n:
+            break
+        limit = min(1.0, 8 * limit)  # most rows are rejected or held out
+    if not found:
+        return context.shards.read(shards[0].index, [FEATURES, LABEL])
+    table = pa.concat_tables(found).sort_by(ROW_ID)
+    return table.take(draw_rows(table.column(ROW_ID).to_numpy(), n, context.seed, PURPOSE))
+
+
+def _candidates(shards: ShardReader, limit: float, seed: int, shard: int) -> pa.Table | None:
+    """Return the rows of a shard whose hashes are below the share ``limit`` of all; None without any."""
+    row_ids = shards.read(shard, []).column(ROW_ID).to_numpy()
+    near = uniform(row_hashes(row_ids, seed, PURPOSE)) < limit
+    if not near.any():
+        return None
+    return shards.read(shard, [FEATURES, LABEL]).filter(pa.array(near))

@@ -84,7 +84,10 @@ class Projection:
 
 @dataclass(frozen=True)
 class Distortion:
-    """Absolute error of the centred cosine over pairs of rows of one class: mean and 99 % quantile."""
+    """Absolute error of the centred cosine over pairs of rows of one class: mean and 99 % quantile.
+
+    Both are 0 if there are no pairs.
+    """
 
     mean: float
     p99: float
@@ -103,7 +106,7 @@ def cosine_distortion(flat: Float32, projected: Float32, y: NDArray[np.integer])
         errors.append(np.abs(after - before)[np.triu_indices(len(before), k=1)])
     every = np.concatenate(errors)
     if not len(every):
-        return Distortion(float("nan"), float("nan"), 0)
+        return Distortion(0.0, 0.0, 0)
     return Distortion(float(every.mean()), float(np.quantile(every, 0.99)), len(every))
 
 

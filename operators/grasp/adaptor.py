@@ -33,7 +33,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    ShardReader,
 )
 from operators.bounded_json import read_json
 from operators.factored import FactoredLayer, unpack
@@ -51,8 +50,9 @@ from operators.grasp.state import (
     write_grid,
     write_selection,
 )
-from operators.groups.base import GroupsBase, LabelClass, apply_by_class, gather_class, stored_labels
+from operators.groups.base import GroupsBase, LabelClass, apply_by_class, stored_labels
 from operators.groups.small_groups import least_rows, to_groups
+from operators.groups.sorted_shards import Gather, class_gatherer, count_rows, remove_sorted
 from operators.groups.state import (
     class_names,
     has_labels,
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Source of the vectors of a class: a column of the shards, flat or packed; or drawn rows on disk."""
+    """Source of the vectors of a class: a column, flat or packed, of the shards; or drawn rows on disk."""
 
-    shards: ShardReader
+    gather: Gather
     column: str
     parts: Sequence[FactoredLayer] | None
     drawn: Mapping[int, DrawnClass] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Source:
         if index in self.drawn:
             vectors: Any = self.drawn[index].vectors()
         else:
-            row_ids, columns = gather_class(self.shards, index, [self.column])
+            row_ids, columns = self.gather(index)
             vectors = columns.get(self.column)
         if vectors is None or self.parts is None:
             return row_ids, vectors
@@ -117,11 +117,12 @@ class Groups(GroupsBase[GroupsParams]):
     gradients and more. A class of more than ``fit_rows``, the usual case of a large one, is clustered on
     drawn rows, and all of its rows are then placed shard by shard. Labels and models hold clusters;
     ``selection.json`` has the group of each. Memory: a worker holds the gradients of one class or block, and
-    twice that while it clusters them. Factored gradients are read where the recipe keeps gradients so; a
-    class of them is always one worker's.
+    twice that while it clusters them. Where many classes lie in many shards, their rows are first sorted by
+    class on disk (:mod:`operators.groups.sorted_shards`). Factored gradients are read where the recipe keeps
+    gradients so; a class of them is always one worker's.
     """
 
-    version = 6
+    version = 7
     cost = Cost(240, 189, 298)
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
@@ -161,7 +162,8 @@ class Groups(GroupsBase[GroupsParams]):
 
         Returns
         -------
-        ``groups``, ``outlier_share`` (of all rows), ``silhouette_class_<name>`` of each class, and
+        ``groups``, ``outlier_share`` (of all rows), ``silhouette_class_<name>`` of each class (and its index,
+        if the names of two look alike without the characters that a metric may not have), and
         ``stability``, the least mean of a class, where it was measured; where gradients are projected,
         ``projection_error_mean`` and ``projection_error_p99`` of cosines.
 
@@ -170,7 +172,7 @@ class Groups(GroupsBase[GroupsParams]):
         OperatorError
             No class has a row, or gradients have different lengths.
         """
-        from operators.grasp.rows_on_disk import count_rows, large_classes
+        from operators.grasp.rows_on_disk import large_classes
 
         maker = context.states.get(self._maker)
         parts = read_parts(maker) if maker and self._column == FACTORS else None
@@ -178,9 +180,13 @@ class Groups(GroupsBase[GroupsParams]):
         run = partial(executor.map, resources=self.params.resources)
         counts = count_rows(context.shards, run, len(names))
         large = {} if self._column == FACTORS else large_classes(context.shards, counts, self.params)
-        source = Source(context.shards, self._column, parts, self._draw(context, run, counts))
+        drawn_classes = self._draw(context, run, counts)
+        whole = np.where(np.isin(np.arange(len(names)), [*large, *drawn_classes]), 0, counts)
+        gather = class_gatherer(context.shards, run, [self._column], whole, context.state)
+        source = Source(gather, self._column, parts, drawn_classes)
         infer = partial(_infer_class, source, context.state, self.params, context.seed)
         found = list(run(infer, [(i, name) for i, name in enumerate(names) if i not in large]))
+        remove_sorted(context.state)
         if large:
             # Imported here because it loads torch and scikit-learn, which a driver on Ray does without.
             from operators.grasp.blocks import infer_in_blocks
@@ -211,7 +217,7 @@ class Groups(GroupsBase[GroupsParams]):
             **stable,
         }
         metrics |= {name: value for name, value in projection.items() if name.startswith("projection_error")}
-        return metrics | {f"silhouette_class_{_plain(r['name'])}": r["silhouette"] for r in records}
+        return metrics | _silhouettes(records)
 
     def open(self, context: Context) -> Apply:
         """Load where each class's groups start; labels are read as shards ask for them."""
@@ -258,10 +264,12 @@ class Groups(GroupsBase[GroupsParams]):
                 _log.warning("operators.groups: class %s: %s", record["name"], text)
         if projection and not self._accepts_projection:
             _log.warning(
-                "operators.groups: eps was picked on projected gradients, whose cosines are off by %.3f on "
-                "average: these groups can be others than those of the gradients themselves. Leave out "
+                "operators.groups: eps was picked on projected gradients, whose cosines are off by %s: these "
+                "groups can be others than those of the gradients themselves. Leave out "
                 "gradients.projection, or accept that: gradients.projection.accept_error: true.",
-                projection["projection_error_mean"],
+                f"{projection['projection_error_mean']:.3f} on average"
+                if "projection_error_mean" in projection
+                else "an unknown error",
             )
 
     def _apply(self, state: Path, label: LabelClass) -> Apply:
@@ -323,6 +331,16 @@ def _infer_class(
         write_labels(state, index, row_ids, labels)
     model.save(model_path(state, index))
     return class_record(index, name, replace(selection, drawn_from=drawn_from))
+
+
+def _silhouettes(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the silhouette of each class by its name, with its index where two names look alike."""
+    names = [_plain(record["name"]) for record in records]
+    keys = [
+        name if names.count(name) == 1 else f"{name}_{record['class']}"
+        for name, record in zip(names, records, strict=True)
+    ]
+    return {f"silhouette_class_{k}": r["silhouette"] for k, r in zip(keys, records, strict=True)}
 
 
 def _plain(name: str) -> str:

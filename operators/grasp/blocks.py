@@ -85,6 +85,8 @@ def infer_class_in_blocks(
     selection = describe_pick(facts, pick, params.select, eps, least)
     if keeps_grid(params.keep_grid, layout.n):
         list(map_(partial(_keep_block, solved, layout, (state, index), source), layout.blocks))
+    if not pick.is_divided:
+        solved = None
     write = partial(_write_block, layout, solved, pick.cell, (state, index), source)
     starts = list(map_(write, layout.blocks))
     write_label_starts(state, index, starts)

@@ -90,7 +90,8 @@ def infer_class(
     fewer than two clusters. In a large class it is computed from a sample, the same for every cell and call.
     :func:`~operators.grasp.selection.pick_by_facts` selects one cell.
 
-    A class of fewer than two rows, or whose rows are all equal, is one group, without noise.
+    A class in which no cell has two clusters is one group, without noise: a class of few rows, of which all
+    or none are noise in every cell, or of equal rows.
 
     Parameters
     ----------
@@ -124,9 +125,12 @@ def infer_class(
     facts = grid_facts(cells.labels, *cells.silhouettes)
     pick = pick_by_facts(facts, select)
     selection = describe_pick(facts, pick, select, eps_values, min_samples_values)
-    labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
+    if pick.is_divided:
+        labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
+    else:
+        labels, core = np.zeros(len(gradients), np.int32), np.zeros(1, np.intp)
     kept = sample_cores(core, labels[core], max_cores, random_state)
-    model = rows.model(np.inf if rows.alike else selection.eps, kept, labels[kept])
+    model = rows.model(selection.eps if pick.is_divided else np.inf, kept, labels[kept])
     sizes = np.bincount(labels[labels != NOISE], minlength=selection.n_groups)
     found = group_fields(model, sizes, least_rows)
     if cells.quality is not None:

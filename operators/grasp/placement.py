@@ -24,8 +24,8 @@ from operators.factored.packed_rows import parts_of
 from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.kernel import group_fields
 from operators.grasp.params import GroupsParams
-from operators.grasp.rows_on_disk import Map, shards_in_order
 from operators.groups.small_groups import least_rows
+from operators.groups.sorted_shards import Map, shards_in_order
 from operators.groups.state import model_path, write_label_part, write_label_starts
 
 Counts = npt.NDArray[np.intp]

@@ -206,7 +206,10 @@ def remark_on_pick(grid: Grid) -> str:
     """Describe which cell was selected, and why."""
     i, j = grid.pick
     if np.isnan(grid.rule_scores).all():
-        return "Every setting failed (one cluster, or only noise), so the class was not divided."
+        return (
+            "No setting gave two clusters: either no row or every row was noise. So the class was not "
+            "divided, and none of its rows counts as noise."
+        )
     silhouette = "" if grid.rule == "silhouette" else f" and the silhouette {grid.silhouettes[i, j]:.3f}"
     limits = (
         " No setting satisfied the rule's limits on noise and on the size of a second group: the class may "
@@ -243,6 +246,8 @@ def remark_on_stability(grid: Grid) -> list[str]:
 
 def remark_on_neighbours(grid: Grid) -> list[str]:
     """Compare the pick with the settings one step away: on a plateau they give the same."""
+    if np.isnan(grid.rule_scores).all():
+        return []
     i, j = grid.pick
     near = (slice(max(i - 1, 0), i + 2), slice(max(j - 1, 0), j + 2))
     groups, noise = grid.groups[near], grid.noise[near]
@@ -317,10 +322,15 @@ def projection_warning(record: Mapping[str, Any], accepted: bool) -> str:
     found = record.get("projection")
     if found is None or accepted:
         return ""
+    error = "by an unknown amount"
+    if "projection_error_mean" in found:
+        error = (
+            f"by {found['projection_error_mean']:.3f} on average, and by more than "
+            f"{found['projection_error_p99']:.3f} for 1 % of the pairs"
+        )
     return (
         f"eps and min_samples were picked on projected gradients ({found['dim']} numbers per row). The "
-        f"projection changes cosines by {found['projection_error_mean']:.3f} on average, and by more than "
-        f"{found['projection_error_p99']:.3f} for 1 % of the pairs, so the groups may differ from those of "
+        f"projection changes cosines {error}, so the groups may differ from those of "
         "the gradients themselves. Remove gradients.projection, or accept the error with "
         "gradients.projection.accept_error: true."
     )

@@ -7,7 +7,7 @@ them; :func:`draw_classes` writes only the rows on which a class is clustered if
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,27 +23,8 @@ from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.grasp.params import GroupsParams
 from operators.groups.base import describe_length_mismatch
+from operators.groups.sorted_shards import Map, shards_in_order
 from operators.hashing import END, draw_rows, row_hashes
-
-
-def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:
-    """Count the rows of each class in a shard."""
-    classes = shards.read(shard, [LABEL]).column(LABEL).to_numpy()
-    counts: list[int] = np.bincount(classes, minlength=n_classes).tolist()
-    return counts
-
-
-def count_rows(shards: ShardReader, run: Map, n_classes: int) -> npt.NDArray[np.intp]:
-    """Count the rows (n_shards, n_classes) of every class in every shard, in the order of
-    :func:`shards_in_order`.
-    """
-    counts = list(run(partial(count_classes, shards, n_classes), shards_in_order(shards)))
-    return np.array(counts, np.intp).reshape(-1, n_classes)
-
-
-def shards_in_order(shards: ShardReader) -> list[int]:
-    """Return the indices of the shards in the order of their first rows."""
-    return [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
 
 
 def spill_shard(shards: ShardReader, column: str, folders: Mapping[int, Path], shard: int) -> int:
@@ -96,7 +77,6 @@ class SpilledRows:
 
 Parts: TypeAlias = list[tuple[int, int]]
 """Shards with their numbers of rows of a class, in row order."""
-Map: TypeAlias = Callable[..., Any]
 PURPOSE = "groups/rows to cluster"
 
 
@@ -208,7 +188,7 @@ def _write_candidates(
 def large_classes(
     shards: ShardReader, counts: npt.NDArray[np.intp], params: GroupsParams
 ) -> dict[int, Parts]:
-    """Return the classes to cluster in blocks, by :func:`count_rows`."""
+    """Return the classes to cluster in blocks, by :func:`operators.groups.sorted_shards.count_rows`."""
     if params.neighbours in ("ivf", "hnsw"):
         return {}  # an index is built by one worker
     sizes = counts.sum(axis=0)

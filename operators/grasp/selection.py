@@ -74,18 +74,21 @@ class Pick:
     scores : (n_eps, n_min_samples) the rule's own score; -1 where a cell did not compete.
     within_limits : whether the cell keeps the rule's limits; for ``silhouette``, which has none, whether any
         cell could be scored.
+    is_divided : whether any cell could be scored. If none has two clusters, noise being one, no rows of the
+        class differ from the others, and it is one group without noise.
     """
 
     cell: tuple[int, int]
     scores: Float64
     within_limits: bool
+    is_divided: bool
 
 
 def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
     """Select one cell from the figures of a grid by a rule of this module.
 
     Of equal scores the first wins, in ascending order of eps and then of min_samples. If no cell can be
-    scored, it is the first cell. Raises ValueError for an unknown rule.
+    scored, it is the first cell, and the class is one group. Raises ValueError for an unknown rule.
     """
     if rule not in RULES:
         raise ValueError(f"select is {rule!r}; use one of {', '.join(RULES)}")
@@ -95,7 +98,7 @@ def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
     else:
         scores, within = _coverage_scores(facts, scored)
     e, m = (int(i) for i in np.unravel_index(np.argmax(scores), scores.shape))
-    return Pick((e, m), scores, within)
+    return Pick((e, m), scores, within, bool(scored.any()))
 
 
 def grid_facts(labels: npt.NDArray[Any], silhouettes: Float64, standard_errors: Float64) -> GridFacts:
@@ -204,8 +207,8 @@ def describe_pick(
         groups_grid=facts.groups,
         eps_grid=eps_values,
         min_samples_grid=min_samples_values,
-        n_groups=int(facts.groups[e, m]),
-        n_noise=int(facts.noise[e, m]),
+        n_groups=int(facts.groups[e, m]) if pick.is_divided else 1,
+        n_noise=int(facts.noise[e, m]) if pick.is_divided else 0,
         n_rows=facts.n_rows,
         at_edge=_at_edge(e, len(eps_values)) or _at_edge(m, len(min_samples_values)),
     )

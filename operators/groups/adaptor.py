@@ -19,18 +19,17 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     Resources,
-    ShardReader,
 )
 from operators.groups.base import (
     GroupsBase,
     LabelClass,
     apply_by_class,
     column_to_numpy,
-    gather_class,
     stored_labels,
 )
 from operators.groups.kernel import GroupMethod, GroupResult
 from operators.groups.small_groups import centre_distances, least_rows, merge_small, to_groups
+from operators.groups.sorted_shards import Gather, class_gatherer, count_rows, remove_sorted
 from operators.groups.state import (
     class_names,
     number_groups,
@@ -85,9 +84,12 @@ class ClassWise(GroupsBase[OperatorParams]):
             No class has a row, or vectors have different lengths.
         """
         names = class_names(context.states["ingest"])
-        split = partial(_fit_class, context.shards, context.state, self.method, context.seed)
-        found = executor.map(split, list(enumerate(names)), resources=self.resources)
-        records = number_groups([record for record in found if record is not None])
+        run = partial(executor.map, resources=self.resources)
+        counts = count_rows(context.shards, run, len(names))
+        gather = class_gatherer(context.shards, run, self.method.columns, counts, context.state)
+        split = partial(_fit_class, gather, context.state, self.method, context.seed)
+        records = number_groups([one for one in run(split, list(enumerate(names))) if one is not None])
+        remove_sorted(context.state)
         if not records:
             raise OperatorError(
                 "operators.groups: no class has a row. Check the rejected rows (`rowsieve quarantine`) and "
@@ -143,11 +145,11 @@ def _rebuild(method: type[GroupMethod[Any]], params: OperatorParams) -> Operator
 
 
 def _fit_class(
-    shards: ShardReader, state: Path, method: GroupMethod[Any], seed: int, named: tuple[int, str]
+    gather: Gather, state: Path, method: GroupMethod[Any], seed: int, named: tuple[int, str]
 ) -> dict[str, Any] | None:
     """Split one class, store its labels and state, and return its record."""
     index, name = named
-    row_ids, columns = gather_class(shards, index, method.columns)
+    row_ids, columns = gather(index)
     if not len(row_ids):
         return None
     result = method.fit(columns, seed)

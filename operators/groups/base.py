@@ -25,6 +25,7 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ShardInfo,
     ShardReader,
     copy_state,
 )
@@ -122,19 +123,20 @@ def group_columns(group: Labels, marked_by: str | None = None, learnt: Mask | No
 
 
 def gather_class(
-    shards: ShardReader, index: int, columns: Sequence[str]
+    shards: ShardReader, index: int, columns: Sequence[str], among: Sequence[ShardInfo] | None = None
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
     """Read row ids (n,), ascending, and columns of the class ``index``: vectors (n, d) float32, numbers (n,).
 
     Labels are read first, because they are small and show how many rows there are in which shards. Other
-    columns of shards without the class are not read.
+    columns of shards without the class are not read. ``among`` are the shards that may hold the class;
+    default: all.
 
     Raises
     ------
     OperatorError
         Vectors of different lengths.
     """
-    ordered = sorted(shards.shards, key=lambda shard: shard.first_row)
+    ordered = sorted(shards.shards if among is None else among, key=lambda shard: shard.first_row)
     wanted = [pc.equal(shards.read(shard.index, [LABEL]).column(LABEL), index) for shard in ordered]
     sizes = [pc.sum(mask).as_py() or 0 for mask in wanted]
     row_ids = np.empty(sum(sizes), np.int64)

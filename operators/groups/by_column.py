@@ -56,7 +56,7 @@ class Oracle(GroupsBase[OracleParams]):
     group. A value that occurs in several classes is one group.
     """
 
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = OracleParams
 
     @property
@@ -113,10 +113,12 @@ class Oracle(GroupsBase[OracleParams]):
 
 
 def _names(shards: ShardReader, column: str, shard: int) -> pa.Array:
-    """Return the column as text, for all rows of a shard."""
+    """Return the column as text, for all rows of a shard; NaN counts as no value, and -0.0 as 0.0."""
     found = shards.read_source(shard, [column]).column(column)
     if pa.types.is_dictionary(found.type):
         found = found.cast(found.type.value_type)
+    if pa.types.is_floating(found.type):
+        found = pc.if_else(pc.is_nan(found), None, pc.add(found, pa.scalar(0.0, found.type)))
     return pc.cast(found, pa.string()).combine_chunks()
 
 

@@ -124,7 +124,7 @@ class Jtt(ByModel[JttParams]):
     model trained for few epochs. Its second training, which repeats E, is left to ``weights``.
     """
 
-    version = 3
+    version = 4
     Params: ClassVar[type[OperatorParams]] = JttParams
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

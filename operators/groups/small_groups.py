@@ -61,7 +61,9 @@ def merge_small(sizes: npt.ArrayLike, distances: Float64, least: float) -> Label
             break
         near = int(np.argmin(apart[small]))
         if not np.isfinite(apart[small, near]):
-            near = int(np.argmax(np.where(np.isfinite(size), size, -1.0)))
+            # The cluster itself may be among the largest.
+            others = np.where(np.isfinite(size) & (np.arange(len(size)) != small), size, -1.0)
+            near = int(np.argmax(others))
         group[group == small] = near
         size[near] += size[small]
         apart[near] = np.minimum(apart[near], apart[small])

@@ -77,13 +77,15 @@ class Neighbours(Operator[NeighboursParams]):
         OperatorError
             FAISS is missing, no class has a row, or vectors have different lengths.
         """
-        build_part = _parts_module().build_part
+        module = _parts_module()
         parts = [(EVERY_CLASS, "all")]
         if self.params.per_class:
             parts = list(enumerate(_class_names(context.states["ingest"])))
-        build = partial(build_part, context.shards, context.state, self.params, context.seed)
-        found = executor.map(build, parts, resources=self.params.resources)
-        records = [record for record in found if record is not None]
+        run = partial(executor.map, resources=self.params.resources)
+        write = partial(module.write_rows, context.shards, self.params.space, context.state)
+        (written,) = run(write, [[part for part, _ in parts]])
+        build = partial(module.build_part, context.state, self.params, context.seed)
+        records = list(run(build, [(part, name) for part, name in parts if part in written]))
         if not records:
             raise OperatorError(
                 "operators.neighbours: no class has a row with a vector. Look at the rejected rows "

@@ -7,13 +7,14 @@ the inverse of the density they also reach where rows are few, which is where mi
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators.arrays import Float32, Ids
 from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
@@ -26,6 +27,8 @@ from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.params import EVERY_CLASS, GRAPH, NeighboursParams
 from operators.neighbours.recall import advice, check_size, true_edges
 
+ROWS, ROW_IDS = "rows.npy", "row_ids.npy"
+"""Files of a part: vectors, and row ids."""
 CANDIDATES = 8
 """Rows whose density is looked up for each landmark."""
 
@@ -35,14 +38,15 @@ def part_folder(state: Path, part: int) -> Path:
     return state / ("all" if part == EVERY_CLASS else f"class-{part}")
 
 
-def write_rows(shards: ShardReader, column: str, part: int, folder: Path) -> int:
-    """Copy a part's vectors shard by shard into one file, in the order of their row ids.
+def write_rows(shards: ShardReader, column: str, state: Path, parts: Sequence[int]) -> list[int]:
+    """Copy the vectors of all ``parts``, each into a file of its own, in the order of the row ids.
 
-    Labels are read first: they are small, and tell how many rows there are and where. Memory: one shard.
+    One pass over the labels, which are small and tell how many rows there are, and one over the vectors.
+    Memory: one shard.
 
     Returns
     -------
-    Number of rows; if it is 0, nothing is written.
+    The parts that have rows; nothing is written for others.
 
     Raises
     ------
@@ -50,43 +54,46 @@ def write_rows(shards: ShardReader, column: str, part: int, folder: Path) -> int
         Vectors of different lengths.
     """
     ordered = sorted(shards.shards, key=lambda shard: shard.first_row)
-    wanted = [_wanted(shards, shard.index, part) for shard in ordered]
-    size = sum(len(rows) for rows in wanted)
-    if not size:
-        return 0
-    folder.mkdir(parents=True, exist_ok=True)
-    row_ids = np.empty(size, np.int64)
-    X: np.memmap[Any, np.dtype[np.float32]] | None = None
-    start = 0
-    for shard, rows in zip(ordered, wanted, strict=True):
-        if not len(rows):
-            continue
-        table = shards.read(shard.index, [column]).take(rows)
-        vectors = vectors_to_numpy(table.column(column))
-        if X is None:
-            shape = (size, vectors.shape[1])
-            X = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.float32, shape)
-        _check_width(shard.path, column, vectors.shape[1], X.shape[1])
-        X[start : start + len(rows)] = vectors
-        row_ids[start : start + len(rows)] = table.column(ROW_ID).to_numpy()
-        start += len(rows)
-    if X is not None:
-        X.flush()
-    np.save(folder / "row_ids.npy", row_ids)
-    return size
+    sizes = Counter[int]()
+    for shard in ordered:
+        sizes.update({part: len(rows) for part, rows in _rows_of(shards, shard.index, parts, []).items()})
+    found = [part for part in parts if sizes[part]]
+    done, width = Counter[int](), 0
+    for shard in ordered:
+        of_part = _rows_of(shards, shard.index, found, [column])
+        for part, table in of_part.items():
+            vectors = vectors_to_numpy(table.column(column))
+            width = width or vectors.shape[1]
+            _check_width(shard.path, column, vectors.shape[1], width)
+            folder = part_folder(state, part)
+            if not done[part]:
+                folder.mkdir(parents=True, exist_ok=True)
+                np.lib.format.open_memmap(folder / ROWS, "w+", np.float32, (sizes[part], width))
+                np.lib.format.open_memmap(folder / ROW_IDS, "w+", np.int64, (sizes[part],))
+            place = slice(done[part], done[part] + len(table))
+            # Opened for each piece, because a process may hold fewer files open than there are classes.
+            np.load(folder / ROWS, mmap_mode="r+")[place] = vectors
+            np.load(folder / ROW_IDS, mmap_mode="r+")[place] = table.column(ROW_ID).to_numpy()
+            done[part] += len(table)
+    return found
 
 
 def read_rows(folder: Path) -> tuple[Ids, Float32]:
     """Return the row ids, and the vectors, mapped into memory."""
-    return np.load(folder / "row_ids.npy", mmap_mode="r"), np.load(folder / "rows.npy", mmap_mode="r")
+    return np.load(folder / ROW_IDS, mmap_mode="r"), np.load(folder / ROWS, mmap_mode="r")
 
 
-def _wanted(shards: ShardReader, shard: int, part: int) -> Ids:
-    """Return the positions, within a shard, of the rows of a part."""
-    if part == EVERY_CLASS:
-        return np.arange(shards.read(shard, []).num_rows)
-    mask = pc.equal(shards.read(shard, [LABEL]).column(LABEL), part)
-    return np.flatnonzero(mask.to_numpy())
+def _rows_of(
+    shards: ShardReader, shard: int, parts: Sequence[int], columns: Sequence[str]
+) -> dict[int, pa.Table]:
+    """Return the rows of a shard that each of the parts has, without parts that have none there."""
+    if EVERY_CLASS in parts:
+        table = shards.read(shard, columns)
+        return {EVERY_CLASS: table} if table.num_rows else {}
+    table = shards.read(shard, [*columns, LABEL])
+    classes = table.column(LABEL).to_numpy()
+    present = np.intersect1d(classes, np.array(parts, np.int64)).tolist()
+    return {part: table.take(np.flatnonzero(classes == part)) for part in present}
 
 
 def _check_width(path: str, column: str, width: int, expected: int) -> None:
@@ -116,15 +123,10 @@ class Edges(NamedTuple):
     distances: Float32
 
 
-def build_part(
-    shards: ShardReader, state: Path, params: NeighboursParams, seed: int, named: tuple[int, str]
-) -> PartRecord | None:
-    """Store the rows and the index of one part. Returns its record, or None if it has no rows."""
+def build_part(state: Path, params: NeighboursParams, seed: int, named: tuple[int, str]) -> PartRecord:
+    """Store the index of one part, whose rows :func:`write_rows` wrote, and return its record."""
     part, name = named
     folder = part_folder(state, part)
-    size = write_rows(shards, params.space, part, folder)
-    if not size:
-        return None
     _, X = read_rows(folder)
     reach = reach_of(params)
     with threads(int(params.resources.cpus)):
@@ -141,7 +143,7 @@ def build_part(
         found = rows.search(X[truth.sample], reach, truth.sample)
     share = 1.0 if params.index == "flat" else truth.share_found(found)
     degree, text = truth.mean_degree, advice(params.index, share)
-    return PartRecord(part=part, name=name, rows=size, recall=share, mean_neighbours=degree, advice=text)
+    return PartRecord(part=part, name=name, rows=len(X), recall=share, mean_neighbours=degree, advice=text)
 
 
 class PartIndex:
@@ -200,13 +202,14 @@ class Landmarks:
 def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landmarks:
     """Draw landmarks among the stored vectors by the inverse of their density.
 
-    Every class gets landmarks in proportion to its rows, at least one. Densities are looked up for eight
-    candidates per landmark, drawn at random: time and memory do not grow with the rows.
+    Every class gets landmarks in proportion to its rows, at least one, so that there are more than
+    ``n_landmarks`` where there are more classes. Densities are looked up for eight candidates per landmark,
+    drawn at random: time and memory do not grow with the rows.
 
     Parameters
     ----------
     state : state folder of ``neighbours``.
-    n_landmarks : how many to choose, >= 1; fewer where there are fewer rows.
+    n_landmarks : how many to choose, >= 1; all rows where there are fewer.
     random_state : int, of both draws.
 
     Raises
@@ -217,7 +220,7 @@ def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landma
     params, parts = _read(state)
     random = np.random.default_rng(random_state)
     rows = np.array([part["rows"] for part in parts])
-    seats = np.minimum(rows, np.maximum(1, np.floor(n_landmarks * rows / rows.sum()).astype(np.int64)))
+    seats = seats_of(rows, n_landmarks)
     chosen: list[tuple[Ids, Float32]] = []
     for part, wanted in zip(parts, seats.tolist(), strict=True):
         opened = PartIndex(state, part["part"], params)
@@ -229,6 +232,22 @@ def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landma
     row_ids, vectors = (np.concatenate(values) for values in zip(*chosen, strict=True))
     order = np.argsort(row_ids, kind="stable")
     return Landmarks(row_ids[order], vectors[order])
+
+
+def seats_of(rows: Ids, n: int) -> Ids:
+    """Divide n seats among classes by their ``rows`` (k,): at least one, and at most one for each row.
+
+    Examples
+    --------
+    >>> seats_of(np.array([100, 100, 100]), 10).tolist(), seats_of(np.array([96, 2, 2]), 10).tolist()
+    ([4, 3, 3], [8, 1, 1])
+    """
+    n = min(n, int(rows.sum()))
+    seats = np.ones(len(rows), np.int64)
+    for _ in range(n - len(rows)):
+        # The class with the fewest seats for its rows gets the next one.
+        seats[np.argmax(np.where(seats < rows, rows / (seats + 0.5), 0.0))] += 1
+    return seats
 
 
 def _read(state: Path) -> tuple[NeighboursParams, list[dict[str, Any]]]:

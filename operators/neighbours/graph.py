@@ -124,6 +124,7 @@ def density(graph: Graph) -> Float64:
 
 
 MAX_PAIRS = 5_000_000
+"""Edges from which sets are formed: those that are added first."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class DuplicateSets:
     ----------
     rows : rows with another one within the threshold.
     pairs : unordered pairs within it; a lower bound where the graph holds only the nearest of each row.
-    n_sets : sets of rows connected by such pairs.
+    n_sets : sets of rows connected by such pairs, of those that were kept.
     sets : row ids (ascending) of the largest sets, larger ones first, of equal ones the first.
     complete : false where there were more than ``MAX_PAIRS`` edges, and sets may be larger.
     """

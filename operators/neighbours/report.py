@@ -6,7 +6,7 @@ import numpy as np
 
 from operators.base import ROW_ID, ReportContext
 from operators.counts import count
-from operators.neighbours.graph import DuplicateCounter, DuplicateSets
+from operators.neighbours.graph import MAX_PAIRS, DuplicateCounter, DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.report import Cell, Content, ReportSection, ReportTable
 from operators.report.text import percent
@@ -50,10 +50,12 @@ def duplicate_sentence(params: NeighboursParams, found: DuplicateSets, rows: int
     if not found.rows:
         return f"No two rows {among} are near duplicates. Two rows would be if {criterion}."
     least = "" if params.n_neighbors is None and params.index == "flat" else "at least "
-    more = "" if found.complete else " or more"
+    sets, more = f" in {count(found.n_sets, 'set')}", ""
+    if not found.complete:
+        sets, more = f"; the first {MAX_PAIRS:,} edges form {count(found.n_sets, 'set')}", " or more"
     return (
         f"{count(found.rows, 'row')} ({percent(found.rows / max(rows, 1))}) have a near duplicate {among}: "
-        f"{criterion}. There are {least}{count(found.pairs, 'pair')} in {count(found.n_sets, 'set')}; the "
+        f"{criterion}. There are {least}{count(found.pairs, 'pair')}{sets}; the "
         f"largest set has {len(found.sets[0]):,}{more} rows. If two duplicates are in different splits, the "
         "scores on the second split are too good."
     )

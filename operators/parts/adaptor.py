@@ -31,19 +31,19 @@ NAME = "parts"
 STATE = "parts.json"
 NAMES = ("train", "validation", "test")
 MIN_ROWS = 20
-"""A class with fewer rows is not drawn from: all its rows are training rows."""
+"""A class with fewer rows is not drawn from: all its rows are training rows but those of ``holdout``."""
 MAX_CLASSES = 10_000
 """Beyond as many labels `ingest` refuses the label column, and no class is looked for here."""
 
-Counts = Counter[tuple[int, int]]
-"""Hash of a label and part -> number of rows."""
+Counts = Counter[tuple[int, int, int]]
+"""Hash of a label, part by ``draw``, and part by ``holdout`` (FITTED if not held) -> number of rows."""
 
 
 class RowParts(Operator[PartsParams]):
     """Adds ``part``: 0 for rows that operators learn from, 1 for validation and 2 for test rows."""
 
     name = NAME
-    version = 1
+    version = 2
     cost = Cost(11.8, 8.43, 213)
     Params = PartsParams
     fits_on_all_rows = True
@@ -77,8 +77,9 @@ class RowParts(Operator[PartsParams]):
         Returns
         -------
         Rows of each part. Rows of classes with fewer than 20 rows, or with no training row otherwise, are
-        training rows. Where so many rows are equal that the parts would miss their shares by more than half,
-        rows are drawn by their place in their file instead of by their content.
+        training rows, except those that ``source.holdout`` takes: it does not look at classes, so that it may
+        take all rows of a rare one. Where so many rows are equal that the parts would miss their shares by
+        more than half, rows are drawn by their place in their file instead of by their content.
         """
         draw = self.params.draw
         by: By = "content"
@@ -90,8 +91,8 @@ class RowParts(Operator[PartsParams]):
         state = {"by": by, "small_classes": small}
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
         totals = Counter[int]()
-        for (label, part), n in counts.items():
-            totals[FITTED if label in small else part] += n
+        for (label, drawn, held), n in counts.items():
+            totals[held if held != FITTED else FITTED if label in small else drawn] += n
         return {name: float(totals[part]) for part, name in enumerate(NAMES)}
 
     def open(self, context: Context) -> Apply:
@@ -154,18 +155,27 @@ class _Rows:
 
     def parts(self, table: pa.Table) -> Parts:
         """Return the part (n,) of each row of a table with ``row_id`` and the operator's source columns."""
-        draw, holdout = self.params.draw, self.params.holdout
-        found = np.zeros(table.num_rows, np.int8)
-        if draw is not None:
-            drawn = Draw(draw.validation, draw.test, self._seed, "parts/draw", validation_first=True)
-            found = drawn.parts(self._identities(table, draw.key, self.by))
-            if len(self._small):
-                found[np.isin(self.labels(table), self._small)] = FITTED
-        if holdout is not None:
-            held = Draw(holdout.validation, holdout.share, 0, "source/holdout")
-            first = held.parts(self._identities(table, holdout.key, "position"))
-            found = np.where(first == FITTED, found, first).astype(np.int8)
+        drawn, held = self.drawn(table), self.held(table)
+        return np.where(held == FITTED, drawn, held).astype(np.int8)
+
+    def drawn(self, table: pa.Table) -> Parts:
+        """Return the part (n,) of each row by ``draw``, whether or not the row is held out."""
+        draw = self.params.draw
+        if draw is None:
+            return np.zeros(table.num_rows, np.int8)
+        how = Draw(draw.validation, draw.test, self._seed, "parts/draw", validation_first=True)
+        found = how.parts(self._identities(table, draw.key, self.by))
+        if len(self._small):
+            found[np.isin(self.labels(table), self._small)] = FITTED
         return found
+
+    def held(self, table: pa.Table) -> Parts:
+        """Return the part (n,) of each row by ``holdout``; :data:`FITTED` for rows that it does not take."""
+        holdout = self.params.holdout
+        if holdout is None:
+            return np.zeros(table.num_rows, np.int8)
+        how = Draw(holdout.validation, holdout.share, 0, "source/holdout")
+        return how.parts(self._identities(table, holdout.key, "position"))
 
     def labels(self, table: pa.Table) -> Hashes:
         """Return a hash (n,) of each row's label."""
@@ -190,30 +200,38 @@ def _count(rows: _Rows, shard: int) -> Counts:
     ids = np.arange(info.first_row, info.first_row + table.num_rows, dtype=np.int64)
     table = table.append_column(ROW_ID, pa.array(ids))
     labels, places = np.unique(rows.labels(table), return_inverse=True)
-    parts = rows.parts(table)
     if len(labels) > MAX_CLASSES:
         labels, places = np.zeros(1, np.uint64), np.zeros_like(places)
-    cells, n = np.unique(np.stack([places.ravel(), parts]), axis=1, return_counts=True)
+    kinds = np.stack([places.ravel(), rows.drawn(table), rows.held(table)])
+    cells, n = np.unique(kinds, axis=1, return_counts=True)
     found = Counts()
-    for (place, part), rows_of_cell in zip(cells.T.tolist(), n.tolist(), strict=True):
-        found[int(labels[place]), int(part)] += rows_of_cell
+    for (place, drawn, held), rows_of_cell in zip(cells.T.tolist(), n.tolist(), strict=True):
+        found[int(labels[place]), drawn, held] += rows_of_cell
     return found
 
 
 def _small_classes(counts: Counts) -> list[int]:
     """Return the hashes of labels that would have too few rows to learn from."""
-    labels = sorted({label for label, _ in counts})
-    if len(labels) > MAX_CLASSES:
+    sizes, learnt = Counter[int](), Counter[int]()
+    for (label, drawn, held), n in counts.items():
+        sizes[label] += n
+        learnt[label] += n if drawn == held == FITTED else 0
+    if len(sizes) > MAX_CLASSES:
         return []
-    sizes = {label: sum(counts[label, part] for part in range(len(NAMES))) for label in labels}
-    return [label for label in labels if sizes[label] < MIN_ROWS or not counts[label, FITTED]]
+    return [label for label in sorted(sizes) if sizes[label] < MIN_ROWS or not learnt[label]]
 
 
 def _is_lumpy(counts: Counts, validation: float, test: float) -> bool:
-    """Return whether equal rows, which stay together, make a part miss its share by half, beyond chance."""
-    n = sum(counts.values())
+    """Return whether equal rows, which stay together, make a part miss its share by half, beyond chance.
+
+    Shares are those of the rows that ``source.holdout`` leaves.
+    """
+    drawn_from = Counter[int]()
+    for (_, drawn, held), count in counts.items():
+        drawn_from[drawn] += count if held == FITTED else 0
+    n = drawn_from.total()
     for part, share in ((VALIDATION, validation), (TEST, test)):
-        rows = sum(count for (_, drawn), count in counts.items() if drawn == part)
+        rows = drawn_from[part]
         off = abs(rows - share * n)
         if share and off > 0.5 * share * n and off > 5 * np.sqrt(share * (1 - share) * n):
             return True

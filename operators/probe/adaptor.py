@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from functools import partial
 from pathlib import Path
@@ -28,12 +29,14 @@ from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.probe.job import ProbeJob, open_predictor, run_job
 from operators.probe.params import ProbeParams
 
+_log = logging.getLogger("rowsieve")
+
 
 class Probe(Operator[ProbeParams]):
     """Adds the prediction and the loss of a classifier trained on all rows (empirical risk minimisation)."""
 
     name = "probe"
-    version = 3
+    version = 4
     cost = Cost(13.8, 7.95, 93)
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
@@ -65,6 +68,15 @@ class Probe(Operator[ProbeParams]):
         """
         n_classes, widths = _measures(context.states["ingest"])
         job = ProbeJob(context.shards, context.state, self.params, n_classes, widths, context.seed)
+        metrics = self._run(job, context, executor)
+        if not metrics["converged"]:
+            _log.warning(
+                "operators.probe: the solver stopped before the logistic model converged, so that another "
+                "run on more rows may give another model. Raise l2, or set standardize: true."
+            )
+        return metrics
+
+    def _run(self, job: ProbeJob, context: Context, executor: Executor) -> dict[str, float]:
         if self._trains_on_ray(context, executor):
             # Imported here because the import takes seconds, and one task without Ray does not need it.
             from operators.probe.ray_train import run_on_ray

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from operators.arrays import Float32, Int64, Labels
 from operators.base import FEATURES, LABEL, OperatorError, Resources, ShardReader
@@ -65,13 +66,15 @@ class CachedShards:
         return rows
 
     def _read(self, shard: int) -> Rows:
-        table = self.reader.read(shard, [FEATURES, LABEL])
+        return self._parsed(shard, self.reader.read(shard, [FEATURES, LABEL]))
+
+    def _parsed(self, shard: int, table: pa.Table) -> Rows:
         labels = table.column(LABEL).to_numpy().astype(np.int64)
         return Rows(vectors_to_numpy(table.column(FEATURES)), labels, np.ones(len(labels)))
 
 
 def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str, float]:
-    """Train; rank 0 writes the state. Returns train_loss, train_accuracy and n_parameters.
+    """Train; rank 0 writes the state. Returns train_loss, train_accuracy, n_parameters and converged (0, 1).
 
     Raises OperatorError where the rows or the model cannot be used.
     """
@@ -84,6 +87,7 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
         "train_loss": trained.train_loss,
         "train_accuracy": trained.train_accuracy,
         "n_parameters": float(trained.n_parameters),
+        "converged": float(trained.converged),
     }
     if communicator is None or communicator.rank == 0:
         record = metrics | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,9 @@ from operators.probe.rows import Rows, Shards, join
 from operators.probe.settings import Settings
 
 WINDOW = 2**16
-"""Rows of a slot that are shuffled together and held in memory at once (whole shards, so a few more)."""
+"""Rows of a slot that are shuffled together and held in memory at once (whole pieces, so a few more)."""
+PIECES = 8
+"""Number of large shards that share a window; each is read up to so many times an epoch then."""
 HEAD = 2
 """Numbers before the gradient in a slot's vector: loss and rows."""
 
@@ -33,10 +36,14 @@ def fit_minibatch(
     learner = _Learner(model, settings.lr, settings.l2)
     mean_weight = census.total_weight / census.n_rows
     steps = -(-census.n_rows // settings.batch_size)
+    pieces = {slot: _pieces(shards, slots.shards(slot), census.slot_rows[slot]) for slot in slots.mine}
     curve = []
     for epoch in range(settings.epochs):
         seen = torch.zeros(HEAD, dtype=torch.float64)
-        streams = {slot: _stream(shards, slots, census, slot, steps, (seed, epoch)) for slot in slots.mine}
+        streams = {
+            slot: _stream(shards, pieces[slot], census.slot_rows[slot], steps, (seed, epoch, slot))
+            for slot in slots.mine
+        }
         for _ in range(steps):
             total = slots.total_on_device(partial(_next_share, learner, streams))
             if total[1] > 0:
@@ -52,13 +59,45 @@ def _next_share(learner: _Learner, streams: dict[int, Iterator[tuple[Rows, int]]
 
 
 def _stream(
-    shards: Shards, slots: Slots, census: Census, slot: int, steps: int, place: tuple[int, int]
+    shards: Shards, pieces: Sequence[Piece], n_rows: int, steps: int, place: tuple[int, int, int]
 ) -> Iterator[tuple[Rows, int]]:
-    """Yield a slot's pieces of an epoch, each with a seed; ``place``: the training's seed and the epoch."""
-    generator = np.random.default_rng([*place, slot])
-    windows = _shuffled_windows(shards, slots.shards(slot), generator)
-    for rows in cut(windows, census.slot_rows[slot], steps):
+    """Yield a slot's share of each step of an epoch, with a seed each.
+
+    ``place`` has the training's seed, the epoch and the slot.
+    """
+    generator = np.random.default_rng([*place])
+    windows = _shuffled_windows(shards, pieces, generator)
+    for rows in cut(windows, n_rows, steps):
         yield rows, int(generator.integers(2**31))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Every ``step``-th row of a shard from ``start`` on."""
+
+    shard: int
+    start: int = 0
+    step: int = 1
+
+    def rows(self, shards: Shards) -> Rows:
+        """Return the rows: a copy, unless the piece is the whole shard, so that the rest is not kept."""
+        rows = shards[self.shard]
+        return rows if self.step == 1 else rows.take(np.arange(self.start, len(rows), self.step))
+
+
+def _pieces(shards: Shards, mine: Sequence[int], n_rows: int) -> list[Piece]:
+    """Divide a slot's ``n_rows`` rows into pieces that windows are put together from.
+
+    A window holds at least :data:`PIECES` of them. Otherwise the rows of a table in the order of its classes
+    would come class by class where shards are as large as windows, and training would forget the first.
+    """
+    if n_rows <= WINDOW:
+        return [Piece(shard) for shard in mine]
+    found = []
+    for shard in mine:
+        step = max(1, -(-len(shards[shard]) * PIECES // WINDOW))
+        found += [Piece(shard, start, step) for start in range(step)]
+    return found
 
 
 def cut(windows: Iterator[Rows], n: int, steps: int) -> Iterator[Rows]:
@@ -72,10 +111,12 @@ def cut(windows: Iterator[Rows], n: int, steps: int) -> Iterator[Rows]:
         rest = rest.take(slice(wanted, None))
 
 
-def _shuffled_windows(shards: Shards, mine: Sequence[int], generator: np.random.Generator) -> Iterator[Rows]:
+def _shuffled_windows(
+    shards: Shards, pieces: Sequence[Piece], generator: np.random.Generator
+) -> Iterator[Rows]:
     held: list[Rows] = []
-    for shard in generator.permutation(np.asarray(mine)):
-        held.append(shards[int(shard)])
+    for place in generator.permutation(len(pieces)):
+        held.append(pieces[place].rows(shards))
         if sum(map(len, held)) >= WINDOW:
             yield _shuffle(held, generator)
             held = []

@@ -69,7 +69,7 @@ class Split(Operator[P]):
     """
 
     name = "split"
-    version = 5
+    version = 6
     cost = Cost(116, 31.9, 71)
     Params: ClassVar[type[OperatorParams]] = SplitParams
 

@@ -83,7 +83,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 13
+    version = 14
     cost = Cost(2.80, 1.82, 13)
     Params = WeightsParams
 

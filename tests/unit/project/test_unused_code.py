@@ -29,6 +29,7 @@ ALLOWED = {
     "operators.embed.minilm.last_layer": "a recipe names it as the probe's model",
     "operators.eos.losses.GaussianModel.covariance": "users read it from the estimator's ``model_``",
     "operators.neighbours.class_index.build_part": "read where FAISS is needed",
+    "operators.neighbours.class_index.write_rows": "read where FAISS is needed",
 }
 """Names without a user in the product, with the reason for keeping them."""
 PROTOCOLS = {

@@ -494,6 +494,15 @@ def test_the_search_ends_at_the_second_value_that_differs_by_less_than_the_toler
     assert len(found.objective) == 2
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_search_that_ends_at_the_least_share_has_not_converged(share: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1)) + 0.7 * rng.normal(size=(400, 6))
+    settings = DckmSettings(0, 100.0, 0.01, 1.0, 2000, 0.0, min_effective_share=share)
+    found = solve(InMemory(Coder.of(X, "binarize")(X)), settings)
+    assert (found.converged, found.limited) == (share == 0, share > 0)
+
+
 def test_half_of_the_rows_are_kept_unless_asked_otherwise() -> None:
     tried = [TriedPair(1.0, k, share, 1 - k) for k, share in ((0.1, 0.6), (0.2, 0.5), (0.3, 0.49))]
     assert select_pair(tried) == tried[1]

@@ -157,7 +157,8 @@ def test_rows_that_are_not_valid_get_nulls(tmp_path: Path) -> None:
 def test_lambdas_are_chosen_on_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("operators.dckm.selection.GRID", (0.1, 10.0))
     table, found = features(), []
-    params = DckmParams(n_clusters=2, max_iter=5, lambdas="auto")
+    settings: dict[str, Any] = {"n_clusters": 2, "max_iter": 5, "lambda3": 3.0, "min_effective_share": 0.6}
+    params = DckmParams(**settings, lambdas="auto")
     for name, cuts in (("one", []), ("more", [1, 30, 30, 77])):
         (tmp_path / name).mkdir()
         found.append(run_operator(Dckm(params), split_table(table, cuts), tmp_path / name, seed=5)[1])
@@ -166,16 +167,21 @@ def test_lambdas_are_chosen_on_a_sample(tmp_path: Path, monkeypatch: pytest.Monk
     record = json.loads((tmp_path / "one" / "lambdas.json").read_text())
     X = vectors_to_numpy(table[FEATURES])
     order = np.argsort(row_hashes(np.arange(N), 5, "dckm/sample for lambdas"))
-    model = DecorrelatedKMeans(2, max_iter=5, random_state=5)
+    model = DecorrelatedKMeans(**settings, random_state=5)
     tried = [try_pair(model, X[order], 2, (a, b)) for a in (0.1, 10.0) for b in (0.1, 10.0)]
     picked = select_pair(tried)
     assert record == {"chosen": asdict(picked), "tried": [asdict(one) for one in tried]}
-    alone = DckmParams(n_clusters=2, max_iter=5, lambda1=picked.lambda1, lambda2=picked.lambda2)
+    alone = DckmParams(**settings, lambda1=picked.lambda1, lambda2=picked.lambda2)
     (tmp_path / "given").mkdir()
     given = run_operator(Dckm(alone), [table], tmp_path / "given", seed=5)[1]
     assert given["objective"] == found[0]["objective"]
     with pytest.raises(ValidationError, match="lambda1 is not read beside lambdas: auto"):
         DckmParams(lambda1=1.0, lambdas="auto")
+
+
+def test_no_rows_to_choose_lambdas_on_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"lambdas: there is no row to try them on: none of the 1 shards"):
+        run_operator(Dckm(DckmParams(lambdas="auto")), [features().slice(0, 0)], tmp_path)
 
 
 @pytest.mark.slow

@@ -11,9 +11,16 @@ import pytest
 from scipy.stats import chi2
 from sklearn.datasets import load_breast_cancer
 
-from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares, alpha
-from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
-from operators.eos.memory import rows_of
+from operators.eos import EntropicOutlierSparsification, Gaussian, KMeans, LeastSquares, alpha, memory
+from operators.eos.alpha import (
+    AlphaPoint,
+    alpha_sample,
+    choose_alpha,
+    effective_sample_size_curve,
+    least_rows,
+)
+from operators.eos.losses import FixedLosses
+from operators.eos.memory import fitted, rows_of
 from tests.on_arrays import closed_form_weights
 
 
@@ -122,9 +129,62 @@ def test_auto_keeps_both_classes(loss: str) -> None:
     assert model.weights_[wrong].mean() < model.weights_[~wrong].mean()
 
 
+@pytest.mark.parametrize(("learner", "d"), [(Gaussian(), 40), (KMeans(8), 5)])
+def test_a_model_that_follows_every_row_flags_none(learner: Any, d: int) -> None:
+    for n in (3, 9, 12, 30, 41):
+        if n >= least_rows(learner.start(np.eye(50, d), None, np.ones(50), 0)):
+            continue
+        X = np.random.default_rng(0).normal(size=(n, d))
+        assert effective_sample_size_curve(rows_of(X), learner) == []
+        with pytest.warns(UserWarning, match=f"{n} rows are too few to choose alpha: the model needs"):
+            model = EntropicOutlierSparsification(learner, random_state=0).fit(X)
+        assert model.alpha_ == np.inf
+        assert not model.outlier_mask_.any()
+        np.testing.assert_allclose(model.weights_, 1 / n)
+        assert model.predict(X + 100).tolist() == [1] * n
+
+
+@pytest.mark.parametrize(("learner", "d"), [(Gaussian(), 10), (Gaussian(), 40), (KMeans(8), 5)])
+def test_from_the_least_number_of_rows_on_few_clean_ones_are_flagged(learner: Any, d: int) -> None:
+    n = least_rows(learner.start(np.eye(50, d), None, np.ones(50), 0))
+    flagged = [
+        EntropicOutlierSparsification(learner, random_state=0)
+        .fit(np.random.default_rng(seed).normal(size=(n, d)))
+        .outlier_mask_.mean()
+        for seed in range(4)
+    ]
+    assert np.mean(flagged) <= 0.03
+
+
+def test_alpha_is_chosen_on_as_many_rows_as_the_model_needs() -> None:
+    rows = rows_of(np.random.default_rng(0).normal(size=(5000, 1100)).astype(np.float32))
+    assert len(alpha_sample(rows, Gaussian(), 0)) == 2 * (2 * 1101 + 20) > memory.SAMPLE
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_the_unit_of_losses_does_not_matter_where_most_are_equal(unit: float) -> None:
+    losses = np.where(np.arange(1000) < 970, 0.0, 1.0)[:, None] * unit
+    curve = effective_sample_size_curve(rows_of(losses), FixedLosses())
+    fit = fitted(rows_of(losses), FixedLosses(), choose_alpha(curve), tol=1e-6, max_iter=10)
+    assert alpha.flagged_shares(fit, rows_of(losses), 0.01)[0] == pytest.approx(0.03)
+    assert choose_alpha(curve) / unit < 0.1
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+@pytest.mark.parametrize("loss", ["kmeans", "spa"])
+def test_distances_do_not_depend_on_the_origin(loss: str, offset: float) -> None:
+    X, y = np.random.default_rng(0).normal(size=(300, 3)), np.arange(300) % 2
+    X[:5] += 20
+    here = EntropicOutlierSparsification(loss, random_state=0).fit(X, y)
+    there = EntropicOutlierSparsification(loss, random_state=0).fit(X + offset, y)
+    assert there.converged_
+    assert there.alpha_ == pytest.approx(here.alpha_, rel=1e-4)
+    np.testing.assert_array_equal(there.outlier_mask_, here.outlier_mask_)
+
+
 def test_rows_that_are_all_alike_have_equal_weights() -> None:
-    (point,) = effective_sample_size_curve(rows_of(np.ones((20, 2))), Gaussian())
+    (point,) = effective_sample_size_curve(rows_of(np.ones((30, 2))), Gaussian())
     assert (point.effective_share, point.flagged_share, point.worst_share) == (1, 0, 0)
-    model = EntropicOutlierSparsification(random_state=0).fit(np.ones((20, 2)))
-    np.testing.assert_allclose(model.weights_, 1 / 20)
+    model = EntropicOutlierSparsification(random_state=0).fit(np.ones((30, 2)))
+    np.testing.assert_allclose(model.weights_, 1 / 30)
     assert not model.outlier_mask_.any()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 from scipy.special import logsumexp
 
 from engine.execution.local_executor import LocalExecutor
-from operators.base import Context, OperatorError
+from operators.base import Context, OperatorError, Resources
 from operators.columns import numpy_to_vectors
 from operators.eos import EntropicOutlierSparsification
 from operators.eos.adaptor import Eos, EosByProbe, learner_of
@@ -27,7 +28,8 @@ from operators.eos.alpha import choose_alpha, effective_sample_size_curve
 from operators.eos.kernel import random_rows, random_weights
 from operators.eos.memory import Rows, fitted, losses, weights
 from operators.eos.params import EosParams
-from operators.eos.sharded import runs_of
+from operators.eos.probe_job import IdentifiedShards
+from operators.eos.sharded import Passes, Request, Source, runs_of
 from operators.eos.state import Scorer
 from operators.hashing import END, row_hashes
 from operators.models import load
@@ -230,6 +232,35 @@ def test_a_class_that_appears_later_weighs_one(tmp_path: Path) -> None:
     assert operator.open(context)(late)["eos_weight"].to_pylist() == [1] * 5
 
 
+def many_classes(n_classes: int, n: int, d: int) -> pa.Table:
+    """Rows of normal distributions, one for each class."""
+    rng = np.random.default_rng(1)
+    y = (np.arange(n) % n_classes).astype(np.int32)
+    X = rng.normal(size=(n, d)) + 3 * rng.normal(size=(n_classes, d))[y]
+    return pa.table({"x": numpy_to_vectors(X.astype(np.float32)), "y": y})
+
+
+def test_alpha_of_many_classes_is_chosen_on_more_rows_than_features() -> None:
+    # 4,096 rows of 100 classes would be 64 of each, and a Gaussian of 64 features follows every one of them.
+    found, metrics = run(many_classes(64, 64 * 160, 64), [3000])
+    assert metrics["collapsed"] == metrics["too_small"] == 0
+    assert metrics["outliers"] < 20
+    assert found["eos_weight"].to_numpy().max() < 6
+
+
+def test_classes_with_too_few_rows_for_their_model_weigh_one(caplog: pytest.LogCaptureFixture) -> None:
+    table = many_classes(5, 120, 40)
+    found, metrics = run(table, [50])
+    assert (metrics["outliers"], metrics["too_small"], metrics["effective_sample_size"]) == (0, 5, 120)
+    assert found["eos_weight"].to_pylist() == [1.0] * 120
+    assert "5 classes have too few rows to choose alpha (class 0 has 24)" in caplog.text
+    section = Eos(EosParams()).report_section(
+        SimpleNamespace(state=Path("missing"), metrics=metrics, classes=CLASSES)  # type: ignore[arg-type]
+    )
+    assert section is not None
+    assert "EOS has too few rows of 5 classes" in section.findings[0].text
+
+
 def test_no_rows_are_named(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"operators.eos: there are no valid rows"):
         run(dataset().slice(0, 0))
@@ -317,6 +348,48 @@ def test_shards_do_not_matter_to_the_probe(tmp_path: Path) -> None:
         found.append(by_probe(tmp_path / name, table, cuts, ProbeParams(l2=0.05))[0])
     np.testing.assert_allclose(*(part["eos_weight"].to_numpy() for part in found), rtol=1e-3, atol=1e-9)
     assert found[0]["eos_outlier"].equals(found[1]["eos_outlier"])
+
+
+def test_the_probes_draws_are_by_row_id(tmp_path: Path) -> None:
+    reader = Filtered(split_table(mislabelled(60)[0], [25]))
+    shards = IdentifiedShards(reader)
+    assert [len(shards[i]) for i in range(2)] == [16, 24]
+    assert [*shards.ids[0], *shards.ids[1]] == [i for i in range(60) if i % 3]
+
+
+class Filtered(MemoryReader):
+    """Leaves out every third row, as if it were rejected."""
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        table = super().read(shard, columns)
+        return table.filter(pa.array(table["row_id"].to_numpy() % 3 != 0))
+
+
+class Counting(LocalExecutor):
+    """Keeps how many results of ``map`` were alive when the next was asked for."""
+
+    def __init__(self) -> None:
+        self.alive = 0
+        self.found: list[weakref.ref[Any]] = []
+
+    def map(self, fn: Any, items: Sequence[Any], *, resources: Any = None) -> Iterator[Any]:
+        for item in items:
+            self.alive = max(self.alive, sum(part() is not None for part in self.found))
+            result = fn(item)
+            self.found.append(weakref.ref(result[0].sums))
+            yield result
+            del result
+
+
+def test_the_sums_of_a_pass_are_merged_as_they_arrive() -> None:
+    table = dataset(300)
+    reader = MemoryReader(split_table(table, list(range(10, 300, 10))))
+    passes = Passes(Source(reader, "x", False, "none", 3), Counting(), Resources())
+    X = np.array(table["x"].to_pylist(), np.float32)
+    model = learner_of(EosParams(), 3).start(X, None, np.ones(300), 0)
+    (found,) = passes.collect([Request(-1, model, 0.5, None)])
+    assert found.prior == 300
+    assert passes.executor.alive <= 2  # type: ignore[attr-defined]
 
 
 def objective_of(state: Path, table: pa.Table, alpha: float, l2: float) -> float:

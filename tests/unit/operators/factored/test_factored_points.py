@@ -97,3 +97,36 @@ def test_silhouettes_are_those_of_prepared_flat_rows(seed, metric, sample_size):
     found = mean_silhouettes(points, labels, sample_size=sample_size)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.standard_error, expected.standard_error, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "centered_cosine"])
+def test_distances_to_rows_without_a_direction_are_those_of_flat_rows(metric):
+    """Rows of zeros, and rows that equal the mean."""
+    rng = np.random.default_rng(0)
+    # Whole numbers, so that the mean is exact.
+    activations, errors = rng.integers(1, 9, (12, 3)).astype(float), rng.integers(1, 9, (12, 2)).astype(float)
+    if metric == "cosine":
+        errors[:4] = 0
+    else:
+        activations[6:], errors[6:] = activations[:6], -errors[:6]
+        errors[[0, 1, 6, 7]] = 0
+    gradients = FactoredGradients([Layer(activations, errors)])
+    points, rows = FactoredPoints(gradients, metric), np.arange(12)
+    flat = Points(gradients.flat(), metric).vectors.astype(np.float64)
+    expected = np.linalg.norm(flat[:, None] - flat, axis=2)
+    np.testing.assert_allclose(points.distances(rows, rows), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "centered_cosine"])
+@pytest.mark.parametrize("n_tiny", [1, 30, 60])
+def test_errors_below_the_range_of_float32_keep_their_direction(metric, n_tiny):
+    rng = np.random.default_rng(0)
+    activations = 0.1 * rng.normal(size=(60, 4)) + np.eye(4)[np.arange(60) % 2]
+    errors = np.tile([[1.0, -1.0]], (60, 1)).astype(np.float32)
+    errors[:n_tiny] *= np.float32(1e-39)
+    gradients = FactoredGradients([Layer(activations.astype(np.float32), errors)])
+    points, rows = FactoredPoints(gradients, metric), np.arange(60)
+    operand, half = points.operand(np.float32)
+    out = torch.empty(60, 60, dtype=torch.float32)
+    operand.multiply(operand, torch.from_numpy(-half), out)
+    np.testing.assert_allclose(out.numpy(), points.products(rows, rows) - half, atol=1e-5)

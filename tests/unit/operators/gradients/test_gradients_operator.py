@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, cast
@@ -23,8 +24,9 @@ from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.factored import unpack
 from operators.factored.packed_rows import read_parts
 from operators.gradients import Projection, per_sample_gradients
-from operators.gradients.adaptor import Gradients, _Opened
+from operators.gradients.adaptor import Gradients, _draw, _Opened
 from operators.gradients.params import GradientsParams
+from operators.hashing import draw_rows
 from operators.models import ModelSpec, build, load, save
 
 
@@ -36,8 +38,7 @@ class Shards:
         self.shards = [ShardInfo(i, f"{i}", 0, len(table), 0) for i, table in enumerate(tables)]
 
     def read(self, shard: int, columns: list[str]) -> pa.Table:
-        table = self._tables[shard]
-        return table.select(columns).add_column(0, "row_id", pa.array(range(len(table)), pa.int64()))
+        return self._tables[shard].select(["row_id", *columns])
 
     read_source = read
 
@@ -126,6 +127,43 @@ def test_projection_in_a_recipe() -> None:
         GradientsParams(projection=0)
 
 
+@pytest.mark.parametrize("cuts", [[], [250], [10, 20, 30, 299, 300, 301, 302, 303, 304, 305]])
+def test_the_sample_does_not_depend_on_shards_or_the_order_of_classes(
+    context: Context, cuts: list[int]
+) -> None:
+    """Every second row has the other class, and inputs that are ten times as long."""
+    rng = np.random.default_rng(0)
+    y = (np.arange(4000) % 2).astype(np.int32)
+    X = (rng.normal(size=(4000, 3)) * np.where(y == 1, 10, 1)[:, None]).astype(np.float32)
+    table = pa.table({"row_id": np.arange(4000), "x": numpy_to_vectors(X), "y": y})
+    edges = [0, *cuts, 4000]
+    parts = [table.slice(first, last - first) for first, last in pairwise(edges)]
+    Gradients(GradientsParams(bias="balanced")).fit(replace(context, shards=Shards(parts)), LocalExecutor())
+    found = json.loads((context.state / "bias.json").read_text())
+    chosen = X[draw_rows(np.arange(4000), 512, 7, "gradients/sample")].astype(np.float64)
+    assert 0.45 < (np.linalg.norm(chosen, axis=1) > 5).mean() < 0.55
+    assert found["hidden1"] == pytest.approx(np.sqrt((chosen**2).sum(axis=1).mean()))
+
+
+def test_a_sample_is_found_where_most_rows_are_rejected(context: Context) -> None:
+    table = shard(10_000)[2].filter(pa.array(np.arange(10_000) % 400 == 0))
+
+    shards = Shards([table])
+    shards.shards = [ShardInfo(0, "0.csv", 0, 10_000, 0)]
+    found = _draw(replace(context, shards=shards), LocalExecutor(), 20)
+    assert found.num_rows == 20
+
+
+def test_a_projection_without_two_rows_of_a_class_has_no_error(
+    context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = replace(context, shards=Shards([shard(1)[2]]))
+    params = GradientsParams(projection=3, bias="plain")
+    assert Gradients(params).fit(context, LocalExecutor()) == {"projection_pairs": 0}
+    assert "no two of 1 rows drawn at random have the same class" in caplog.text
+    assert "nan" not in caplog.text
+
+
 @pytest.mark.parametrize("accept", [False, True])
 def test_fit_measures_a_projection(
     context: Context, accept: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -147,9 +185,9 @@ def test_fit_measures_a_projection(
     record = json.loads((context.state / "projection.json").read_text())
     assert record == {"dim": 3, "method": "gaussian", **found}
     assert Gradients(GradientsParams(bias="plain")).fit(context, LocalExecutor()) == {}
-    # A sample: every second row of either part.
+    # A sample: the rows with the smallest hashes.
     monkeypatch.setattr("operators.gradients.adaptor.SAMPLE_ROWS", 20)
-    classes = np.concatenate([y[:15:2], y[15::2]])
+    classes = y[draw_rows(np.arange(40), 20, 7, "gradients/sample")]
     fewer = sum(k * (k - 1) // 2 for k in np.bincount(classes).tolist())
     assert Gradients(params).fit(context, LocalExecutor())["projection_pairs"] == fewer
 

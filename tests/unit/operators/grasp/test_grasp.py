@@ -80,14 +80,14 @@ def test_first_of_equal_scores_wins_in_ascending_order() -> None:
     assert selection.at_edge
 
 
-def test_when_every_cell_fails_the_first_is_taken() -> None:
+def test_when_every_cell_fails_the_first_is_recorded_and_the_class_is_one_group() -> None:
     X = np.eye(6)
     labels, selection, model = infer_class(X, metric="cosine")
-    np.testing.assert_array_equal(labels, -1)
+    np.testing.assert_array_equal(labels, 0)
     assert (selection.eps, selection.min_samples, selection.silhouette) == (0.1, 5, -1)
     assert (selection.scores == -1).all()
-    assert (selection.n_groups, selection.n_noise) == (0, 6)
-    np.testing.assert_array_equal(model.assign(X), -1)
+    assert (selection.n_groups, selection.n_noise) == (1, 0)
+    np.testing.assert_array_equal(model.assign(X), 0)
 
 
 def test_the_pick_inside_the_grid_is_not_at_its_edge() -> None:
@@ -116,7 +116,7 @@ def test_a_class_without_structure_is_one_group(metric: Any, X: Any) -> None:
 
 
 def test_two_different_rows_do_not_crash() -> None:
-    np.testing.assert_array_equal(infer_class(np.array([[0.0, 1.0], [1.0, 0.0]]))[0], -1)
+    np.testing.assert_array_equal(infer_class(np.array([[0.0, 1.0], [1.0, 0.0]]))[0], 0)
 
 
 def test_groups_are_unique_across_classes_in_class_order() -> None:

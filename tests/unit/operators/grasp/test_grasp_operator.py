@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from engine.execution.local_executor import LocalExecutor
 from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources
 from operators.grasp import GroupInference
-from operators.grasp.adaptor import Groups
+from operators.grasp.adaptor import Groups, _silhouettes
 from operators.grasp.class_model import ClassModel
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
@@ -24,6 +26,7 @@ from operators.grasp.rows_on_disk import drawn_rows, may_be_drawn
 from operators.grasp.selection import MIN_SAMPLES_GRID
 from operators.groups import state as state_module
 from operators.groups.base import gather_class
+from operators.groups.sorted_shards import FOLDER, class_gatherer, count_rows
 from tests.data import cut
 from tests.unit.in_memory import PicklingExecutor, SortedReader, class_context
 
@@ -127,6 +130,47 @@ def test_only_small_values_come_back_and_only_needed_shards_are_read(tmp_path: P
     row_ids, columns = gather_class(reader, 3, ["gradient"])
     assert [read for read in reader.reads if "gradient" in read[1]] == [(2, ("gradient",))]
     assert (len(row_ids), columns["gradient"].shape) == (1, (1, 4))
+
+
+def test_many_classes_are_sorted_in_one_pass_and_give_the_same_groups(tmp_path: Path) -> None:
+    """40 classes in each of 5 shards: as many reads as shards, and the result of one shard."""
+    rng = np.random.default_rng(0)
+    n, names = 2000, [str(i) for i in range(40)]
+    X = rng.normal(size=(n, 3)).astype(np.float32) + 4 * rng.integers(0, 2, (n, 1)).astype(np.float32)
+    vectors = pa.array(X.tolist(), VECTOR)
+    table = pa.table({"row_id": np.arange(n), "y": (np.arange(n) % 40).astype(np.int32), "gradient": vectors})
+    found = []
+    for name, tables in (("one", [table]), ("five", cut(table, 5)[::-1])):
+        context = class_context(tables, tmp_path / name, "groups", names, 0)
+        reader = SortedReader(tables)
+        operator = Groups(PARAMS)
+        operator.fit(replace(context, shards=reader), LocalExecutor())
+        assert len([read for read in reader.reads if "gradient" in read[1]]) == len(tables)
+        assert not (context.state / FOLDER).exists()
+        labels = [pq.read_table(context.state / f"labels-{i}.parquet") for i in range(40)]
+        found.append((pa.concat_tables(labels), (context.state / "selection.json").read_bytes()))
+    assert found[0][0].equals(found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_sorted_shards_are_read_as_shards_are(tmp_path: Path) -> None:
+    table = rows()
+    tables = [*cut(table, 3)[::-1], table.slice(0, 0)]
+    counts = count_rows(SortedReader(tables), lambda fn, items: map(fn, items), 4)
+    reader = SortedReader(tables)
+    sort: Any = {"columns": ["gradient", "y"], "counts": counts, "state": tmp_path}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("operators.groups.sorted_shards.READS", 0)
+        gather = class_gatherer(reader, lambda fn, items: map(fn, items), **sort)
+    assert len(reader.reads) == 4
+    for index in range(4):
+        ids, columns = gather(index)
+        expected_ids, expected = gather_class(SortedReader(tables), index, ["gradient", "y"])
+        np.testing.assert_array_equal(ids, expected_ids)
+        assert columns.keys() == expected.keys()
+        for name in columns:
+            np.testing.assert_array_equal(columns[name], expected[name])
+            assert columns[name].dtype == expected[name].dtype
 
 
 def test_noise_need_not_be_judged(tmp_path: Path) -> None:
@@ -264,3 +308,15 @@ def test_drawn_rows_are_those_of_one_draw(tmp_path: Path) -> None:
     stored = ClassModel.load(tmp_path / "groups" / "model-1.npz")
     assert np.array_equal(stored.cores, model.cores)
     assert np.array_equal(stored.labels, model.labels)
+
+
+def test_classes_whose_names_look_alike_have_metrics_of_their_own() -> None:
+    records = [
+        {"name": name, "class": index, "silhouette": index / 10}
+        for index, name in enumerate(["<=5", ">=5", "rare"])
+    ]
+    assert _silhouettes(records) == {
+        "silhouette_class___5_0": 0.0,
+        "silhouette_class___5_1": 0.1,
+        "silhouette_class_rare": 0.2,
+    }

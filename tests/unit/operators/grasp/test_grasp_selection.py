@@ -11,8 +11,10 @@ from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
 from operators.grasp import GroupInference
+from operators.grasp.class_model import assign
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
+from operators.grasp.report import parse_grid, remark_on_pick
 from operators.grasp.selection import FIT_ROWS, _at_edge, group_counts, min_samples_values
 from operators.grasp.state import class_record
 from tests.on_arrays import noise_shares, pick_cell, second_group_shares
@@ -159,6 +161,19 @@ def test_a_class_of_equal_rows_is_one_group_under_any_rule() -> None:
         np.testing.assert_array_equal(labels, 0)
         assert (selection.n_groups, selection.n_noise, selection.within_limits) == (1, 0, False)
         np.testing.assert_array_equal(selection.groups_grid, 1)
+
+
+@pytest.mark.parametrize("rule", ["coverage", "silhouette"])
+@pytest.mark.parametrize("shape", [(2, 6), (8, 6), (300, 500)])
+def test_a_class_whose_rows_are_all_noise_is_one_group(rule: Any, shape: tuple[int, int]) -> None:
+    X = np.random.default_rng(0).normal(size=shape)
+    labels, selection, model = infer_class(X, select=rule, least_rows=100)
+    assert labels.tolist() == [0] * len(X)
+    assert (selection.n_groups, selection.n_noise, selection.within_limits) == (1, 0, False)
+    assert (selection.group_of, selection.sizes) == ((0,), (len(X),))
+    assert assign(model, X + 10).tolist() == [0] * len(X)
+    remark = remark_on_pick(parse_grid(class_record(0, "a", selection), ["a"]))
+    assert remark.endswith("So the class was not divided, and none of its rows counts as noise.")
 
 
 def test_coverage_is_the_default_and_unknown_rules_are_refused() -> None:

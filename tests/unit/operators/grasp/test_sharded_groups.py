@@ -55,6 +55,18 @@ def test_same_columns_record_and_model_as_one_worker(
             np.testing.assert_array_equal(ours[name], theirs[name])
 
 
+def test_a_class_of_noise_is_one_group_as_for_one_worker(tmp_path: Path) -> None:
+    """Narrow radii leave no cluster in any class, so that each is one group."""
+    table, params = rows(), {"eps": [1e-9, 2e-9], "min_samples": [5, 10]}
+    alone, metrics, one = fitted([table], tmp_path / "one", **params)
+    found, their_metrics, blocks = fitted(cut(table, 2), tmp_path / "blocks", block_rows=64, **params)
+    assert found.equals(alone)
+    assert their_metrics == metrics
+    records = json.loads((one / "selection.json").read_text())
+    assert {r["n_noise"] for r in records["classes"]} == {0}
+    assert records == json.loads((blocks / "selection.json").read_text())
+
+
 def test_sampled_silhouettes_and_drawn_cores_are_the_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from operators.dbscan import dbscan_grid
 from operators.dbscan import graph_dbscan as approximate_module
 from operators.grasp.state import AUTO_ROWS, keeps_grid, read_grid
+from operators.groups.by_column import Oracle
+from operators.groups.params import OracleParams
 from operators.neighbours import faiss_index as index_module
+from tests.unit.in_memory import run_operator
 from tests.unit.operators.grasp.test_grasp_operator import cut, rows
 from tests.unit.operators.grasp.test_sharded_groups import AXES, fitted
 
@@ -73,3 +77,12 @@ def test_a_poor_graph_is_logged_and_recorded(
     assert low
     assert all(f"class {name}: clusters found through the ivf graph differ" in caplog.text for name in low)
     assert "Raise nprobe" in caplog.text
+
+
+@pytest.mark.parametrize("as_category", [False, True])
+def test_the_oracle_takes_nan_as_no_value_and_both_zeros_as_one(tmp_path: Path, as_category: bool) -> None:
+    values = pa.array([1.0, float("nan"), None, 2.0, -0.0, 0.0])
+    table = pa.table({"t": values.dictionary_encode() if as_category else values, "y": np.zeros(6, np.int32)})
+    found, metrics = run_operator(Oracle(OracleParams(column="t")), [table], tmp_path)
+    assert found["group"].to_pylist() == [1, -1, -1, 2, 0, 0]
+    assert metrics["groups"] == 3

@@ -31,6 +31,13 @@ def test_a_cluster_of_unknown_distance_joins_the_largest() -> None:
     assert merge_small([100, 400, 3], apart, 50).tolist() == [0, 1, 1]
 
 
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_clusters_of_one_size_without_distances_join_each_other(k: int) -> None:
+    apart = np.full((k, k), np.inf)
+    assert merge_small([50] * k, apart, 100 * k).tolist() == [0] * k
+    assert min(np.bincount(merge_small([50] * k, apart, 100), [50] * k)) >= 100
+
+
 def test_nothing_to_merge() -> None:
     assert merge_small([], np.empty((0, 0)), 10).tolist() == []
     assert merge_small([3], np.zeros((1, 1)), 10).tolist() == [0]

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from operators.base import VECTOR
 from operators.neighbours import choose_landmarks
+from operators.neighbours.class_index import seats_of
 from tests.unit.operators.neighbours.test_neighbours_operator import run
 
 
@@ -28,3 +30,18 @@ def test_sparse_rows_are_drawn_more_often_than_their_share(tmp_path: Path) -> No
         np.testing.assert_array_equal(found.vectors, X[found.row_ids].astype(np.float32))
         shares.append((found.row_ids >= 360).mean())
     assert np.mean(shares) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "seats"),
+    [
+        ([100, 100, 100], 10, [4, 3, 3]),
+        ([96, 2, 2], 10, [8, 1, 1]),
+        ([3, 50], 60, [3, 50]),
+        ([5, 5, 5], 2, [1, 1, 1]),
+    ],
+)
+def test_as_many_landmarks_as_asked_for_unless_there_are_more_classes(
+    rows: list[int], n: int, seats: list[int]
+) -> None:
+    assert seats_of(np.array(rows), n).tolist() == seats

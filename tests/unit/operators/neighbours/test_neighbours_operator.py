@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from engine.execution.local_executor import LocalExecutor
 from operators.base import VECTOR, Context, OperatorError, Resources
 from operators.neighbours import NeighbourGraph
 from operators.neighbours import adaptor as adaptor_module
@@ -203,3 +204,11 @@ def test_planning_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_each_shard_is_read_once_for_all_classes(tmp_path: Path) -> None:
+    context = context_for(cut(rows(), 5), tmp_path)
+    Neighbours(NeighboursParams(n_neighbors=3, space="x")).fit(context, LocalExecutor())
+    reads = context.shards.reads  # type: ignore[attr-defined]
+    assert len(reads) == 2 * 5
+    assert sum("x" in columns for _, columns in reads) == 5

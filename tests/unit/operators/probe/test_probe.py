@@ -21,7 +21,7 @@ from operators.base import OperatorError, Resources
 from operators.communicator import SLOTS, SingleProcess, Slots
 from operators.models import ModelSpec, build, load, save
 from operators.models.storage import DESCRIPTION, WEIGHTS, load_linear
-from operators.probe import Settings, Trained, predict, train
+from operators.probe import Settings, Trained, minibatch, predict, train
 from operators.probe.census import Census, take_census
 from operators.probe.job import open_predictor, train_into
 from operators.probe.kernel import partial_sums_on
@@ -270,6 +270,43 @@ def test_every_epoch_has_an_order_of_its_own() -> None:
     fit_minibatch(Recorder(4, 3), shards, slots, Census((64,), float(data.weight.sum())), options, seed=5)
     assert len(set(orders)) == len(orders) == 8
     assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(data.X[:, 0].tolist()))}
+
+
+def test_large_shards_in_the_order_of_their_classes_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minibatch, "WINDOW", 500)
+    rng = np.random.default_rng(0)
+    centres, y = rng.normal(size=(16, 10)) * 1.2, np.repeat(np.arange(16), 500)
+    X = (centres[y] + rng.normal(size=(8000, 10))).astype(np.float32)
+    options = Settings(l2=0, epochs=10, lr=0.01)
+    wide = ModelSpec(
+        model="mlp", hidden=(50, 50), standardize=True, blocks=(10,), n_features=10, n_classes=16
+    )
+    accuracy = []
+    for order in (np.arange(8000), rng.permutation(8000)):
+        shards = [Rows(X[part], y[part], np.ones(len(part))) for part in np.array_split(order, 16)]
+        accuracy.append(train(wide, shards, settings=options).train_accuracy)
+    assert accuracy[0] == pytest.approx(accuracy[1], abs=0.02)
+
+
+def test_windows_use_every_row_once_and_hold_no_more_than_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minibatch, "WINDOW", 64)
+    shards = deal(rows(700), [300, 5, 0, 250, 145])
+    pieces = minibatch._pieces(shards, range(5), 700)
+    windows = list(minibatch._shuffled_windows(shards, pieces, np.random.default_rng(0)))
+    assert max(map(len, windows)) < 64 + 8
+    weights = np.concatenate([window.weight for window in windows])
+    assert sorted(weights) == sorted(rows(700).weight)
+    assert all(piece.rows(shards).X.base is None for piece in pieces if piece.step > 1)
+
+
+def test_the_number_of_workers_does_not_matter_to_large_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minibatch, "WINDOW", 16)
+    shards, options = deal(rows(120), [40, 3, 50, 27]), Settings(epochs=2, batch_size=16)
+    one = train(spec("mlp"), shards, settings=options)
+    for trained in train_together(
+        2, lambda communicator: train(spec("mlp"), shards, settings=options, communicator=communicator)
+    ):
+        assert same_bytes(one, trained)
 
 
 def test_seeds_decide_and_nothing_else_is_touched() -> None:

@@ -93,6 +93,7 @@ def test_fit_and_open_are_the_kernel(context: Context, model: str) -> None:
         "train_loss": expected.train_loss,
         "train_accuracy": expected.train_accuracy,
         "n_parameters": expected.n_parameters,
+        "converged": 1.0,
     }
     record = json.loads((context.state / "training.json").read_text())
     assert record["loss_curve"] == expected.loss_curve
@@ -108,6 +109,14 @@ def test_fit_and_open_are_the_kernel(context: Context, model: str) -> None:
         prediction, loss = predict(trained_model, rows.X, rows.y)
         np.testing.assert_array_equal(out.column("prediction"), prediction)
         np.testing.assert_allclose(out.column("loss"), loss, rtol=1e-5)  # logistic: float64 in NumPy
+
+
+def test_a_solver_that_does_not_converge_is_logged(
+    context: Context, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "of", lambda params: Settings(l2=params.l2, max_iterations=1))
+    assert Probe(ProbeParams(l2=0.001)).fit(context, Local())["converged"] == 0
+    assert "operators.probe: the solver stopped before the logistic model converged" in caplog.text
 
 
 def test_states_are_the_same_bytes_twice(context: Context) -> None:

@@ -56,6 +56,14 @@ def test_decorrelation_states_the_correlation_and_whether_it_converged(converged
     assert any("operators.dckm.max_iter" in text for text in notices) is not bool(converged)
 
 
+def test_decorrelation_states_that_its_limit_ended_it() -> None:
+    figures = {"correlation_before": 3.0, "correlation_after": 1.25, "effective_sample_size": 40.0}
+    section = balance_section("dckm", {**figures, "converged": 0.0, "limited": 1.0})
+    assert section is not None
+    (notice,) = [item.text for item in section.content if isinstance(item, Notice)]
+    assert "Lower operators.dckm.min_effective_share for less correlation" in notice
+
+
 def test_eos_draws_the_curve_of_every_model(tmp_path: Path) -> None:
     points = [{"alpha": a, "effective_share": a, "flagged_share": 0.1} for a in (0.1, 0.5, 1.0)]
     models = {k: {"statistics": {"alpha": 0.5}} for k in "01"}
@@ -83,7 +91,10 @@ def test_duplicates_state_what_counts_as_near() -> None:
     text = duplicate_sentence(params, some, 50).replace("\xa0", " ")
     assert text.startswith("5 rows (10 %) have a near duplicate of the same class: their")
     assert "differ by at most 0.01 in cosine distance" in text
-    assert "4 pairs in 2 sets; the largest set has 3 or more rows" in text
+    assert "4 pairs; the first 5,000,000 edges form 2 sets; the largest set has 3 or more rows" in text
+    whole = DuplicateSets(5, 4, 2, (np.arange(3), np.arange(2)), True)
+    text = duplicate_sentence(params, whole, 50).replace("\xa0", " ")
+    assert "4 pairs in 2 sets; the largest set has 3 rows" in text
 
 
 def test_a_map_of_columns_in_different_units_is_not_that_of_the_largest_numbers() -> None:
