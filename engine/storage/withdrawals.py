@@ -179,10 +179,10 @@ def _bases(output: Place, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _has_records(output: Place) -> bool:
-    return bool(_recorded(output))
+    return bool(recorded_withdrawals(output))
 
 
-def _recorded(output: Place) -> list[str]:
+def recorded_withdrawals(output: Place) -> list[str]:
     """Return the sorted names of the versions that have a record, whether they are published or removed."""
     try:
         names = [entry.name for entry in (output / FOLDER).iterdir()]
@@ -229,7 +229,7 @@ def withdrawal_against(
     own = withdrawal_of(output, version)
     if own is not None or is_published(output, version):
         return Refusal(own) if own else None
-    for name in _recorded(output):
+    for name in recorded_withdrawals(output):
         known = withdrawal_of(output, name)
         manifest = read_manifest(version_folder(output, name)) if is_published(output, name) else None
         fingerprints = {entry["fingerprint"] for entry in manifest["operators"]} if manifest else set()
@@ -281,7 +281,7 @@ def withdrawn_within(output: Place, version: str, inputs: Inputs) -> dict[str, s
     Those whose rows the current version holds as well are left out, and so are versions that were removed.
     A version that is published is not looked at.
     """
-    recorded = _recorded(output)
+    recorded = recorded_withdrawals(output)
     if not recorded or is_published(output, version):
         return {}
     held: frozenset[str] = frozenset()
