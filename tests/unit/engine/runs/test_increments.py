@@ -437,6 +437,24 @@ def test_rows_set_aside_stay_so_and_their_ids_move(tmp_path: Path) -> None:
     assert result.manifest["summary"]["quarantined"] == 2
 
 
+def test_rows_set_aside_are_found_in_the_file_that_holds_them_now(tmp_path: Path) -> None:
+    from engine.execution.quarantine import read_quarantine
+
+    nights(tmp_path / "data", 160)
+    names = ("p", "q")
+    for place, name in enumerate(names):
+        add_night(tmp_path, quarantined([3 + place]), name)
+    source = {"on_error": "quarantine", "max_error_rate": 0.1}
+    run(recipe(tmp_path, source=source))
+    files = [tmp_path / "data" / f"{name}.parquet" for name in (*names, "r")]
+    for old, new in ((0, 2), (1, 0), (2, 1)):  # the two change their names
+        files[old].rename(files[new])
+    add_night(tmp_path, spurious_table(100, seed=1), "z")
+    run(recipe(tmp_path, source=source))
+    found = read_quarantine(make_plan(recipe(tmp_path, source=source))).to_pylist()
+    assert {(Path(row["file"]).name, row["row"]) for row in found} == {("q.parquet", 3), ("p.parquet", 4)}
+
+
 STANDARD_CHAIN: dict[str, Any] = {"cues": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
 
 
