@@ -88,7 +88,11 @@ def diff(
         ),
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Write every row that is new, gone or changed to this Parquet file")
+        Path | None,
+        typer.Option(
+            help="Write every row that is new, gone or changed to this Parquet file; its places in files "
+            "count the rows that source.filter leaves"
+        ),
     ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,

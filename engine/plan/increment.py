@@ -160,6 +160,8 @@ def is_up_to_date(
     """Return whether this recipe would make exactly the base version from this input."""
     if matching.new or matching.gone or not _same_recipe(manifest, recipe):
         return False
+    if recipe.incremental.mode == "refit" and _kept_states(manifest) - {*recipe.incremental.keep, PARTS}:
+        return False
     entries = {entry["name"]: entry for entry in manifest["operators"]}
     if set(entries) != {planned.name for planned in operators}:
         return False
@@ -171,6 +173,11 @@ def is_up_to_date(
         if not _is_complete(store, fingerprint, range(n_shards)):
             return False
     return True
+
+
+def _kept_states(manifest: Mapping[str, Any]) -> set[str]:
+    """Return the operators of a version whose states are those of its base."""
+    return set((manifest.get("incremental") or {}).get("kept", ()))
 
 
 def actions_of(

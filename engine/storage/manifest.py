@@ -94,6 +94,7 @@ class _Incremental(_Entry):
     outcome: str
     why: str = ""
     shards: dict[str, _Count]
+    kept: list[str] = []
     fitted: dict[str, Any] = {}
     drift: list[_Figure] = []
 

@@ -495,3 +495,32 @@ def test_what_ingest_left_in_the_store_may_be_gone(tmp_path: Path) -> None:
     record = run(standard(tmp_path)).manifest["incremental"]
     assert record["fitted"]["ingest"] == "the store no longer has what it left"
     assert "encode" in record["kept"]
+
+
+def test_refit_without_new_rows_fits_again_what_was_only_placed(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160)
+    run(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    placed = run(recipe(tmp_path))
+    assert placed.manifest["incremental"]["outcome"] == "predict"
+    refit = {"base": "current", "mode": "refit"}
+    fitted = run(recipe(tmp_path, incremental=refit))
+    record = fitted.manifest["incremental"]
+    assert fitted.version != placed.version
+    assert (record["base"], record["outcome"]) == (placed.version, "refit")
+    assert record["fitted"]["groups"] == "it learns from all rows"
+    assert run(recipe(tmp_path, incremental=refit)).version == fitted.version
+    assert run(recipe(tmp_path)).version == fitted.version
+
+
+@pytest.mark.parametrize("text", ["[]", '{"outcome": "x"}', '{"outcome": "predict"}', "1"])
+def test_a_damaged_decision_is_taken_again(tmp_path: Path, text: str) -> None:
+    nights(tmp_path / "data", 160)
+    base = run(recipe(tmp_path)).version
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    whole = run(recipe(tmp_path)).manifest
+    (file,) = (tmp_path / "out" / "runs" / "increments").glob("*.json")
+    file.write_text(text)
+    (tmp_path / "out" / "CURRENT").write_text(base)
+    shutil.rmtree(tmp_path / "out" / "versions" / whole["version"])
+    assert run(recipe(tmp_path)).manifest["incremental"] == whole["incremental"]
