@@ -61,6 +61,7 @@ class _Source(_Entry):
     features: list[str]
     files: dict[str, str]
     shards: list[_Shard]
+    skipped: dict[str, str] = {}
 
 
 class _Operator(_Entry):

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
+from engine.plan.preview import preview
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.history import history, prune
@@ -524,3 +525,22 @@ def test_a_damaged_decision_is_taken_again(tmp_path: Path, text: str) -> None:
     (tmp_path / "out" / "CURRENT").write_text(base)
     shutil.rmtree(tmp_path / "out" / "versions" / whole["version"])
     assert run(recipe(tmp_path)).manifest["incremental"] == whole["incremental"]
+
+
+@pytest.mark.parametrize("base", ["current", None])
+def test_a_file_that_is_left_out_is_told_by_a_version_of_its_own(tmp_path: Path, base: str | None) -> None:
+    nights(tmp_path / "data", 160)
+    sections: dict[str, Any] = {"source": {"on_corrupt": "skip"}, "incremental": {"base": base}}
+    whole = run(recipe(tmp_path, **sections))
+    damaged = tmp_path / "data" / "z.parquet"
+    damaged.write_bytes((tmp_path / "data" / "night-0.parquet").read_bytes()[:3000])
+    plan = make_plan(recipe(tmp_path, **sections))
+    assert "1 file cannot be read and left out" in next(text for _, text in preview(plan).warnings())
+    without = run(recipe(tmp_path, **sections))
+    assert without.version not in ("", whole.version)
+    assert [Path(name).name for name in without.manifest["source"]["skipped"]] == ["z.parquet"]
+    assert "z.parquet" in without.manifest["warnings"][0]
+    assert run(recipe(tmp_path, **sections)).version == without.version
+    assert without.manifest["content"] == whole.manifest["content"]
+    damaged.unlink()
+    assert run(recipe(tmp_path, **sections)).manifest["source"]["skipped"] == {}
