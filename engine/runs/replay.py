@@ -41,13 +41,16 @@ class ReplayResult:
     result: RunResult
     rows: int
     recovered: int
-    """Rows that were quarantined before and are used now."""
+    """Rows that were quarantined before and no longer are: they are used now, or gone from the source.
+
+    A row is known by its file and its place in it, so that deleting rows before it makes it another one.
+    """
     new: int
     """Rows that are quarantined now and were not before."""
 
 
 def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> ReplayResult:
-    """Run the recipe again with the quarantined rows, and count which of them are used now.
+    """Run the recipe again with the quarantined rows, and count which of them still are.
 
     A repaired source has another content and so another plan. A repaired function does not change the plan:
     operators that quarantined rows are computed again under a new fingerprint, in a version of its own. This

@@ -45,7 +45,13 @@ from engine.runs.run_record import (
     write_record,
 )
 from engine.storage.lease import Lease, hold_lease
-from engine.storage.manifest import is_published, pointed_version, published_versions, read_manifest
+from engine.storage.manifest import (
+    check_parts,
+    is_published,
+    pointed_version,
+    published_versions,
+    read_manifest,
+)
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import check_publishable, recorded_withdrawals, withdrawn_within
 
@@ -271,6 +277,8 @@ class _Runner:
     def _publish(self, plan: Plan, context: RunContext, operators: OperatorRunner) -> bool:
         """Publish the version unless it is published already; return whether it was."""
         if is_published(plan.output, plan.version):
+            folder = version_folder(plan.output, plan.version)
+            check_parts(folder, read_manifest(folder))
             operators.meter(plan, "publish").reused()
             return True
         meter = operators.start_meter(plan, "publish")
