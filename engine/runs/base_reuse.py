@@ -14,6 +14,7 @@ from connectors.sink import write_parquet
 from connectors.storage import MAX_REQUESTS, ObjectPath, Place, link, make_folder, read_columns
 from engine.core.json_files import write_json
 from engine.core.redaction import redact
+from engine.execution.quarantine import with_file
 from engine.plan.model import Plan, PlannedOperator
 from engine.storage.run_store import Commit
 from engine.storage.state_files import check_state
@@ -74,7 +75,7 @@ def _reuse_part(
     if commit.quarantined or commit.skipped:
         known, now = increment.manifest["source"]["shards"][old], plan.shards[shard]
         offset = now.first_row - int(known["first_row"])
-        renamed = redact(now.path) if redact(now.path) != known["path"] else ""
+        renamed = now.path if redact(now.path) != known["path"] else ""
         target = store.quarantine(planned.fingerprint, shard)
         _link_quarantine(store.quarantine(planned.kept, old), target, offset, renamed, plan.output)
     record, base_record = part.with_suffix(".json"), base_part.with_suffix(".json")
@@ -95,7 +96,4 @@ def _link_quarantine(source: Place, target: Place, offset: int, renamed: str, ou
     table = read_columns(source)
     ids = pc.add(table.column(ROW_ID), pa.scalar(offset, pa.int64()))
     table = table.set_column(table.column_names.index(ROW_ID), ROW_ID, ids)
-    if renamed:
-        files = pa.array([renamed] * table.num_rows, pa.string())
-        table = table.set_column(table.column_names.index("file"), "file", files)
-    write_parquet(table, target, root=output)
+    write_parquet(with_file(table, renamed) if renamed else table, target, root=output)
