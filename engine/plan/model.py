@@ -138,11 +138,12 @@ class Plan:
     @property
     def skipped_files(self) -> tuple[str, ...]:
         """A sentence that names the files that cannot be read and are left out; empty without any."""
-        skipped = [f"{redact(path)} ({redact(why)})" for path, why in sorted(self.listing.skipped.items())]
+        skipped = [redact(path) for path in sorted(self.listing.skipped)]
         if not skipped:
             return ()
-        files = f"{count(len(skipped), 'file')} cannot be read and left out"
-        return (f"source.on_corrupt is skip: {files}: {first_of(skipped, MAX_NAMED_FILES)}.",)
+        files = f"{count(len(skipped), 'file')} left out, as reading failed"
+        named = first_of(skipped, MAX_NAMED_FILES)
+        return (f"source.on_corrupt is skip: {files}: {named}. The manifest has the reasons.",)
 
     def warnings(self) -> list[str]:
         """Return which files are left out, and what fitted operators warn of with the operator's key."""

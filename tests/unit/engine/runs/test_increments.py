@@ -541,7 +541,7 @@ def test_a_file_that_is_left_out_is_told_by_a_version_of_its_own(tmp_path: Path,
     damaged = tmp_path / "data" / "z.parquet"
     damaged.write_bytes((tmp_path / "data" / "night-0.parquet").read_bytes()[:3000])
     plan = make_plan(recipe(tmp_path, **sections))
-    assert "1 file cannot be read and left out" in next(text for _, text in preview(plan).warnings())
+    assert "1 file left out, as reading failed: " in next(text for _, text in preview(plan).warnings())
     without = run(recipe(tmp_path, **sections))
     assert without.version not in ("", whole.version)
     assert [Path(name).name for name in without.manifest["source"]["skipped"]] == ["z.parquet"]
