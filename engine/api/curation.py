@@ -20,6 +20,7 @@ from engine.core.json_files import read_key
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.plan.sample import count_label, draw_sample
+from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.descriptions import read_descriptions
 from engine.storage.stores import store_of
@@ -58,11 +59,11 @@ class Curated(PublishedVersion):
         self,
         recipe: Recipe,
         temporary: tempfile.TemporaryDirectory[str] | None,
-        leaks: tuple[Leak, ...] = (),
+        result: RunResult,
     ) -> None:
-        super().__init__(open_version(recipe.output.path))
+        super().__init__(open_version(f"{recipe.output.path}@{result.version}"))
         self.recipe = recipe
-        self.leaks = leaks
+        self.leaks = result.leaks
         self._temporary = temporary  # keeps the folder alive
 
     @cached_property
@@ -91,11 +92,16 @@ class Curated(PublishedVersion):
         """
         import pandas as pd
 
+        def whole_numbers(kind: pa.DataType) -> pd.ArrowDtype | None:
+            """Keep integers, which numpy turns into floats where a label is missing."""
+            missing = self.table.column(label).null_count > 0
+            return pd.ArrowDtype(kind) if missing and pa.types.is_integer(kind) else None
+
         label = self.recipe.source.label
         frame = pd.DataFrame(
             {
                 "group": self._column(GROUP).to_numpy(),
-                "class": self.table.column(label).to_pandas(),
+                "class": self.table.column(label).to_pandas(types_mapper=whole_numbers),
                 "correct": self._probe_is_correct(),
             }
         )
@@ -282,7 +288,7 @@ def curate(
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
         text = with_whole_chain(with_arguments(text), recipe.operators if operators is not None else None)
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
-    return Curated(recipe, temporary, result.leaks)
+    return Curated(recipe, temporary, result)
 
 
 def _recipe_of(sections: Mapping[str, Any]) -> Recipe:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.cli.common import AsJson, Verbose, print_errors
-from engine.cli.groups import VersionName
+from engine.cli.groups import VersionName, named_version
 from engine.cli.safe_output import SafeConsole, bold
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def explain(
         from engine.runs.explain import explain as explain_row
         from engine.training.data.version import open_version
 
-        opened = open_version(output if version is None else f"{output}@{version}")
+        opened = open_version(named_version(output, version))
         found = explain_row(opened, row_id)
         show_json(found.to_dict()) if as_json else _show(found)
 

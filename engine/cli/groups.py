@@ -9,6 +9,7 @@ from rich.text import Text
 
 from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole, bold
+from engine.core.errors import InputError
 
 console = SafeConsole()
 VersionName = Annotated[
@@ -30,7 +31,7 @@ def groups(
         from engine.runs.descriptions import required_descriptions
         from engine.training.data.version import open_version
 
-        opened = open_version(output if version is None else f"{output}@{version}")
+        opened = open_version(named_version(output, version))
         found = required_descriptions(opened.output, opened.name)
         show_json(found) if as_json else _show(found)
 
@@ -39,6 +40,19 @@ ACCURACY = (
     "The accuracy is that of the classifier of `probe`. By default it is regularised strongly, so that rows "
     "that break a shortcut are wrong together; a model that you train is right more often."
 )
+
+
+def named_version(output: str, version: str | None) -> str:
+    """Return OUTPUT or OUTPUT@VERSION. Raises InputError if the version is named twice."""
+    from engine.core.output_layout import split_version
+
+    if version is None:
+        return output
+    if split_version(output)[1]:
+        raise InputError(
+            f"{output} names a version already. Leave out --version {version}, or the part from @ on."
+        )
+    return f"{output}@{version}"
 
 
 def _show(found: dict[str, Any]) -> None:

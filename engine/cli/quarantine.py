@@ -49,8 +49,9 @@ def run_quarantine(
             show_json({"version": found.result.version} | counts)
             return
         echo(
-            f"{found.result.version}: of {found.rows} rows that were set aside, {found.recovered} are used "
-            f"now and {found.rows - found.recovered} are not; {found.new} new ones were set aside."
+            f"{found.result.version}: of {found.rows} rows that were set aside, {found.recovered} no longer "
+            f"are, as they are used now or gone from the source, and {found.rows - found.recovered} still "
+            f"are; {found.new} new ones were set aside."
         )
     else:
         raise InputError(
@@ -68,6 +69,9 @@ def quarantine(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """List the rows that were set aside with the reason, export them, or run them again after a fix."""
+    """List the rows that were set aside with the reason, export them, or run them again after a fix.
+
+    Listed and exported are the rows of the version that a run over the source as it is now publishes.
+    """
     with print_errors(verbose):
         run_quarantine(load(recipe, overrides), action, to, limit, as_json=as_json, verbose=verbose)

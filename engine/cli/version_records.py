@@ -54,7 +54,7 @@ class ReplayRecord(Record):
     rows: int
     """Number of rows that were set aside before."""
     recovered: int
-    """Number of these rows that are used now."""
+    """Number of these rows that are set aside no longer: they are used now, or gone from the source."""
     new: int
     """Number of rows that were set aside only now."""
 

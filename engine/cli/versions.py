@@ -88,7 +88,11 @@ def diff(
         ),
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Write every row that is new, gone or changed to this Parquet file")
+        Path | None,
+        typer.Option(
+            help="Write every row that is new, gone or changed to this Parquet file; its places in files "
+            "count the rows that source.filter leaves"
+        ),
     ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -120,9 +124,11 @@ def diff(
 def _compared(before: str, after: str, output: str | None) -> tuple[str, str]:
     """Return both versions of a comparison, each as a folder or as OUTPUT@VERSION.
 
-    Raises InputError if a version is left out without an output, or there is none before the current one.
+    Raises InputError if a version is left out or given by its name without an output, or there is none
+    before the current one.
     """
     from engine.core.output_layout import output_of
+    from engine.storage.manifest import NAME
     from engine.storage.withdrawals import current_version, nothing_current, version_before
 
     if output is None:
@@ -131,12 +137,20 @@ def _compared(before: str, after: str, output: str | None) -> tuple[str, str]:
                 f"{' '.join(['rowsieve diff', before]).strip()}: name two versions, or give --output OUTPUT: "
                 "its current version is then compared with the one published before it."
             )
+        for name in (before, after):
+            if NAME.fullmatch(name) and not Path(name).exists():
+                raise InputError(
+                    f"{name} is not a folder here. If it is the name of a version, say of which output: "
+                    f"--output OUTPUT, or OUTPUT@{name}."
+                )
         return before, after
     place = output_of(output)
     after = after or current_version(place) or ""
     if not after:
         raise nothing_current(place, output)
-    return f"{output}@{before or version_before(place, after)}", f"{output}@{after}"
+    before = before or version_before(place, after)
+    then, now = (f"{output}@{name}" if NAME.fullmatch(name) else name for name in (before, after))
+    return then, now
 
 
 def _show_versions(entries: list[dict[str, Any]]) -> None:

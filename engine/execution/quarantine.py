@@ -110,14 +110,20 @@ def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
         )
 
 
-def quarantine_files(plan: Plan) -> list[Place]:
-    """Return the files with quarantined rows of a plan, by operator in the plan's order, then by shard."""
-    found: list[Place] = []
+def quarantine_files(plan: Plan) -> list[tuple[int, Place]]:
+    """Return the shards of a plan with quarantined rows and their files, by operator, then by shard."""
+    found: list[tuple[int, Place]] = []
     for planned in plan.operators:
         commits = plan.store.committed(planned.fingerprint).values()
         shards = sorted(commit.shard for commit in commits if commit.quarantined or commit.skipped)
-        found += [plan.store.quarantine(planned.fingerprint, shard) for shard in shards]
+        found += [(shard, plan.store.quarantine(planned.fingerprint, shard)) for shard in shards]
     return found
+
+
+def with_file(records: pa.Table, path: str) -> pa.Table:
+    """Return quarantined rows of a shard with the path of the file that holds them now: it may be renamed."""
+    files = pa.array([redact(path)] * records.num_rows, pa.string())
+    return records.set_column(records.column_names.index("file"), SCHEMA.field("file"), files)
 
 
 def read_records(place: Place) -> pa.Table:
@@ -141,8 +147,8 @@ def read_records(place: Place) -> pa.Table:
 def read_quarantine(plan: Plan, limit: int | None = None) -> pa.Table:
     """Read the first ``limit`` quarantined rows, by operator, then in row order; None reads all."""
     tables = [SCHEMA.empty_table()]
-    for path in quarantine_files(plan):
-        tables.append(read_records(path))
+    for shard, path in quarantine_files(plan):
+        tables.append(with_file(read_records(path), plan.shards[shard].path))
         if limit is not None and sum(table.num_rows for table in tables) >= limit:
             break
     return pa.concat_tables(tables).slice(0, limit)

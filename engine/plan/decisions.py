@@ -11,6 +11,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from pydantic import BaseModel, ConfigDict
+
 from connectors.storage import Place, remove_file
 from engine.core.digests import digest
 from engine.core.errors import InputError
@@ -24,6 +26,26 @@ from operators.parts.adaptor import NAME as PARTS
 _log = logging.getLogger("rowsieve")
 COMPARED = (FEATURES, GRADIENT, GROUP)
 """Columns whose drift is measured, whichever operators add them."""
+
+
+class _Figure(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    excess: float
+    threshold: float
+    over: bool
+    p: float = 1.0
+    level: float = 0.0
+    columns: list[str] = []
+
+
+class _Decision(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    outcome: Outcome
+    why: str
+    drift: list[_Figure]
 
 
 class DecisionProbe(Protocol):
@@ -125,9 +147,13 @@ def remove_decisions(output: Place, removed: Collection[str]) -> None:
 
 
 def read_decision(plan: Plan) -> dict[str, Any] | None:
-    """Return the decision of an earlier run with the same base, input and rule; None if there is none."""
+    """Return the decision of an earlier run with the same base, input and rule; None if there is none.
+
+    A damaged file counts as none: the decision is taken again from the same rows.
+    """
     try:
         found: dict[str, Any] = read_json(decision_file(plan))
+        _Decision.model_validate(found)
     except (OSError, ValueError):
         return None
     return {key: value for key, value in found.items() if key != BASE}
@@ -145,7 +171,7 @@ def describe(decision: Mapping[str, Any]) -> str:
 
 def _chance(figure: Mapping[str, Any]) -> str:
     """Return the p-value of a figure and the columns that moved, as far as it has them."""
-    text = f", p {figure['p']:.1g} of {figure['level']:.1g}" if "p" in figure else ""
+    text = f", p {figure['p']:.1g} of {figure['level']:.1g}" if {"p", "level"} <= figure.keys() else ""
     text += ", over" if figure["over"] else ""
     return text + (f", {', '.join(figure['columns'])}" if figure.get("columns") else "")
 

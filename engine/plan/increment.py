@@ -28,6 +28,10 @@ from operators.parts.adaptor import NAME as PARTS
 Outcome = Literal["predict", "refit", "full"]
 """predict: every operator that can keeps its state. refit: only the operators in ``incremental.keep`` keep
 theirs. full: everything is computed again."""
+CANNOT_PLACE = "it cannot place new rows"
+"""Reason of an operator that is fitted again in every incremental run."""
+IS_FITTED_AGAIN = " is fitted again"
+"""End of the reason of an operator that reads from another one that is fitted again."""
 MAX_TOLD = 5
 """Columns, new or gone, that a reason names."""
 
@@ -160,6 +164,8 @@ def is_up_to_date(
     """Return whether this recipe would make exactly the base version from this input."""
     if matching.new or matching.gone or not _same_recipe(manifest, recipe):
         return False
+    if recipe.incremental.mode == "refit" and _kept_states(manifest) - {*recipe.incremental.keep, PARTS}:
+        return False
     entries = {entry["name"]: entry for entry in manifest["operators"]}
     if set(entries) != {planned.name for planned in operators}:
         return False
@@ -171,6 +177,21 @@ def is_up_to_date(
         if not _is_complete(store, fingerprint, range(n_shards)):
             return False
     return True
+
+
+def learnt_again(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the operators of a recorded increment that have learnt again, with their reasons.
+
+    Those that do so in every incremental run are left out, and so are those that only read from others.
+    """
+    fitted = record.get("fitted", {})
+    own = {name: str(why) for name, why in fitted.items() if not str(why).endswith(IS_FITTED_AGAIN)}
+    return {name: why for name, why in own.items() if why != CANNOT_PLACE}
+
+
+def _kept_states(manifest: Mapping[str, Any]) -> set[str]:
+    """Return the operators of a version whose states are those of its base."""
+    return set((manifest.get("incremental") or {}).get("kept", ()))
 
 
 def actions_of(
@@ -232,9 +253,9 @@ class _Base:
         if changes := _changes(entry, planned):
             return changes
         if not operator.can_predict:
-            return "it cannot place new rows"
+            return CANNOT_PLACE
         if changed:
-            return f"{changed[0]} is fitted again"
+            return f"{changed[0]}{IS_FITTED_AGAIN}"
         if learns:
             return "it learns from all rows"
         if self.matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):

@@ -11,9 +11,10 @@ import pyarrow as pa
 from connectors.base import Listing, Source
 from connectors.files import local_folder
 from connectors.foundation.immutable import FrozenDict
+from connectors.foundation.messages import first_of
 from connectors.storage import Place
 from engine.core.output_layout import output_of
-from engine.core.redaction import redact_all
+from engine.core.redaction import redact, redact_all
 from engine.plan.chain import CONTRACT, DESCRIPTIONS
 from engine.plan.increment import Increment, PlannedOperator, manifest_entry
 from engine.plan.sources import READ_SUFFIX, published_columns
@@ -23,9 +24,12 @@ from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
 from engine.storage.version_inputs import Inputs, inputs_of
 from operators.base import PART, VALID, ShardInfo
+from operators.counts import count
 from operators.parts.adaptor import NAME as PARTS
 
 __all__ = ["Plan", "PlannedOperator"]
+MAX_NAMED_FILES = 5
+"""Files that cannot be read and are named in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +137,19 @@ class Plan:
             fitting,
         )
 
+    @property
+    def skipped_files(self) -> tuple[str, ...]:
+        """A sentence that names the files that cannot be read and are left out; empty without any."""
+        skipped = [redact(path) for path in sorted(self.listing.skipped)]
+        if not skipped:
+            return ()
+        files = f"{count(len(skipped), 'file')} left out, as reading failed"
+        named = first_of(skipped, MAX_NAMED_FILES)
+        return (f"source.on_corrupt is skip: {files}: {named}. The manifest has the reasons.",)
+
     def warnings(self) -> list[str]:
-        """Return what fitted operators warn of, each sentence with the operator's key."""
-        found = []
+        """Return which files are left out, and what fitted operators warn of with the operator's key."""
+        found = [*self.skipped_files]
         for planned in self.operators:
             metrics = (self.store.fitted(planned.fingerprint) or {}).get("metrics")
             texts = planned.operator.warnings(metrics) if metrics else ()

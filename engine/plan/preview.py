@@ -58,6 +58,8 @@ class Preview:
         Columns of CSV whose numbers contradict the decimal point of the recipe.
     cut
         Columns of free text whose rows are often longer than what the network reads of them.
+    skipped
+        Sentence that names the files that cannot be read and are left out.
 
     """
 
@@ -69,6 +71,7 @@ class Preview:
     faults: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     @property
     def unread_texts(self) -> list[str]:
@@ -104,6 +107,7 @@ class Preview:
         yield from (("fault", text) for text in self.faults)
         yield from (("marks", text) for text in self.marks)
         yield from (("cut", text) for text in self.cut)
+        yield from (("skipped", text) for text in self.skipped)
         yield from (("column", text) for text in self.doubtful_uses)
         yield from (("leak", leak_text(leak)) for leak in self.leaks)
 
@@ -133,7 +137,9 @@ def preview(plan: Plan) -> Preview:
     note = sample_note(sample, plan.listing)
     faulty = (*_faulty(plan, columns), *_unused_names(plan, columns))
     cut = tuple(_cut_texts(plan, columns, sample))
-    return Preview(columns, label, tuple(findings), note, leaks, faulty, _marks(plan), cut)
+    return Preview(
+        columns, label, tuple(findings), note, leaks, faulty, _marks(plan), cut, plan.skipped_files
+    )
 
 
 def _cut_texts(plan: Plan, columns: Sequence[SourceColumn], sample: SourceSample) -> Iterator[str]:

@@ -48,8 +48,9 @@ def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
     base, manifest, matching = known
     _check_positions(draft, matching)
     draft = replace(draft, listing=reordered(draft.listing, matching))
-    same_schema = manifest["schema"] == draft.to_dict()["schema"]
-    if same_schema and is_up_to_date(manifest, matching, draft.operators, draft.recipe, draft.store):
+    record, source = draft.to_dict(), manifest["source"]
+    same = (manifest["schema"], {*source.get("skipped", {})}) == (record["schema"], {*record["skipped"]})
+    if same and is_up_to_date(manifest, matching, draft.operators, draft.recipe, draft.store):
         return _as_published(draft, base, manifest)
     first: Outcome = "refit" if draft.recipe.incremental.mode == "refit" else "predict"
     undecided = _with_version(draft, Increment(base, manifest, matching, first, {}))
@@ -114,7 +115,9 @@ def _with_version(plan: Plan, increment: Increment | None) -> Plan:
         content = digest([content, "skip"])
     planned = _fingerprints(plan, content, increment)
     base = [increment.manifest["content"]] if increment else []
-    fingerprint = digest([content, [p.fingerprint for p in planned], *base])
+    # Not part of the content, since the operators' work on the other files is the same.
+    left_out = [sorted(listing.skipped)] if listing.skipped else []
+    fingerprint = digest([content, [p.fingerprint for p in planned], *base, *left_out])
     version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]
     return replace(plan, operators=planned, fingerprint=fingerprint, version=version, increment=increment)
 

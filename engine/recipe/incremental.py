@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 
+from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.recipe.search import SearchSection
 from engine.recipe.section import Section
+from operators.registry import operator_names
 
 RULES = ("always", "drift", "never")
 
@@ -83,6 +85,16 @@ class IncrementalSection(Section):
         description="Operators whose state is kept when the others are fitted again",
     )
     drift: DriftSection = DriftSection()
+
+    @field_validator("keep")
+    @classmethod
+    def _known_operators(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        known = operator_names()
+        for name in names:
+            if name not in known:
+                hint = nearest(name, known) or f" Known operators: {', '.join(known)}."
+                raise ValueError(f"there is no operator {name!r}.{hint}")
+        return names
 
 
 class TrainSection(Section):

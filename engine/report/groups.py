@@ -26,7 +26,7 @@ class GroupRow:
     class_name: str
     stat: RowStatistics
     share: float
-    """Share of all rows."""
+    """Share of all valid rows."""
     splits: dict[str, int]
     outliers: int
     rank: int
@@ -73,7 +73,7 @@ class WorstGroup:
 
     @property
     def share(self) -> float:
-        """Share of all rows."""
+        """Share of all valid rows."""
         return sum(row.share for row in self.members)
 
     @property

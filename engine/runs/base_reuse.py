@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from connectors.sink import write_parquet
 from connectors.storage import MAX_REQUESTS, ObjectPath, Place, link, make_folder, read_columns
 from engine.core.json_files import write_json
+from engine.core.redaction import redact
+from engine.execution.quarantine import with_file
 from engine.plan.model import Plan, PlannedOperator
 from engine.storage.run_store import Commit
 from engine.storage.state_files import check_state
@@ -39,7 +41,8 @@ def reuse_base_parts(plan: Plan, planned: PlannedOperator) -> int:
     """Link the base's parts and quarantine files, then commit them. Returns the number of parts linked.
 
     Nothing is computed, and nothing is copied if the filesystem can link. Parts hold no row ids, so they stay
-    valid if rows before them are gone. Quarantine files hold row ids and are rewritten in that case.
+    valid if rows before them are gone. Quarantine files hold row ids and names of files, and are rewritten in
+    that case and where a file was renamed.
     """
     increment, store, kept = plan.increment, plan.store, planned.kept
     if increment is None or not kept or planned.operator.partial_fit_changes_rows:
@@ -70,10 +73,11 @@ def _reuse_part(
     part, base_part = store.part(planned.fingerprint, shard), store.part(planned.kept, old)
     link(base_part, part, root=plan.output)
     if commit.quarantined or commit.skipped:
-        base_shards = increment.manifest["source"]["shards"]
-        offset = plan.shards[shard].first_row - int(base_shards[old]["first_row"])
+        known, now = increment.manifest["source"]["shards"][old], plan.shards[shard]
+        offset = now.first_row - int(known["first_row"])
+        renamed = now.path if redact(now.path) != known["path"] else ""
         target = store.quarantine(planned.fingerprint, shard)
-        _link_quarantine(store.quarantine(planned.kept, old), target, offset, plan.output)
+        _link_quarantine(store.quarantine(planned.kept, old), target, offset, renamed, plan.output)
     record, base_record = part.with_suffix(".json"), base_part.with_suffix(".json")
     if shard == old:  # the same bytes: to write and flush a file takes longer than all else here
         link(base_record, record, root=plan.output)
@@ -81,11 +85,15 @@ def _reuse_part(
         write_json(record, asdict(commit), root=plan.output)
 
 
-def _link_quarantine(source: Place, target: Place, offset: int, output: Place) -> None:
-    """Link a quarantine file, or rewrite it with row ids that are larger by ``offset``."""
-    if not offset:
+def _link_quarantine(source: Place, target: Place, offset: int, renamed: str, output: Place) -> None:
+    """Link a quarantine file, or rewrite it with row ids that are larger by ``offset``.
+
+    ``renamed`` is the new name of the file that holds the rows; empty if it has the same name.
+    """
+    if not offset and not renamed:
         link(source, target, root=output)
         return
     table = read_columns(source)
     ids = pc.add(table.column(ROW_ID), pa.scalar(offset, pa.int64()))
-    write_parquet(table.set_column(table.column_names.index(ROW_ID), ROW_ID, ids), target, root=output)
+    table = table.set_column(table.column_names.index(ROW_ID), ROW_ID, ids)
+    write_parquet(with_file(table, renamed) if renamed else table, target, root=output)

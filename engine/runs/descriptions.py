@@ -135,7 +135,7 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
         "recipe": plan.recipe.name,
         "columns": columns,
         "sampled_rows": len(rows),
-        "groups": _with_accuracy(groups, sizes, scored, read_classes(plan)),
+        "groups": _with_accuracy(groups, plan.n_rows, sizes, scored, read_classes(plan)),
         "slices": describe_slices(sample, _nameless_slices(plan)),
     }
 
@@ -187,15 +187,15 @@ def _count(rows: Rows) -> Counts:
 
 def _with_accuracy(
     groups: list[dict[str, Any]],
+    n_rows: int,
     sizes: Mapping[tuple[int, int], int],
     right: Mapping[tuple[int, int], int] | None,
     classes: Sequence[str],
 ) -> list[dict[str, Any]]:
-    total = sum(sizes.values())
     for entry in groups:
         y, group = classes.index(entry["class"]), entry["group"]
         own = [pair for pair in sizes if pair[0] == y]
-        entry["share"] = sizes[y, group] / total
+        entry["share"] = sizes[y, group] / n_rows
         entry["accuracy"] = None if right is None else right.get((y, group), 0) / sizes[y, group]
         in_class = sum(sizes[pair] for pair in own)
         entry["class_accuracy"] = (

@@ -16,7 +16,7 @@ from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.json_files import write_text
 from engine.core.output_layout import output_of, version_folder
-from engine.execution.quarantine import SCHEMA, read_quarantine, read_records
+from engine.execution.quarantine import SCHEMA, read_records
 from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
@@ -41,13 +41,16 @@ class ReplayResult:
     result: RunResult
     rows: int
     recovered: int
-    """Rows that were quarantined before and are used now."""
+    """Rows that were quarantined before and no longer are: they are used now, or gone from the source.
+
+    A row is known by its file and its place in it, so that deleting rows before it makes it another one.
+    """
     new: int
     """Rows that are quarantined now and were not before."""
 
 
 def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> ReplayResult:
-    """Run the recipe again with the quarantined rows, and count which of them are used now.
+    """Run the recipe again with the quarantined rows, and count which of them still are.
 
     A repaired source has another content and so another plan. A repaired function does not change the plan:
     operators that quarantined rows are computed again under a new fingerprint, in a version of its own. This
@@ -68,7 +71,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
     result = run(recipe, listener=listener, verbose=verbose)
     then, now = (
         {tuple(row.values()) for row in table.select(PLACE).to_pylist()}
-        for table in (before, read_quarantine(make_plan(recipe)))
+        for table in (before, _quarantine_of(output, result.version))
     )
     return ReplayResult(result, len(then), len(then - now), len(now - then))
 
@@ -78,6 +81,10 @@ def current_quarantine(output: Place) -> pa.Table:
     version = current_version(output)
     if version is None:
         raise nothing_current(output)
+    return _quarantine_of(output, version)
+
+
+def _quarantine_of(output: Place, version: str) -> pa.Table:
     manifest = read_manifest(version_folder(output, version))
     store = store_of(output)
     folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]

@@ -180,10 +180,10 @@ def _describe_all(output: Place, version: str, why: str) -> None:
 def undo_retraction(output: Place, version: str) -> Retraction:
     """Take a withdrawal back: the version stands again.
 
-    If it was current when it was withdrawn, and nothing was published after it, it is current again; so it
-    is if no other version stands. The record is removed last: until then readers get what they got before,
-    also after an interruption, and the command given again does the rest. Aliases of models stay where they
-    are.
+    If it was current when it was withdrawn, it is current again, unless readers get a version meanwhile that
+    was published after it and was not its successor then; so it is if no other version stands. The record is
+    removed last: until then readers get what they got before, also after an interruption, and the command
+    given again does the rest. Aliases of models stay where they are.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def undo_retraction(output: Place, version: str) -> Retraction:
         if record is None:
             raise InputError(f"The version {version} in {output} is not withdrawn, so nothing was changed.")
         before, pointed = current_version(output), pointed_version(output)
-        later = pointed is not None and _is_later(output, pointed, version)
+        later = pointed not in (None, record.successor) and _is_later(output, str(pointed), version)
         if pointed is None or (record.was_current and pointed != version and not later):
             lease.point(output / POINTER, version)
         _describe_all(output, version, "")

@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
     ]
 )
 """``file`` and ``row`` (from 0) say where a row stands in the source, in the later version if it is there;
+``row`` counts the rows of the file that ``source.filter`` leaves, as a version does not hold the others.
 ``key`` is its key if rows were matched by one; ``change`` is changed, new or gone."""
 
 

@@ -16,10 +16,11 @@ from dataclasses import asdict
 from typing import Any
 
 from connectors.base import ConnectorError
+from connectors.storage import Place
 from engine.core.alarm import errors_of_checks
-from engine.core.errors import InputError, system_error
+from engine.core.errors import InputError, RowsieveError, system_error
 from engine.core.events import Event, Kind, Listener, Meter, silent
-from engine.core.output_layout import version_folder
+from engine.core.output_layout import output_of, version_folder
 from engine.core.policy import current_policy
 from engine.core.redaction import redact
 from engine.plan.executor_choice import resolved_section
@@ -44,8 +45,15 @@ from engine.runs.run_record import (
     write_record,
 )
 from engine.storage.lease import Lease, hold_lease
-from engine.storage.manifest import is_published, read_manifest
-from engine.storage.withdrawals import check_publishable, withdrawn_within
+from engine.storage.manifest import (
+    check_parts,
+    is_published,
+    pointed_version,
+    published_versions,
+    read_manifest,
+)
+from engine.storage.stores import store_of
+from engine.storage.withdrawals import check_publishable, recorded_withdrawals, withdrawn_within
 
 _log = logging.getLogger("rowsieve")
 MOMENTS: dict[Kind, str] = {
@@ -108,6 +116,28 @@ def run(
             runner.closed()
 
 
+class _OutputChangedError(Exception):
+    """Another command has changed the output since planning began."""
+
+
+def _state_of(output: Place) -> tuple[object, ...]:
+    """Return the state that a plan depends on and other commands change: versions, withdrawals, replays.
+
+    A record that cannot be read counts as the text of its error, which planning reports where it matters.
+    """
+    found: list[object] = []
+    for read in (pointed_version, published_versions, recorded_withdrawals, _replays):
+        try:
+            found.append(read(output))
+        except (RowsieveError, ConnectorError, OSError) as error:
+            found.append(str(error))
+    return tuple(found)
+
+
+def _replays(output: Place) -> dict[str, int]:
+    return store_of(output).replays()
+
+
 class _Runner:
     """One run. It takes the output's lease when it first has to write, which may be while planning."""
 
@@ -126,6 +156,7 @@ class _Runner:
         self._started = time.perf_counter()
         self.max_seconds = current_policy().max_seconds
         self._planned = False
+        self._state_when_planned: tuple[object, ...] = ()
         self._parts_taken_over = 0
         self._lease: Lease | None = None
         self._context: RunContext | None = None
@@ -139,8 +170,7 @@ class _Runner:
     def run(self) -> RunResult:
         """Plan, compute, publish, and let the plugins work on the published version."""
         self._planning.emit("start")
-        plan = make_plan(self._recipe, self)
-        context, operators = self._start(plan)
+        plan, context, operators = self._plan()
         self._call("planned")
         results = tuple(operators.run(plan, planned) for planned in plan.operators)
         reused = self._publish(plan, context, operators)
@@ -187,16 +217,33 @@ class _Runner:
         """Tell the plugins that the run is over."""
         self._call("closed")
 
+    def _plan(self) -> tuple[Plan, RunContext, OperatorRunner]:
+        """Return the plan, made again under the lease if another command has changed the output meanwhile."""
+        self._state_when_planned = _state_of(output_of(self._recipe.output.path))
+        try:
+            plan = make_plan(self._recipe, self)
+            return plan, *self._start(plan)
+        except _OutputChangedError:
+            _log.warning(
+                "Another command has changed %s while this run was planned: it is planned again.",
+                redact(self._recipe.output.path),
+            )
+        self._planned = False
+        plan = make_plan(self._recipe, self)
+        return plan, *self._start(plan)
+
     def _start(self, plan: Plan) -> tuple[RunContext, OperatorRunner]:
         """Take the lease unless it is held, and make ``plan`` the plan that the plugins see.
 
-        Raises InputError before anything is computed if the plan would publish what was withdrawn.
+        Raises _OutputChangedError if the output is another one than when planning began, and InputError
+        before anything is computed if the plan would publish what was withdrawn.
         """
         if not self._planned:
             self._planned = True
             self._planning.rows, self._planning.shards = plan.n_rows, len(plan.shards)
             self._planning.emit("finish")
         check_publishable(plan.output, plan.version, plan.inputs, plan.store.replays())
+        lease = self._lease or self._take_lease(plan)
         if self._context is None or self._operators is None:
             for name, why in withdrawn_within(plan.output, plan.version, plan.inputs).items():
                 _log.warning(
@@ -205,15 +252,12 @@ class _Runner:
                     name,
                     why.rstrip("."),
                 )
-            section = resolved_section(plan)
-            held = hold_lease(plan.output, self._recipe.name, stale_seconds=section.lease_seconds)
-            self._lease = self._stack.enter_context(held)
             self._operators = operators = OperatorRunner(
-                section, self._dispatch, self._stack, self._lease, verbose=self._verbose
+                resolved_section(plan), self._dispatch, self._stack, lease, verbose=self._verbose
             )
             self._context = RunContext(
                 plan,
-                self._lease,
+                lease,
                 self._dispatch,
                 lambda: operators.executor,
                 lambda: operators.executor_is_open,
@@ -221,9 +265,20 @@ class _Runner:
         self._context.plan = plan
         return self._context, self._operators
 
+    def _take_lease(self, plan: Plan) -> Lease:
+        """Take the lease. Raises _OutputChangedError, and keeps it, if the output has changed."""
+        seconds = resolved_section(plan).lease_seconds
+        held = hold_lease(plan.output, self._recipe.name, stale_seconds=seconds)
+        self._lease = self._stack.enter_context(held)
+        if _state_of(plan.output) != self._state_when_planned:
+            raise _OutputChangedError
+        return self._lease
+
     def _publish(self, plan: Plan, context: RunContext, operators: OperatorRunner) -> bool:
         """Publish the version unless it is published already; return whether it was."""
         if is_published(plan.output, plan.version):
+            folder = version_folder(plan.output, plan.version)
+            check_parts(folder, read_manifest(folder))
             operators.meter(plan, "publish").reused()
             return True
         meter = operators.start_meter(plan, "publish")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +62,7 @@ class _Source(_Entry):
     features: list[str]
     files: dict[str, str]
     shards: list[_Shard]
+    skipped: dict[str, str] = {}
 
 
 class _Operator(_Entry):
@@ -94,6 +96,7 @@ class _Incremental(_Entry):
     outcome: str
     why: str = ""
     shards: dict[str, _Count]
+    kept: list[str] = []
     fitted: dict[str, Any] = {}
     drift: list[_Figure] = []
 
@@ -226,6 +229,18 @@ def check_published(output: Place, version: str) -> None:
         known = published_versions(output)
         hint = nearest(version, known) or f" Published are: {', '.join(known) or 'none'}."
         raise InputError(f"There is no published version {version!r} in {output}.{hint}")
+
+
+def check_parts(folder: Place, manifest: Mapping[str, Any]) -> None:
+    """Raise InputError if a part of a published version is not there."""
+    parts = [folder / part["path"] for part in manifest["parts"]]
+    missing = [part for part, exists in zip(parts, exist_many(parts), strict=True) if not exists]
+    if missing:
+        raise InputError(
+            f"{missing[0]} is not there: the version {manifest['version']} has lost {len(missing):,} of its "
+            f"{len(parts):,} parts. Remove its folder {folder}, and run its recipe again: what operators "
+            f"have computed is kept."
+        )
 
 
 def is_published(output: Place, version: str) -> bool:

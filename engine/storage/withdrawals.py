@@ -53,15 +53,17 @@ class Reason(BaseModel):
 class Withdrawal(VersionRecord):
     """Reason and time of a withdrawal (``at``, in seconds since 1970), and whether the version was current.
 
-    ``earlier`` are reasons that were given before, the latest last. By ``data``, the version's rows and
-    recipe, a run is found that would publish the same under another name. ``method`` says that the operators
-    were wrong and not the data, so that newer versions of them may publish the rows again. ``inputs`` is the
+    ``successor`` is the version that readers got in its place then. ``earlier`` are reasons that were given
+    before, the latest last. By ``data``, the version's rows and recipe, a run is found that would publish the
+    same under another name. ``method`` says that the operators were wrong and not the data, so that newer
+    versions of them may publish the rows again. ``inputs`` is the
     :attr:`~engine.storage.version_inputs.Inputs.exact` that earlier releases wrote in place of ``data``.
     """
 
     why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
     at: float
     was_current: bool
+    successor: Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")] = ""
     earlier: Annotated[tuple[Reason, ...], Field(strict=False, max_length=MAX_EARLIER)] = ()
     inputs: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     data: InputRecord | None = None
@@ -179,10 +181,10 @@ def _bases(output: Place, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _has_records(output: Place) -> bool:
-    return bool(_recorded(output))
+    return bool(recorded_withdrawals(output))
 
 
-def _recorded(output: Place) -> list[str]:
+def recorded_withdrawals(output: Place) -> list[str]:
     """Return the sorted names of the versions that have a record, whether they are published or removed."""
     try:
         names = [entry.name for entry in (output / FOLDER).iterdir()]
@@ -229,7 +231,7 @@ def withdrawal_against(
     own = withdrawal_of(output, version)
     if own is not None or is_published(output, version):
         return Refusal(own) if own else None
-    for name in _recorded(output):
+    for name in recorded_withdrawals(output):
         known = withdrawal_of(output, name)
         manifest = read_manifest(version_folder(output, name)) if is_published(output, name) else None
         fingerprints = {entry["fingerprint"] for entry in manifest["operators"]} if manifest else set()
@@ -281,7 +283,7 @@ def withdrawn_within(output: Place, version: str, inputs: Inputs) -> dict[str, s
     Those whose rows the current version holds as well are left out, and so are versions that were removed.
     A version that is published is not looked at.
     """
-    recorded = _recorded(output)
+    recorded = recorded_withdrawals(output)
     if not recorded or is_published(output, version):
         return {}
     held: frozenset[str] = frozenset()
@@ -332,21 +334,25 @@ def write_withdrawal(output: Place, version: str, why: str, *, method: bool = Fa
     """
     reason = checked_reason(why)
     place = output / FOLDER / f"{version}.json"
-    was_current = pointed_version(output) == version
+    was_current = is_current = pointed_version(output) == version
     earlier: tuple[Reason, ...] = ()
+    successor = ""
     with suppress(InputError):  # a damaged record is replaced
         known = withdrawal_of(output, version)
-        was_current |= known is not None and known.was_current
         if known is not None and (known.why, known.method) == (reason, method):
             return known
         if known is not None:
+            was_current, successor = is_current or known.was_current, known.successor
             before = () if known.why == reason else (Reason(why=known.why, at=known.at),)
             earlier = (*known.earlier, *before)[-MAX_EARLIER:]
+        if is_current:
+            successor = next((name for name in standing_versions(output) if name != version), "")
     found = Withdrawal(
         version=version,
         why=reason,
         at=time.time(),
         was_current=was_current,
+        successor=successor,
         earlier=earlier,
         data=inputs_of(read_manifest(version_folder(output, version))).record,
         method=method,

@@ -210,7 +210,7 @@ def test_the_command_lists_exports_and_replays(tmp_path: Path, monkeypatch: pyte
         refused = command(*words)
         assert (refused.exit_code, "Traceback" in refused.output) == (2, False)
     done = command("replay")
-    assert "of 2 rows that were set aside, 2 are used now and 0 are not; 0 new" in done.output
+    assert "of 2 rows that were set aside, 2 no longer are" in done.output
     second = run(Recipe.parse(recipe))
     assert second.reused
     assert second.version != first.version

@@ -86,6 +86,8 @@ def compare(
             f"{recipe.name}: methods are compared against true groups, and the recipe names none. Name the "
             "column that holds them, for example with --set truth.group=COLUMN; no method may read it."
         )
+    if not methods:
+        raise InputError("--methods names no method. Leave it out, or give some, such as grasp,kmeans.")
     plans = {method: make_plan(variant) for method, variant in variants(recipe, methods, params).items()}
     first = next(iter(plans.values()))
     entries: list[Entry] = []

@@ -13,6 +13,7 @@ from engine.core.digests import digest
 from engine.core.events import Event, Listener, silent
 from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
+from engine.plan.increment import learnt_again
 from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
 from engine.recipe.promotion import CannotCompareError, Condition
@@ -164,7 +165,12 @@ def _drifted(record: Mapping[str, Any] | None) -> tuple[bool, str]:
     over = [figure["name"] for figure in record.get("drift", ()) if figure["over"]]
     if record["outcome"] != "predict":
         return True, f"operators have learnt again: {record.get('why', '')}"
-    return bool(over), f"drift of {', '.join(over)}" if over else "no drift beyond the thresholds"
+    if over:
+        return True, f"drift of {', '.join(over)}"
+    again = [f"{name} ({why})" for name, why in learnt_again(record).items()]
+    if again:
+        return True, f"operators have learnt again: {', '.join(again)}"
+    return False, "no drift beyond the thresholds" if "drift" in record else "there are no new rows"
 
 
 def _champion_scores(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of, split_version, version_folder
-from engine.storage.manifest import read_manifest
+from engine.storage.manifest import check_parts, read_manifest
 from engine.storage.removals import check_there
 from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
@@ -130,7 +130,11 @@ class VersionReader:
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Return published columns of all rows of a shard; for a fit, of the rows to learn from, with ids."""
         path = self.folder / self.manifest["parts"][shard]["path"]
-        table = read_columns(path, columns)
+        try:
+            table = read_columns(path, columns)
+        except FileNotFoundError:
+            check_parts(self.folder, self.manifest)
+            raise
         if not self.fitting or not self.held_out_splits:
             return table
         mine = pa.array(self.held_out(shard))

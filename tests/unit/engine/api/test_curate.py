@@ -71,6 +71,36 @@ def test_groups_add_up(curated: Any) -> None:
         assert pc.sum(mask).as_py() == row.rows
 
 
+def test_whole_numbers_as_labels_are_described_where_some_are_missing(table: pa.Table) -> None:
+    labels = table["label"].to_pylist()
+    codes = [None, *(int(label == labels[0]) for label in labels[1:])]
+    faulty = table.set_column(table.column_names.index("label"), "label", pa.array(codes, pa.int64()))
+    found = rowsieve.curate(
+        faulty, label="label", operators=PLAIN, source={"on_error": "quarantine", "max_error_rate": 0.1}
+    )
+    groups = found.groups[found.groups["class"].notna()]
+    assert len(groups) < len(found.groups)
+    assert {type(name) for name in groups["class"]} == {int}
+    assert all(groups["description"])
+    published = rowsieve.open(found.path).groups
+    assert groups["share"].tolist() == published["share"].tolist()
+    assert groups["share"].sum() == pytest.approx(1 - 1 / table.num_rows)
+
+
+def test_the_rows_are_those_that_were_given_though_another_version_is_current(
+    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_beside_another(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        result = rowsieve.run(*arguments, **options)
+        rowsieve.curate(table.slice(0, 120), label="label", operators=PLAIN, output=tmp_path / "out")
+        return result
+
+    monkeypatch.setattr("rowsieve.curation.run", run_beside_another)
+    found = rowsieve.curate(table, label="label", operators=PLAIN, output=tmp_path / "out")
+    assert found.num_rows == table.num_rows
+
+
 def test_accuracy_is_that_of_the_probe(curated: Any) -> None:
     groups = curated.groups
     result = rowsieve.run(curated.recipe)

@@ -35,6 +35,7 @@ def test_the_shortest_recipe_gets_the_standard_chain() -> None:
     ("change", "words"),
     [
         ({"sede": 3}, ["sede", "unknown key", "Did you mean 'seed'?"]),
+        ({"incremental": {"keep": ["ingset"]}}, ["incremental.keep", "Did you mean 'ingest'?"]),
         ({"source": {"path": "x", "label": "y", "fetures": ["a"]}}, ["source.fetures", "'features'"]),
         ({"source": {"path": "x"}}, ["source.label", "is required"]),
         ({"seed": "many"}, ["seed", "integer", "'many'"]),

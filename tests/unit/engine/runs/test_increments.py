@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
+from engine.plan.preview import preview
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.history import history, prune
+from engine.runs.replay import current_quarantine
 from engine.runs.runner import run
 from operators.outliers.adaptor import Outliers
 from tests.data import recipe_for, spurious_table
@@ -437,6 +439,29 @@ def test_rows_set_aside_stay_so_and_their_ids_move(tmp_path: Path) -> None:
     assert result.manifest["summary"]["quarantined"] == 2
 
 
+def test_rows_set_aside_are_found_in_the_file_that_holds_them_now(tmp_path: Path) -> None:
+    from engine.execution.quarantine import read_quarantine
+
+    nights(tmp_path / "data", 160)
+    names = ("p", "q")
+    for place, name in enumerate(names):
+        add_night(tmp_path, quarantined([3 + place]), name)
+    source = {"on_error": "quarantine", "max_error_rate": 0.1}
+    run(recipe(tmp_path, source=source))
+    files = [tmp_path / "data" / f"{name}.parquet" for name in (*names, "r")]
+    for old, new in ((0, 2), (1, 0), (2, 1)):  # the two change their names
+        files[old].rename(files[new])
+
+    def places(rows: pa.Table) -> set[tuple[str, int]]:
+        return {(Path(row["file"]).name, row["row"]) for row in rows.to_pylist()}
+
+    now = {("q.parquet", 3), ("p.parquet", 4)}
+    assert places(read_quarantine(make_plan(recipe(tmp_path, source=source)))) == now
+    add_night(tmp_path, spurious_table(100, seed=1), "z")
+    run(recipe(tmp_path, source=source))
+    assert places(current_quarantine(tmp_path / "out")) == now
+
+
 STANDARD_CHAIN: dict[str, Any] = {"cues": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
 
 
@@ -477,3 +502,51 @@ def test_what_ingest_left_in_the_store_may_be_gone(tmp_path: Path) -> None:
     record = run(standard(tmp_path)).manifest["incremental"]
     assert record["fitted"]["ingest"] == "the store no longer has what it left"
     assert "encode" in record["kept"]
+
+
+def test_refit_without_new_rows_fits_again_what_was_only_placed(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160)
+    run(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    placed = run(recipe(tmp_path))
+    assert placed.manifest["incremental"]["outcome"] == "predict"
+    refit = {"base": "current", "mode": "refit"}
+    fitted = run(recipe(tmp_path, incremental=refit))
+    record = fitted.manifest["incremental"]
+    assert fitted.version != placed.version
+    assert (record["base"], record["outcome"]) == (placed.version, "refit")
+    assert record["fitted"]["groups"] == "it learns from all rows"
+    assert run(recipe(tmp_path, incremental=refit)).version == fitted.version
+    assert run(recipe(tmp_path)).version == fitted.version
+
+
+@pytest.mark.parametrize("text", ["[]", '{"outcome": "x"}', '{"outcome": "predict"}', "1"])
+def test_a_damaged_decision_is_taken_again(tmp_path: Path, text: str) -> None:
+    nights(tmp_path / "data", 160)
+    base = run(recipe(tmp_path)).version
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    whole = run(recipe(tmp_path)).manifest
+    (file,) = (tmp_path / "out" / "runs" / "increments").glob("*.json")
+    file.write_text(text)
+    (tmp_path / "out" / "CURRENT").write_text(base)
+    shutil.rmtree(tmp_path / "out" / "versions" / whole["version"])
+    assert run(recipe(tmp_path)).manifest["incremental"] == whole["incremental"]
+
+
+@pytest.mark.parametrize("base", ["current", None])
+def test_a_file_that_is_left_out_is_told_by_a_version_of_its_own(tmp_path: Path, base: str | None) -> None:
+    nights(tmp_path / "data", 160)
+    sections: dict[str, Any] = {"source": {"on_corrupt": "skip"}, "incremental": {"base": base}}
+    whole = run(recipe(tmp_path, **sections))
+    damaged = tmp_path / "data" / "z.parquet"
+    damaged.write_bytes((tmp_path / "data" / "night-0.parquet").read_bytes()[:3000])
+    plan = make_plan(recipe(tmp_path, **sections))
+    assert "1 file left out, as reading failed: " in next(text for _, text in preview(plan).warnings())
+    without = run(recipe(tmp_path, **sections))
+    assert without.version not in ("", whole.version)
+    assert [Path(name).name for name in without.manifest["source"]["skipped"]] == ["z.parquet"]
+    assert "z.parquet" in without.manifest["warnings"][0]
+    assert run(recipe(tmp_path, **sections)).version == without.version
+    assert without.manifest["content"] == whole.manifest["content"]
+    damaged.unlink()
+    assert run(recipe(tmp_path, **sections)).manifest["source"]["skipped"] == {}

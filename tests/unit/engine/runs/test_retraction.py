@@ -239,7 +239,10 @@ def test_undo_moves_nothing_that_it_had_not_moved(out: Path) -> None:
     retract(out, "va", "x")
     retract(out, "va", "interrupted and given again")
     assert current_version(out) == last
-    assert undo_retraction(out, "va").current == last  # which was published later
+    assert undo_retraction(out, "va").current == "va"  # though last was published later
+    retract(out, "va", "x")
+    (out / "CURRENT").write_text("vb")  # the recipe of vb was run again
+    assert undo_retraction(out, "va").current == "vb"  # which was published later and is not its successor
 
 
 def test_an_interruption_leaves_the_older_version(out: Path) -> None:
@@ -550,6 +553,7 @@ def test_what_is_refused(out: Path, tmp_path: Path) -> None:
         {"why": ["x"]},
         {"at": "1"},
         {"was_current": 1},
+        {"successor": "../v2"},
         {"more": "x"},
         {"method": 1},
         {"data": {"rows": "x", "settings": "0" * 32, "operators": {}}},

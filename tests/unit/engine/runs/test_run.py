@@ -1,6 +1,7 @@
 """Whole runs in this process: what is published, what is reused, what is the same to the byte."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from engine.storage.lease import hold_lease
+from engine.training.data.version import open_version
 from tests.data import recipe_for, small_recipe, spurious_table, write_csv, write_shards
 
 
@@ -319,3 +321,18 @@ def test_a_source_file_that_is_replaced_during_a_run_ends_it(operator: str, tmp_
     file.write_bytes(old)  # what was computed from the listed content still holds
     source = spurious_table()
     assert published(run(recipe)).select(source.column_names).to_pylist() == source.to_pylist()
+
+
+def test_a_version_that_has_lost_a_part_is_told(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, operators={"groups": {"method": "none"}, "weights": {}, "split": {}})
+    done = run(recipe)
+    (done.path / "data" / "part-00001.parquet").unlink()
+    told = rf"part-00001\.parquet is not there: the version {done.version} has lost 1 of its 4 parts"
+    with pytest.raises(InputError, match=told):
+        run(recipe)
+    with pytest.raises(InputError, match=told):
+        open_version(done.path).reader().read_source(1, ["row_id"])
+    shutil.rmtree(done.path)
+    again = run(recipe)
+    assert again.manifest["content"] == done.manifest["content"]
+    assert all(not operator.computed for operator in again.operators)

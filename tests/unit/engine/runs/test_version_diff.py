@@ -223,6 +223,16 @@ def test_versions_that_are_left_out_are_the_current_one_and_the_one_before(tmp_p
     alone = CliRunner().invoke(app, ["diff", made[0]])
     assert alone.exit_code == 2
     assert f"rowsieve diff {made[0]}: name two versions, or give --output OUTPUT" in alone.stderr
+    places = [f"{out}@{made[0]}", f"{out}/versions/{made[1]}"]
+    shown = CliRunner().invoke(app, ["diff", *places, "--output", str(out), "--json"])
+    assert [json.loads(shown.stdout)[side] for side in ("before", "after")] == made[:2]
+    nowhere = CliRunner().invoke(app, ["diff", *made[:2]])
+    assert nowhere.exit_code == 2
+    assert f"--output OUTPUT, or OUTPUT@{made[0]}." in " ".join(nowhere.stderr.split())
+    for words in (["groups", places[0]], ["explain", places[0], "3"]):
+        twice = CliRunner().invoke(app, [*words, "--version", made[1]])
+        assert twice.exit_code == 2
+        assert f"names a version already. Leave out --version {made[1]}" in " ".join(twice.stderr.split())
 
 
 def test_history_diff_and_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

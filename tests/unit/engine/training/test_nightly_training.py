@@ -31,13 +31,24 @@ def figure(name: str, *, over: bool) -> dict[str, Any]:
     return {"name": name, "over": over, "excess": 0.2, "threshold": 0.1}
 
 
+PREDICT: dict[str, Any] = {"outcome": "predict"}
+
+
 @pytest.mark.parametrize(
     ("when", "record", "trains", "why"),
     [
         ("always", None, True, "always"),
         ("never", None, False, "never"),
         ("drift", None, True, "no base"),
-        ("drift", {"outcome": "predict", "drift": [figure("noise", over=False)]}, False, "no drift"),
+        ("drift", {**PREDICT, "why": "x", "drift": [figure("noise", over=False)]}, False, "no drift"),
+        ("drift", {**PREDICT, "fitted": {"a": "it cannot place new rows"}}, False, "no new rows"),
+        ("drift", {**PREDICT, "fitted": {"b": "a is fitted again"}}, False, "no new rows"),
+        (
+            "drift",
+            {**PREDICT, "fitted": {"cues": "rows are gone"}},
+            True,
+            "learnt again: cues (rows are gone)",
+        ),
         ("drift", {"outcome": "predict", "drift": [figure("noise", over=True)]}, True, "drift of noise"),
         ("drift", {"outcome": "refit", "why": "drift of shares", "drift": []}, True, "learnt again"),
     ],

@@ -171,6 +171,7 @@ def test_own_parameters_stay_with_the_recipes_method(tmp_path: Path) -> None:
         ),
         ((["kmeans"], ["kmean.k=3"]), {}, "--param kmean.k=3: .*compared .kmeans.*Did you mean 'kmeans'"),
         ((["kmeans"], ["kmeans=3"]), {}, "METHOD.KEY=VALUE"),
+        (([],), {}, "--methods names no method"),
     ],
 )
 def test_what_cannot_be_compared(
