@@ -85,6 +85,7 @@ def expected(estimator: Any) -> Mapping[str, str]:
 
 
 @pytest.mark.filterwarnings("ignore:EOS weights have collapsed")
+@pytest.mark.filterwarnings("ignore:.* rows are too few to choose alpha")
 @parametrize_with_checks(
     [made(**keys) for name, made in exported().items() for keys in SETTINGS.get(name, [{}])],
     expected_failed_checks=expected,

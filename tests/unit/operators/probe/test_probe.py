@@ -272,6 +272,7 @@ def test_every_epoch_has_an_order_of_its_own() -> None:
     assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(data.X[:, 0].tolist()))}
 
 
+@pytest.mark.slow
 def test_large_shards_in_the_order_of_their_classes_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minibatch, "WINDOW", 500)
     rng = np.random.default_rng(0)

@@ -57,9 +57,9 @@ def test_a_request_names_no_file(
     (tmp_path / "x.png").write_bytes(png())
     os.mkfifo(tmp_path / "pipe.png")  # opening it would wait for ever
     table = pa.table({"photo": [name]})
-    with pytest.raises(ValueError, match=r"'photo' holds text.*Send the bytes of the images"):
+    with pytest.raises(ValueError, match=r"'photo' holds text.*Give the bytes of the images"):
         served.features(table)
-    with pytest.raises(ValueError, match="Send the bytes"):
+    with pytest.raises(ValueError, match="Give the bytes"):
         served.features(pa.table({"photo": table.column("photo").dictionary_encode()}))
 
 
