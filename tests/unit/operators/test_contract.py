@@ -253,8 +253,10 @@ def test_rejected_rows_leave_every_sidecar_whole(
     done = with_rejected_rows(name, number)
     assert [part.num_rows for part in sidecars(done, name)] == LAYOUTS["a shard of one row"]
     (split,) = {part.schema.names.index("split") for part in sidecars(done, "split")}
-    dropped = pa.concat_tables(sidecars(done, "split")).column(split).to_pylist()
-    assert [row for row, value in enumerate(dropped) if value in (None, "dropped")] == WRONG
+    parts = pa.concat_tables(sidecars(done, "split")).column(split).to_pylist()
+    dropped = [row for row, value in enumerate(parts) if value in (None, "dropped")]
+    # With `duplicates`, split also drops near copies of rows of another part.
+    assert dropped == WRONG or (name == "duplicates" and set(WRONG) < set(dropped))
 
 
 def test_every_example_belongs_to_a_registered_operator() -> None:
