@@ -304,6 +304,8 @@ def _vector_of(path: str, wanted: pa.Field, sample: Sample) -> npt.NDArray[Any] 
     values = found.astype(found.dtype.newbyteorder("="))
     reason = "a number is too large"
     try:
+        if pa.types.is_boolean(kind) and found.dtype.kind != "b":
+            raise pa.ArrowInvalid("it holds numbers")
         cast = pa.array(values).cast(kind).to_numpy(zero_copy_only=False)
         is_held = bool((np.isfinite(cast) == np.isfinite(values)).all())
     except pa.ArrowException as error:

@@ -255,7 +255,8 @@ def strength_sentence(found: Mapping[str, Any]) -> str:
     )
     return (
         f"The strength of weighting is {found['strength']:g}, the largest whose mean accuracy is at most "
-        f"{found['max_mean_loss']:g} below the best ({best:.3f}): by linear models on "
+        f"{found['max_mean_loss']:g} below the best ({best:.3f}) and whose worst group is no "
+        f"worse than without weights: by linear models on "
         f"{count(curve['rows'], 'train row')}, each scored on rows that it has not seen, it is "
         f"{point['mean_accuracy']:.3f} and the worst {group_word(curve)} has "
         f"{point['worst_accuracy']:.3f}.{end}"

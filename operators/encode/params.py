@@ -96,6 +96,7 @@ SETTINGS_OF = {
     Kind.DATETIME: ("missing", "parts", "format"),
 }
 """Kind of a column -> the settings that it reads; the other kinds read none."""
+ALL_SETTINGS = tuple(dict.fromkeys(name for names in SETTINGS_OF.values() for name in names))
 
 
 def _column(value: Any) -> Any:
@@ -127,12 +128,18 @@ class ColumnParams(OperatorParams):
 
     @model_validator(mode="after")
     def _kind_reads_them(self) -> Self:
-        read = SETTINGS_OF.get(self.kind, ()) if self.kind else None
-        for name in sorted(self.model_fields_set - {"kind"}):
-            if read is not None and name not in read:
+        read = SETTINGS_OF.get(self.kind, ()) if self.kind else ALL_SETTINGS
+        for name in ALL_SETTINGS:
+            if getattr(self, name) is not None and name not in read:
                 settings = f"reads {', '.join(read)} alone" if read else "has no settings of its own"
                 raise ValueError(f"a column of the kind {self.kind} {settings}: remove {name!r}")
         return self
+
+
+def _read_settings(own: Mapping[str, Any]) -> dict[str, Any]:
+    kind = own.get("kind")
+    read = SETTINGS_OF.get(Kind(kind), ()) if kind else ALL_SETTINGS
+    return {name: value for name, value in own.items() if name not in ALL_SETTINGS or name in read}
 
 
 class EncodeParams(OperatorParams):
@@ -167,6 +174,12 @@ class EncodeParams(OperatorParams):
     """Allowed labels; filled by the engine."""
     resources: Resources = Resources()
     """Resources of one actor."""
+
+    @classmethod
+    def recorded(cls, params: Mapping[str, Any]) -> Self:
+        """Validate recorded parameters; settings that a kind does not read were allowed once."""
+        columns = {name: _read_settings(own) for name, own in params.get("columns", {}).items()}
+        return super().recorded({**params, "columns": columns})
 
     def categorical_of(self, name: str) -> CategoricalParams:
         """Return the parameters of a categorical column."""

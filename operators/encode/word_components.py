@@ -43,11 +43,14 @@ class WordComponents:
     vocabulary : v words in lower case.
     idf : inverse document frequency of each, shape (v,).
     components : directions, shape (v, k).
+    separated : whether pairs of characters stand for the words of scripts without spaces; not so in states of
+        earlier releases.
     """
 
     vocabulary: tuple[str, ...]
     idf: Float32
     components: Float32
+    separated: bool = True
 
     @property
     def width(self) -> int:
@@ -86,12 +89,14 @@ class WordComponents:
     def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        return CountVectorizer(preprocessor=_separated, vocabulary=list(self.vocabulary), dtype=np.float32)
+        read = _separated if self.separated else str.lower
+        return CountVectorizer(preprocessor=read, vocabulary=list(self.vocabulary), dtype=np.float32)
 
     def to_json(self) -> dict[str, Any]:
         """Return the components as JSON-able values."""
         return {
             "vocabulary": list(self.vocabulary),
+            "separated": self.separated,
             "idf": _packed(self.idf, "<f4"),
             "components": _packed(self.components, COMPONENT_TYPE),
         }
@@ -108,7 +113,8 @@ class WordComponents:
             raise ValueError("the components of the words of an encoding are not finite")
         if len(components) > MAX_COMPONENTS * len(words):
             raise ValueError(f"an encoding has {len(components) // len(words):,} components of its words")
-        return cls(words, idf, components.reshape(len(words), -1))
+        separated = bool(found.get("separated", False))
+        return cls(words, idf, components.reshape(len(words), -1), separated)
 
 
 def sampled_texts(reader: ShardReader, column: str, share: float, seed: int, shard: int) -> list[str]:

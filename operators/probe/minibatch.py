@@ -95,7 +95,7 @@ def _pieces(shards: Shards, mine: Sequence[int], n_rows: int) -> list[Piece]:
         return [Piece(shard) for shard in mine]
     found = []
     for shard in mine:
-        step = max(1, -(-len(shards[shard]) * PIECES // WINDOW))
+        step = max(1, min(PIECES, -(-len(shards[shard]) * PIECES // WINDOW)))
         found += [Piece(shard, start, step) for start in range(step)]
     return found
 
@@ -115,9 +115,10 @@ def _shuffled_windows(
     shards: Shards, pieces: Sequence[Piece], generator: np.random.Generator
 ) -> Iterator[Rows]:
     held: list[Rows] = []
+    least = PIECES if any(piece.step > 1 for piece in pieces) else 1
     for place in generator.permutation(len(pieces)):
         held.append(pieces[place].rows(shards))
-        if sum(map(len, held)) >= WINDOW:
+        if sum(map(len, held)) >= WINDOW and len(held) >= least:
             yield _shuffle(held, generator)
             held = []
     if held:

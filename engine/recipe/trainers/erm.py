@@ -39,9 +39,9 @@ class ErmParams(MeanLossParams):
     max_mean_loss: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Largest loss of mean accuracy for which the strength of the weighting is chosen. Strengths go from no
     weights over class balance to the full robust weights of ``cues`` (or balance of the groups). The largest
-    strength is taken whose mean accuracy is at most this much below the best, by linear models on held-out
-    train rows. Default: the published weights, whose strength follows from the evidence for a shortcut,
-    whatever they cost."""
+    strength is taken whose mean accuracy is at most this much below the best and whose worst group is no
+    worse than without weights, by linear models on held-out train rows. Default: the published weights, whose
+    strength follows from the evidence for a shortcut, whatever they cost."""
 
     @model_validator(mode="after")
     def _strength_needs_classes(self) -> Self:

@@ -1,10 +1,10 @@
 """The strength of weighting that a training uses: measured on train rows, chosen by the user's rule.
 
-``max_mean_loss`` asks for the largest strength whose mean accuracy is little below the best
-(``operators.cues.models.curve_points``). Workers write a bounded sample of the train rows, one task measures
-the curve by linear models, and ``strength.json`` beside the model keeps curve and choice. Every worker of
-the training then weighs its rows by that file. Validation and test rows, which report the score, are not
-read, and neither is a true group.
+``max_mean_loss`` asks for the largest strength whose mean accuracy is little below the best and whose worst
+group is no worse than without weights (``operators.cues.models.curve_points``). Workers write a bounded
+sample of the train rows, one task measures the curve by linear models, and ``strength.json`` beside the model
+keeps curve and choice. Every worker of the training then weighs its rows by that file. Validation and test
+rows, which report the score, are not read, and neither is a true group.
 """
 
 from __future__ import annotations

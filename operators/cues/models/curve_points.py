@@ -37,7 +37,7 @@ def point_at(points: Sequence[TradeOffPoint], strength: float) -> TradeOffPoint 
 
 
 def choose(points: Sequence[TradeOffPoint], max_mean_loss: float) -> int:
-    """Return the position of the largest strength that costs little mean accuracy.
+    """Return the position of the largest strength that costs little mean accuracy and no worst group.
 
     Parameters
     ----------
@@ -54,10 +54,15 @@ def choose(points: Sequence[TradeOffPoint], max_mean_loss: float) -> int:
     """
     if not 0.0 <= max_mean_loss <= 1.0:
         raise ValueError(f"max_mean_loss is {max_mean_loss}: give a number from 0 to 1, such as 0.02")
-    return last_within([point.mean for point in points], max_mean_loss)
+    return last_within([point.mean for point in points], [point.worst for point in points], max_mean_loss)
 
 
-def last_within(means: Sequence[float], loss: float) -> int:
-    """Return the last position whose mean accuracy is at most ``loss`` below the largest."""
+def last_within(means: Sequence[float], worst: Sequence[float], loss: float) -> int:
+    """Return the last position whose mean accuracy is at most ``loss`` below the largest.
+
+    Those at which the worst group is worse than at the first position, without weights, are passed over: they
+    cost on both sides.
+    """
     least = max(means) - loss - SAME
-    return max(k for k, mean in enumerate(means) if mean >= least)
+    within = [k for k, mean in enumerate(means) if mean >= least]
+    return max([k for k in within if worst[k] >= worst[0] - SAME] or within)

@@ -34,7 +34,8 @@ EXPLANATION = (
 RULE = (
     f"To train at another strength, put `train: {{params: {{max_mean_loss: {SUGGESTED_LOSS}}}}}` into the "
     f"recipe, or give `--set max_mean_loss={SUGGESTED_LOSS}` to `rowsieve retrain`: it takes the largest "
-    "strength whose mean accuracy is at most so far below the best."
+    "strength whose mean accuracy is at most so far below the best, if the worst group is no worse there "
+    "than without weights."
 )
 
 
@@ -144,7 +145,8 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
         return ""
     lost, won, against = paid
     word, points = group_word(record), record["points"]
-    less = points[last_within([point["mean_accuracy"] for point in points], SUGGESTED_LOSS)]
+    means, worst = ([point[key] for point in points] for key in ("mean_accuracy", "worst_accuracy"))
+    less = points[last_within(means, worst, SUGGESTED_LOSS)]
     gain = f"{won:.3f}" if round(won, 3) > 0 else "nothing"
     verdict = ", less than they cost" if gain != "nothing" and won < lost else ""
     return (

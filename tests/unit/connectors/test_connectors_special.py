@@ -151,6 +151,7 @@ def test_vectors_of_several_types_keep_their_numbers(first: bytes, second: bytes
     [
         (npy(1, 2), npy(1.5, 2.7), r"float64 does not fit int64, .*: Float value 1.50* was truncated"),
         (npy(1, dtype="u1"), npy(-2, dtype="i2"), r"int16 does not fit uint8, .* -2 not in range"),
+        (npy(True, False, dtype="?"), npy(3, 0), r"int64 does not fit bool, .*: it holds numbers\. Write"),
         (npy(1.5, dtype="f4"), npy(1e300), r"float64 does not fit float, .*: a number is too large\. Write"),
     ],
 )

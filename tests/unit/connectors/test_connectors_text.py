@@ -381,4 +381,6 @@ def test_a_packed_copy_beside_its_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match=r"a\.csv\.gz is the packed copy of .*a\.csv, so .* twice"):
         open_source(str(tmp_path)).list()
     write(tmp_path / "a.csv.gz", gzip.compress(b"x,y\n2,b\n"))
+    write(tmp_path / "b.csv", "x,y\n")  # two headers alone count no row twice
+    write(tmp_path / "b.csv.gz", gzip.compress(b"x,y\n"))
     assert read_all(open_source(str(tmp_path)))["x"].to_pylist() == [1, 2]

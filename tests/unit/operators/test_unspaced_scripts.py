@@ -44,3 +44,10 @@ def test_frequent_words_are_those_that_answers_find() -> None:
     components = WordComponents.fit(texts, 4, 0)
     assert components is not None
     assert {"真的", "ok"} <= set(components.vocabulary)
+    stored = components.to_json()
+    np.testing.assert_array_equal(
+        WordComponents.from_json(stored).transform(texts), components.transform(texts)
+    )
+    earlier = {**stored, "vocabulary": ["很好用", *stored["vocabulary"][1:]]}
+    del earlier["separated"]  # a release that did not separate words
+    assert WordComponents.from_json(earlier).transform(["很好用"]).any()

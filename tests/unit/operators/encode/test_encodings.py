@@ -389,3 +389,9 @@ def test_settings_that_a_kind_does_not_read_are_errors(settings, message):
     with pytest.raises(ValueError, match=message):
         EncodeParams.model_validate({"columns": {"a": settings}})
     EncodeParams.model_validate({"columns": {"a": {**settings, "kind": None}}})
+    # A version of an earlier release may record them.
+    plain = EncodeParams.model_validate({"columns": {"a": settings["kind"], "b": {"rare": "hash"}}})
+    recorded = plain.model_dump(mode="json")
+    assert EncodeParams.recorded(recorded) == plain
+    recorded["columns"]["a"].update(settings)
+    assert EncodeParams.recorded(recorded) == plain

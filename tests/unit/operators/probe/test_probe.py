@@ -294,7 +294,8 @@ def test_windows_use_every_row_once_and_hold_no_more_than_their_size(monkeypatch
     shards = deal(rows(700), [300, 5, 0, 250, 145])
     pieces = minibatch._pieces(shards, range(5), 700)
     windows = list(minibatch._shuffled_windows(shards, pieces, np.random.default_rng(0)))
-    assert max(map(len, windows)) < 64 + 8
+    assert max(map(len, windows)) < 300 + 64  # at most a window, or the rows of the largest shard
+    assert max(sum(piece.shard == shard for piece in pieces) for shard in range(5)) == minibatch.PIECES
     weights = np.concatenate([window.weight for window in windows])
     assert sorted(weights) == sorted(rows(700).weight)
     assert all(piece.rows(shards).X.base is None for piece in pieces if piece.step > 1)

@@ -162,8 +162,19 @@ def point_at(strength: float, mean: float) -> TradeOffPoint:
 )
 def test_the_largest_strength_within_the_loss_is_chosen(loss: float, expected: int) -> None:
     means = [0.89, 0.9, 0.89, 0.87, 0.88, 0.8]
-    points = [point_at(s, mean) for s, mean in zip(STRENGTHS, means, strict=False)]
+    points = [replace(point_at(s, mean), worst=0.5) for s, mean in zip(STRENGTHS, means, strict=False)]
     assert choose(points, loss) == expected
+
+
+def test_a_strength_that_costs_the_worst_group_too_is_passed_over() -> None:
+    worst = [0.27, 0.3, 0.15, 0.6]
+    means = [0.956, 0.957, 0.957, 0.8]
+    points = [
+        replace(point_at(s, mean), worst=low) for s, mean, low in zip(STRENGTHS, means, worst, strict=False)
+    ]
+    assert choose(points, 0.02) == 1
+    assert choose(points, 0.2) == 3
+    assert choose(points[1:3], 0.0) == 0
 
 
 @pytest.mark.parametrize("loss", [-0.01, 1.1, np.nan])
