@@ -33,6 +33,11 @@ def separate_words(text: str) -> str:
     return _RUN.sub(_pairs, text)
 
 
+def lower_words(text: str) -> str:
+    """Return a text in lower case whose words are separated, to be cut into words by their spaces."""
+    return separate_words(text.lower())
+
+
 def phrase_pattern(phrase: str) -> str:
     """Return a regular expression that finds a word or phrase as a whole, however its words are spaced.
 

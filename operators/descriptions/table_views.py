@@ -26,7 +26,7 @@ from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
 from operators.encode.texts import DATES, dates, is_missing, tidy
 from operators.readable import SECONDS_PER_DAY, Scale, readable_between
-from operators.unspaced_scripts import separate_words
+from operators.unspaced_scripts import lower_words
 
 MAX_CUTS = 31
 """Most thresholds by quantiles of the rows, and as many by quantiles of the distinct values."""
@@ -191,17 +191,13 @@ def _levels(name: str, texts: Sequence[str | None], fit: npt.NDArray[np.bool_]) 
     return None if constant and not gaps else LevelView(name, codes, () if constant else tuple(levels), gaps)
 
 
-def _separated(text: str) -> str:
-    return separate_words(text.lower())
-
-
 def _terms(name: str, texts: Sequence[str | None], fit: npt.NDArray[np.bool_]) -> TextView | None:
     from sklearn.feature_extraction.text import CountVectorizer
 
     filled = [text or "" for text in texts]
     counter = CountVectorizer(
         binary=True,
-        preprocessor=_separated,
+        preprocessor=lower_words,
         stop_words="english",
         min_df=MIN_TERM_ROWS,
         max_df=0.95,

@@ -99,6 +99,11 @@ SETTINGS_OF = {
 ALL_SETTINGS = tuple(dict.fromkeys(name for names in SETTINGS_OF.values() for name in names))
 
 
+def settings_of(kind: str | None) -> tuple[str, ...]:
+    """Return the settings that a kind of column reads: all where the values decide the kind."""
+    return SETTINGS_OF.get(Kind(kind), ()) if kind else ALL_SETTINGS
+
+
 def _column(value: Any) -> Any:
     if isinstance(value, str):
         return {"kind": "unused" if value == "exclude" else value}
@@ -128,7 +133,7 @@ class ColumnParams(OperatorParams):
 
     @model_validator(mode="after")
     def _kind_reads_them(self) -> Self:
-        read = SETTINGS_OF.get(self.kind, ()) if self.kind else ALL_SETTINGS
+        read = settings_of(self.kind)
         for name in ALL_SETTINGS:
             if getattr(self, name) is not None and name not in read:
                 settings = f"reads {', '.join(read)} alone" if read else "has no settings of its own"
@@ -137,8 +142,7 @@ class ColumnParams(OperatorParams):
 
 
 def _read_settings(own: Mapping[str, Any]) -> dict[str, Any]:
-    kind = own.get("kind")
-    read = SETTINGS_OF.get(Kind(kind), ()) if kind else ALL_SETTINGS
+    read = settings_of(own.get("kind"))
     return {name: value for name, value in own.items() if name not in ALL_SETTINGS or name in read}
 
 

@@ -21,7 +21,7 @@ from operators.encode.column_forms import as_texts
 from operators.encode.params import MAX_COMPONENTS
 from operators.hashing import row_hashes, uniform
 from operators.threads import limit_threads
-from operators.unspaced_scripts import separate_words
+from operators.unspaced_scripts import lower_words
 
 PURPOSE = "encode/words"
 SAMPLE_ROWS = 10_000
@@ -64,7 +64,7 @@ class WordComponents:
         from sklearn.feature_extraction.text import CountVectorizer
 
         counter = CountVectorizer(
-            preprocessor=_separated, min_df=MIN_TEXTS, max_features=MAX_WORDS, dtype=np.float32
+            preprocessor=lower_words, min_df=MIN_TEXTS, max_features=MAX_WORDS, dtype=np.float32
         )
         try:
             counts = counter.fit_transform([text[:MAX_LENGTH] for text in texts])
@@ -89,7 +89,7 @@ class WordComponents:
     def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        read = _separated if self.separated else str.lower
+        read = lower_words if self.separated else str.lower
         return CountVectorizer(preprocessor=read, vocabulary=list(self.vocabulary), dtype=np.float32)
 
     def to_json(self) -> dict[str, Any]:
@@ -126,10 +126,6 @@ def sampled_texts(reader: ShardReader, column: str, share: float, seed: int, sha
     drawn = np.flatnonzero(uniform(row_hashes(ids, seed, PURPOSE)) < share)
     texts = as_texts(table[column]).take(drawn).to_pylist()
     return [text[:MAX_LENGTH] for text in texts if text]
-
-
-def _separated(text: str) -> str:
-    return separate_words(text.lower())
 
 
 def _weighted(counts: Any, idf: Float32) -> Any:
