@@ -90,9 +90,10 @@ class Embed(ColumnEncoder[EmbedParams]):
         resources = params.resources.on(float("inf"), prefers_gpu=True)
         device = prepare_device(resources.cpus, resources.gpus)
         encoder = find_factory(params.model)(params, device)
+        size = params.rows_at_once(on_gpu=device.type == "cuda")
 
         def apply(table: pa.Table) -> pa.Table:
-            return embedding_of(table, context, encoder, params.column, params.batch_size)
+            return embedding_of(table, context, encoder, params.column, size)
 
         return apply
 

@@ -33,6 +33,9 @@ NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 IMAGE_MODELS = frozenset({"efficientnet_lite0"})
 """Built-in encoders of images."""
+SMALL_BATCH, LARGE_BATCH = 32, 256
+"""Rows of a forward pass by default: a GPU loses its time in launches where it gets few short texts, while
+256 images of 1,024 pixels would not fit."""
 
 
 def check_encoder_name(name: str) -> str:
@@ -56,8 +59,8 @@ class EmbedParams(OperatorParams):
     called as ``factory(params, device)`` that returns an ``operators.embed.kernel.Encoder``."""
     column: str
     """Source column: text, or images as bytes or as paths (relative to the folder of the source file)."""
-    batch_size: int = Field(default=32, ge=1)
-    """Most rows of a forward pass."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Most rows of a forward pass. Default: 32, and 256 for MiniLM on a GPU, which doubles its rate."""
     max_tokens: int = Field(default=128, ge=3, le=512)
     """Text is cut after so many word pieces, its two marks included."""
     precision: Precision = "auto"
@@ -75,3 +78,8 @@ class EmbedParams(OperatorParams):
     def recorded(cls, params: Mapping[str, Any]) -> Self:
         """Validate parameters as a manifest records them. Old records lack a precision: it was float32."""
         return super().recorded({"precision": "float32", **params})
+
+    def rows_at_once(self, on_gpu: bool) -> int:
+        """Return ``batch_size`` or its default, by where the network computes."""
+        small = not on_gpu or self.model not in BUILT_IN or self.model in IMAGE_MODELS
+        return self.batch_size or (SMALL_BATCH if small else LARGE_BATCH)

@@ -338,3 +338,17 @@ class Sizes:
 
     def encode(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
         return np.full((len(batch), 1), batch[0].size, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("model", "on_gpu", "size"),
+    [
+        ("minilm", True, 256),
+        ("minilm", False, 32),
+        ("efficientnet_lite0", True, 32),
+        ("own.module:make", True, 32),
+    ],
+)
+def test_a_gpu_takes_more_texts_at_once(model: str, on_gpu: bool, size: int) -> None:
+    assert EmbedParams(model=model, column="x").rows_at_once(on_gpu) == size
+    assert EmbedParams(model=model, column="x", batch_size=7).rows_at_once(on_gpu) == 7
