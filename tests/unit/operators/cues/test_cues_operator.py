@@ -281,3 +281,10 @@ def test_a_run_says_what_the_weights_cost():
     assert "0.100 -> 0.310 of the worst" in said
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}) == ()
     assert Cues(CuesParams()).warnings({}) == ()
+    left_out = {"left_out_rows.far": 13.0}
+    (small,) = Cues(CuesParams()).warnings(left_out)
+    assert small.startswith(
+        "the class 'far' (13 rows) has fewer than 50 rows to learn from: no figure of the "
+    )
+    assert "`operators.weights: {min_class_rows: 13, class_strength: 1}`" in small
+    assert Cues(CuesParams()).warnings(costly | left_out) == (small, said)
