@@ -115,7 +115,9 @@ class GroupTable:
             for group in self.groups
             if group.accuracy is not None
         }
-        return few_rows_text(rows, details=right, remedy=MORE_ROWS)
+        text = few_rows_text(rows, details=right, remedy=MORE_ROWS)
+        pool_is_worst = text and self.worst_group not in rows and self.worst_group_accuracy is not None
+        return f"{text}, the worst, with {self.worst_group_accuracy:.3f}" if pool_is_worst else text
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ class LossTable:
         """Name the groups that are pooled or left out, with their mean loss; see group_scores."""
         rows = {group.group: group.rows for group in self.groups}
         loss = {g.group: f"mean loss {g.loss:.4g}" for g in self.groups if g.loss is not None}
-        return few_rows_text(rows, details=loss, remedy=MORE_ROWS)
+        text = few_rows_text(rows, details=loss, remedy=MORE_ROWS)
+        pool_is_worst = text and self.worst_group not in rows and self.worst_group_loss is not None
+        return f"{text}, the worst, with {self.worst_group_loss:.4g}" if pool_is_worst else text
 
 
 @dataclass(frozen=True)

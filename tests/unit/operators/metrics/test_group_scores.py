@@ -1,5 +1,7 @@
 """Small groups decide nothing, and intervals hold for all groups at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -72,6 +74,9 @@ def test_an_evaluation_names_groups_that_are_in_no_figure_of_the_worst_group() -
     assert pooled.left_out == ()
     assert "group 1 (38 rows" in pooled.few_rows_text()
     assert "compared as one group" in pooled.few_rows_text()
+    pool = "2 groups of fewer than 50 rows, pooled: 1, 2"
+    worst = replace(pooled, worst_group=pool, worst_group_accuracy=0.123)
+    assert worst.few_rows_text().endswith("are compared as one group, the worst, with 0.123")
 
 
 def test_without_a_large_group_all_rows_are_one() -> None:
