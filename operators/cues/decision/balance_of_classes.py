@@ -33,15 +33,17 @@ MIN_CLASS_GAIN = 0.0075
 """Least rise of the worst class for which classes are balanced less: nearly equal classes hardly differ."""
 SUPPORTED = 0.5
 """Least support of the strongest column by the others: they tell the side of an honest one."""
-LEANT_ON = 0.4
-"""Strength of a slice from which its sides are compared."""
+LEANT_ON, NOTICED = 0.4, 0.2
+"""Strength of a slice from which its sides may ask for less balance, and from which they may object to it."""
 MIN_SIDE_GAIN = 0.2
 """Least rise of the worst class and side for which classes are balanced less, or more than the worst class
 asks for: the least of many noisy figures moves, and small groups that no slice shows gain by balance."""
+MAX_SIDE_LOSS = 0.15
+"""Loss of the worst class and side of one slice from which the gain of the worst class is not worth it."""
 
 
 class LeaningSlices(NamedTuple):
-    """The slices on which models clearly lean.
+    """The slices on which models lean.
 
     Attributes
     ----------
@@ -49,11 +51,14 @@ class LeaningSlices(NamedTuple):
         Side of each row in each slice, shape (k, n).
     columns
         Each slice as a column of two sides, of which each stands for a class, length k.
+    clear
+        Slices on which models clearly lean, and against which the other columns do not speak, shape (k,).
 
     """
 
     sides: Mask
     columns: tuple[Sides, ...]
+    clear: Mask
 
 
 class ChosenStrength(NamedTuple):
@@ -66,9 +71,9 @@ class ChosenStrength(NamedTuple):
 def leaning_slices(
     slices: Slices, evidence: Evidence | None, Z: Floats, y: Integers, C: int
 ) -> LeaningSlices | None:
-    """Return the slices on which models clearly lean; None where there are none.
+    """Return the slices on which models lean; None where there are none.
 
-    Nor are there any where the other columns speak against a shortcut in the strongest one.
+    None is clear where the other columns speak against a shortcut in the strongest one.
 
     Parameters
     ----------
@@ -80,10 +85,10 @@ def leaning_slices(
         Number of classes.
 
     """
-    if evidence is None or evidence.slice_support < SUPPORTED:
+    if evidence is None:
         return None
-    listed = strongest(slices, TOP)
-    found = listed[slices.slice_strength()[listed] >= LEANT_ON]
+    listed, strength = strongest(slices, TOP), slices.slice_strength()
+    found = listed[strength[listed] >= NOTICED]
     if not len(found):
         return None
     sides, columns = slices.sides(found, Z), list[Sides]()
@@ -91,7 +96,8 @@ def leaning_slices(
         stands = classes_of_levels(side.astype(np.intp), 2, y, C, least=0.0, errors=0.0)
         factor = independent_factors(stands[side.astype(np.intp)], y, C)
         columns.append(Sides((int(slices.feature[number]),), slices.cut[[number]], stands, factor))
-    return LeaningSlices(sides, tuple(columns))
+    clear = (strength[found] >= LEANT_ON) & (evidence.slice_support >= SUPPORTED)
+    return LeaningSlices(sides, tuple(columns), clear)
 
 
 def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | None = None) -> ChosenStrength:
@@ -100,7 +106,9 @@ def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | N
     Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
     without group labels. Less balance is chosen where it raises the worst class by more than chance: by more
     than 1.645 standard errors of the paired change, and by .0075 at least. The worst class and side of any of
-    the slices comes first, if it changes by .2 and more; those with fewer than 50 rows are compared together.
+    the clear slices comes first, if it changes by .2 and more; those with fewer than 50 rows are compared
+    together. Nor are classes balanced less where the worst class and side of one slice, clear or not, loses
+    .15 and more.
 
     Parameters
     ----------
@@ -114,24 +122,58 @@ def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | N
     """
     counted = counted_classes(np.bincount(y))[y]
     right = {strength: trials.at(strength)[counted] for strength in (*CLASS_STRENGTHS, CLASS_BALANCE)}
-    found = _best(_gains(y[counted], right), MIN_CLASS_GAIN)
+    by_class = _best(_gains(y[counted], right), MIN_CLASS_GAIN)
     if slices is None:
-        return ChosenStrength(found)
-    per_slice = 2 * (int(y.max()) + 1) + 1
-    cells = [_cells(y[counted], side[counted], per_slice - 1) for side in slices.sides]
-    cell = np.concatenate([per_slice * n + one for n, one in enumerate(cells)])
+        return ChosenStrength(by_class)
+    small = 2 * (int(y.max()) + 1)
+    cells = [_cells(y[counted], side[counted], small) for side in slices.sides]
+    chosen = _by_clear_slices(cells, np.flatnonzero(slices.clear), right, by_class)
+    if chosen.decided_by is None and chosen.strength < CLASS_BALANCE:
+        return _unless_a_side_loses(cells, right, chosen)
+    return chosen
+
+
+def _by_clear_slices(
+    cells: list[Integers], clear: Integers, right: dict[float, Mask], by_class: float
+) -> ChosenStrength:
+    """Return the strength that the worst class and side of the clear slices ask for, else ``by_class``."""
+    if not len(clear):
+        return ChosenStrength(by_class)
+    per_slice = 1 + max(int(one.max()) for one in cells)
+    cell = np.concatenate([per_slice * n + cells[slice_] for n, slice_ in enumerate(clear)])
     if np.count_nonzero(np.bincount(cell)) < 2:
-        return ChosenStrength(found)
-    stacked = {strength: np.tile(rows, len(cells)) for strength, rows in right.items()}
+        return ChosenStrength(by_class)
+    stacked = {strength: np.tile(rows, len(clear)) for strength, rows in right.items()}
     by_side = _gains(cell, stacked, least=1)
     best = _best(by_side, MIN_SIDE_GAIN)
     if best < CLASS_BALANCE:
-        return ChosenStrength(best, _worst_cell(cell, stacked[CLASS_BALANCE]) // per_slice)
-    if found < CLASS_BALANCE:
-        gain, error = by_side[found]
-        if -gain > max(SURE * error, MIN_SIDE_GAIN):
-            return ChosenStrength(CLASS_BALANCE, _worst_cell(cell, stacked[found]) // per_slice)
-    return ChosenStrength(found)
+        return ChosenStrength(best, int(clear[_worst_cell(cell, stacked[CLASS_BALANCE]) // per_slice]))
+    if by_class < CLASS_BALANCE and _loses(by_side[by_class], MIN_SIDE_GAIN):
+        worst = _worst_cell(cell, stacked[by_class]) // per_slice
+        return ChosenStrength(CLASS_BALANCE, int(clear[worst]))
+    return ChosenStrength(by_class)
+
+
+def _unless_a_side_loses(
+    cells: list[Integers], right: dict[float, Mask], chosen: ChosenStrength
+) -> ChosenStrength:
+    """Return full balance where the worst class and side of one slice would lose much, else ``chosen``.
+
+    The worst of all slices together does not show it: it may be near 0 at every strength.
+    """
+    full, less = right[CLASS_BALANCE], right[chosen.strength]
+    losses = dict[int, float]()
+    for number, cell in enumerate(cells):
+        if np.count_nonzero(np.bincount(cell)) > 1:
+            change = rise(cell, full, less, least=1)
+            losses |= {number: change[0]} if _loses(change, MAX_SIDE_LOSS) else {}
+    return ChosenStrength(CLASS_BALANCE, min(losses, key=losses.__getitem__)) if losses else chosen
+
+
+def _loses(change: tuple[float, float], least: float) -> bool:
+    """Return whether a change of the worst cell, with its error, is surely a loss of ``least`` and more."""
+    gain, error = change
+    return -gain > max(SURE * error, least)
 
 
 def _cells(y: Integers, side: Mask, small: int) -> Integers:

@@ -84,9 +84,9 @@ def sides_right(by_cell: dict[tuple[int, int], float], cells: dict[tuple[int, in
     return y, side, right
 
 
-def balance(trials: Any, y: Any, side: Any) -> Any:
+def balance(trials: Any, y: Any, side: Any, clear: bool = True) -> Any:
     unused = Sides((0,), np.empty(0, np.float32), np.array([0, 1]), np.ones((2, 2)))
-    return choose_class_strength(trials, y, LeaningSlices(side[None], (unused,)))
+    return choose_class_strength(trials, y, LeaningSlices(side[None], (unused,), np.array([clear])))
 
 
 CELLS = {(0, 0): 800, (0, 1): 100, (1, 0): 0, (1, 1): 100}
@@ -111,7 +111,9 @@ def test_the_slice_of_the_worst_cell_is_named():
     unused = Sides((0,), np.empty(0, np.float32), np.array([0, 1]), np.ones((2, 2)))
     trials = trials_of({0.0: better, 0.5: full, 1.0: full})
     for number, sides in enumerate(([side, other], [other, side])):
-        found = choose_class_strength(trials, y, LeaningSlices(np.array(sides), (unused, unused)))
+        found = choose_class_strength(
+            trials, y, LeaningSlices(np.array(sides), (unused, unused), np.array([True, True]))
+        )
         assert found == (0.0, number)
 
 
@@ -165,7 +167,22 @@ def test_the_worst_side_speaks_against_less_balance_that_a_class_asks_for():
     assert balance(trials, y, side) == (1.0, 0)
 
 
-def test_a_column_that_others_speak_against_has_no_sides():
+@pytest.mark.parametrize(("rate", "expected"), [(0.62, 1.0), (0.72, 0.5)])
+def test_a_side_of_a_weak_slice_that_loses_much_speaks_against_less_balance(rate: float, expected: float):
+    """As blond men in photographs: the worst class gains by half of the balance, and they lose a third."""
+    cells = {(0, 0): 4000, (0, 1): 4000, (1, 0): 1400, (1, 1): 100}
+    full = {(0, 0): 0.8, (0, 1): 0.78, (1, 0): 0.9, (1, 1): 0.8}
+    less = {(0, 0): 0.83, (0, 1): 0.82, (1, 0): 0.88, (1, 1): rate}
+    y, side, right = sides_right(full, cells)
+    better = sides_right(less, cells)[2]
+    trials = trials_of({0.0: right, 0.5: better, 1.0: right})
+    assert choose_class_strength(trials, y) == (0.5, None)
+    assert balance(trials, y, side, clear=False) == (expected, 0 if expected == 1 else None)
+    alone = np.zeros(len(y), bool)
+    assert balance(trials, y, alone & (y == 5), clear=False).strength == 0.5
+
+
+def test_a_column_that_others_speak_against_is_not_clear():
     X, y = rare_class()
     state = fit(X, y, IDS)
     Z = state.scaler.apply(X)
@@ -174,7 +191,10 @@ def test_a_column_that_others_speak_against_has_no_sides():
     assert found is not None
     np.testing.assert_array_equal(found.sides[0], X[:, CUE] == 1)
     np.testing.assert_array_equal(found.columns[0].breaks(Z, y), X[:, CUE] != y)
-    assert leaning_slices(state.slices, replace(state.evidence, slice_support=0.4), Z, y, 2) is None
+    assert found.clear[0]
+    against = leaning_slices(state.slices, replace(state.evidence, slice_support=0.4), Z, y, 2)
+    assert against is not None
+    assert not against.clear.any()
     assert leaning_slices(state.slices, None, Z, y, 2) is None
 
 
