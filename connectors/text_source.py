@@ -257,7 +257,8 @@ class TextSource(FileSource, ABC):
             last = block[-1:]
         return line
 
-    def _bytes(self, path: str, start: int, stop: int) -> bytes:
+    def _check_length(self, path: str, start: int, stop: int) -> None:
+        """Raise ConnectorError where so many bytes are not to be held in memory."""
         if stop - start > MAX_PARSED:  # before it is unpacked into memory
             raise ConnectorError(
                 f"{path}, bytes {start} to {stop}: {stop - start:,} bytes are more than the {MAX_PARSED:,} "
@@ -269,6 +270,9 @@ class TextSource(FileSource, ABC):
                 f"{path}, bytes {start} to {stop}: one row is longer than source.max_shard_bytes "
                 f"({self.spec.max_bytes}). Check for a missing line end, or raise that limit."
             )
+
+    def _bytes(self, path: str, start: int, stop: int) -> bytes:
+        self._check_length(path, start, stop)
         return b"".join(self._blocks(path, start, stop))
 
     def _text(self, path: str, start: int, stop: int) -> bytes:
@@ -317,8 +321,6 @@ MAX_PARSED = 2**31 - 2
 """Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
 UNPACKED_BYTES, MAX_RATIO = 2**28, 250
 """Bytes that any compressed file may unpack to, and the multiple of its size that a larger one may."""
-COMPARED = 2**16
-"""Bytes at the beginnings of two files that tell whether one is a copy of the other."""
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -363,19 +365,44 @@ def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -
 
 
 def check_no_copies(spec: SourceSpec, paths: Sequence[str]) -> None:
-    """Raise ConnectorError where a packed file begins as the file beside it of that name does."""
+    """Raise ConnectorError where a packed file repeats the file beside it of that name.
+
+    One of them may have grown since: it then begins with all rows of the other.
+    """
     known = frozenset(paths)
     for path in paths:
         bare = os.path.splitext(path)[0] if compression(path) else ""
         if bare not in known:
             continue
         with suppress(CorruptError):  # reading the file reports it
-            blocks = [next(text_blocks(spec, one, 0, COMPARED, COMPARED), b"") for one in (bare, path)]
-            if blocks[0] == blocks[1] and blocks[0].count(b"\n") > 1:  # more than a header
+            if _repeats_rows(spec, bare, path):
                 raise ConnectorError(
                     f"{path} is the packed copy of {bare}, so that every row would count twice. Remove one, "
                     f"or narrow source.path."
                 )
+
+
+def _repeats_rows(spec: SourceSpec, bare: str, packed: str) -> bool:
+    """Return whether the text of one file is that of the other, or its beginning, and more than a header."""
+    n_lines = 0
+    both = [text_blocks(spec, path, 0, sys.maxsize, BLOCK_BYTES) for path in (bare, packed)]
+    for one, other in zip(*map(_even_blocks, both), strict=False):
+        shared = min(len(one), len(other))
+        if one[:shared] != other[:shared]:
+            return False
+        n_lines += one.count(b"\n", 0, shared)
+    return n_lines > 1
+
+
+def _even_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of ``BLOCK_BYTES``; only the last may be shorter."""
+    held = b""
+    for block in blocks:
+        held += block
+        while len(held) >= BLOCK_BYTES:
+            yield held[:BLOCK_BYTES]
+            held = held[BLOCK_BYTES:]
+    yield held
 
 
 def first_run(spec: SourceSpec, path: str, offset: int) -> bytes:
