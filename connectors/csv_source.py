@@ -9,14 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
 
-from connectors.base import Connector, ConnectorError, CorruptError, SourceOptions, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.column_names import (
     check_names,
@@ -25,12 +23,14 @@ from connectors.column_names import (
     number_repeated,
     rename_remedy,
 )
+from connectors.csv_options import CsvOptions
 from connectors.errors import OddValue
 from connectors.files import each, find_names
 from connectors.foundation.messages import shorten
 from connectors.locations import extension
+from connectors.packed_text import BLOCK_BYTES, CODECS, compression
 from connectors.row_ranges import RowScanError, RowScanner, n_fields, whole_rows
-from connectors.text_source import BLOCK_BYTES, CODECS, Diagnosis, TextSource, compression
+from connectors.text_source import Diagnosis, TextSource
 from connectors.whole_numbers import first_inexact, holds_large, loss_of
 
 MOSTLY = 0.8
@@ -46,43 +46,6 @@ MAX_DIGITS = 64
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
-class CsvOptions(SourceOptions):
-    """Options of a source in the format ``csv``."""
-
-    delimiter: str | None = Field(
-        default=None,
-        pattern=r"^[!#-/:-@\[-`{-~\t]$",
-        description="One character between fields; default: a tab in .tsv files, else a comma",
-    )
-    duplicate_names: Literal["error", "number"] = Field(
-        default="error",
-        description="number: a second column `x` becomes `x.1`, a third `x.2`. Those that `source.rename` "
-        "names so are accepted without it",
-    )
-    empty_names: Literal["error", "number"] = Field(
-        default="error",
-        description="number: a column that the header gives no name, such as the index that pandas writes, "
-        "becomes `column_1`, by its place",
-    )
-    header: bool = Field(default=True, description="false: the first line is a row, not the names of columns")
-    column_names: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Names of the columns, in place of those in the header; default without a header: "
-        "`column_1`, `column_2`, ...",
-    )
-    decimal: Literal[".", ","] = Field(default=".", description="Decimal point of numbers")
-    thousands: Literal[",", ".", " ", "'", "_"] | None = Field(
-        default=None, description="What stands between groups of three digits, as in `1,234,567`"
-    )
-
-    @model_validator(mode="after")
-    def _distinct_marks(self) -> CsvOptions:
-        if self.decimal == self.thousands:
-            raise ValueError("decimal and thousands are the same character")
-        return self
-
-
 class Csv(Connector[CsvOptions]):
     """Opens sources of the format ``csv``."""
 
@@ -90,6 +53,7 @@ class Csv(Connector[CsvOptions]):
     summary = "Text with a header line (RFC 4180), values between commas or tabs, also compressed"
     extensions = (".csv", *(".csv" + ending for ending in CODECS), *TSV)
     has_encoding = True
+    has_text_columns = True
     Options = CsvOptions
 
     def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
