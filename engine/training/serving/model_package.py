@@ -25,8 +25,7 @@ from engine.training.libraries.scikit_learn import TRUSTED
 from engine.training.serving.network_flavour import FLAVOUR, save_network
 from engine.training.serving.pyfunc import PARAMS, REQUEST, ServedModel
 from operators.base import SPLIT
-from operators.columns import is_list, is_number
-from operators.ingest.kernel import is_scalar
+from operators.columns import is_list, is_number, is_scalar
 
 if TYPE_CHECKING:
     import pandas as pd
