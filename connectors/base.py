@@ -245,6 +245,8 @@ class Connector(ABC, Generic[OptionsT]):
     """URI schemes that belong to this format alone, such as ``postgresql``."""
     has_encoding: ClassVar[bool] = False
     """Whether its files are text, which ``source.encoding`` holds for."""
+    has_text_columns: ClassVar[bool] = False
+    """Whether types are guessed from texts, which ``source.text_columns`` prevents."""
     Options: ClassVar[type[SourceOptions]] = SourceOptions
     """Model of ``source.options``."""
 

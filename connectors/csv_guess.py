@@ -11,10 +11,11 @@ from typing import Any
 
 from connectors.base import SourceSpec
 from connectors.csv_marks import NUMBER, guess_marks, mark_fault
-from connectors.csv_source import TSV, Csv, CsvOptions
+from connectors.csv_options import CsvOptions
+from connectors.csv_source import TSV, Csv
 from connectors.files import find_names
 from connectors.locations import extension
-from connectors.text_source import text_blocks
+from connectors.packed_text import text_blocks
 
 HEAD_BYTES = 2**18
 """Bytes at the start of the first file from which options are guessed."""

@@ -6,16 +6,15 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
 
-from connectors.base import Connector, ConnectorError, CorruptError, SourceOptions, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.column_names import (
     check_names,
@@ -24,12 +23,14 @@ from connectors.column_names import (
     number_repeated,
     rename_remedy,
 )
+from connectors.csv_options import CsvOptions
 from connectors.errors import OddValue
 from connectors.files import each, find_names
 from connectors.foundation.messages import shorten
 from connectors.locations import extension
-from connectors.row_ranges import RowScanError, RowScanner, n_fields
-from connectors.text_source import CODECS, Diagnosis, TextSource, compression
+from connectors.packed_text import BLOCK_BYTES, CODECS, compression
+from connectors.row_ranges import RowScanError, RowScanner, n_fields, whole_rows
+from connectors.text_source import Diagnosis, TextSource
 from connectors.whole_numbers import first_inexact, holds_large, loss_of
 
 MOSTLY = 0.8
@@ -45,43 +46,6 @@ MAX_DIGITS = 64
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
-class CsvOptions(SourceOptions):
-    """Options of a source in the format ``csv``."""
-
-    delimiter: str | None = Field(
-        default=None,
-        pattern=r"^[!#-/:-@\[-`{-~\t]$",
-        description="One character between fields; default: a tab in .tsv files, else a comma",
-    )
-    duplicate_names: Literal["error", "number"] = Field(
-        default="error",
-        description="number: a second column `x` becomes `x.1`, a third `x.2`. Those that `source.rename` "
-        "names so are accepted without it",
-    )
-    empty_names: Literal["error", "number"] = Field(
-        default="error",
-        description="number: a column that the header gives no name, such as the index that pandas writes, "
-        "becomes `column_1`, by its place",
-    )
-    header: bool = Field(default=True, description="false: the first line is a row, not the names of columns")
-    column_names: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Names of the columns, in place of those in the header; default without a header: "
-        "`column_1`, `column_2`, ...",
-    )
-    decimal: Literal[".", ","] = Field(default=".", description="Decimal point of numbers")
-    thousands: Literal[",", ".", " ", "'", "_"] | None = Field(
-        default=None, description="What stands between groups of three digits, as in `1,234,567`"
-    )
-
-    @model_validator(mode="after")
-    def _distinct_marks(self) -> CsvOptions:
-        if self.decimal == self.thousands:
-            raise ValueError("decimal and thousands are the same character")
-        return self
-
-
 class Csv(Connector[CsvOptions]):
     """Opens sources of the format ``csv``."""
 
@@ -89,6 +53,7 @@ class Csv(Connector[CsvOptions]):
     summary = "Text with a header line (RFC 4180), values between commas or tabs, also compressed"
     extensions = (".csv", *(".csv" + ending for ending in CODECS), *TSV)
     has_encoding = True
+    has_text_columns = True
     Options = CsvOptions
 
     def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
@@ -251,33 +216,63 @@ class CsvSource(TextSource):
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in schema])
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
-        """Return the first shard's types, completed by the first rows of the other shards.
+        """Return the first shard's types, completed by those of the other shards.
 
-        Columns without a value take their types, and integers become float64 where they have fractions.
+        Columns without a value take the type of all other rows, so that a text among numbers makes the column
+        text wherever it stands. Integers become float64 where another shard begins with fractions.
         """
-        open_names = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
-        heads: dict[str, list[SourceShard]] = {}
-        for shard in shards[1:] if open_names else ():
-            if not (compression(shard.path) and shard.path in heads):
-                heads.setdefault(shard.path, []).append(shard)
-        found = each(self.spec, [*heads], lambda path: [self._head(one, open_names) for one in heads[path]])
-        seen: dict[str, set[pa.DataType]] = {name: set() for name in schema.names}
-        for one in (one for file in found for head in file for one in head):
-            seen[one.name].add(one.type)
-        return pa.schema([one.with_type(_completed(one.type, seen[one.name])) for one in schema])
+        empty = [f.name for f in schema if pa.types.is_null(f.type)]
+        whole = [f.name for f in schema if pa.types.is_integer(f.type)]
+        by_path: dict[str, list[SourceShard]] = {}
+        for shard in shards[1:] if empty or whole else ():
+            by_path.setdefault(shard.path, []).append(shard)
+        found = each(self.spec, [*by_path], lambda path: self._later_types(by_path[path], empty, whole))
+        seen: dict[str, dict[pa.DataType, SourceShard]] = {name: {} for name in schema.names}
+        for shard, one in (pair for file in found for pair in file):
+            seen[one.name].setdefault(one.type, shard)
+        for name in empty:
+            if pa.string() in seen[name]:
+                self._check_later_texts(seen[name][pa.string()], name)
+        return pa.schema([one.with_type(_completed(one.type, {*seen[one.name]})) for one in schema])
 
-    def _head(self, shard: SourceShard, names: list[str]) -> pa.Schema:
-        """Return the types of columns in a shard's first rows; no column if these rows do not parse."""
-        blocks = self._blocks(shard.path, shard.start, shard.stop, HEADER_BYTES)
-        piece = next(self._pieces(shard.path, blocks, shard.start, HEADER_BYTES), None)
-        if piece is None:
-            return pa.schema([])
-        data = self._text(shard.path, piece.start, piece.stop)
+    def _later_types(
+        self, shards: Sequence[SourceShard], empty: list[str], whole: list[str]
+    ) -> list[tuple[SourceShard, pa.Field]]:
+        """Return the types in the shards of one file: of the columns ``empty`` in all rows, of the columns
+        ``whole`` in the first ones, each type once a shard.
+        """
+        found: dict[tuple[SourceShard, pa.Field], None] = {}
+        for place, shard in enumerate(shards):
+            # To read the beginning of a compressed shard, everything before it must be unpacked.
+            begins = whole if place == 0 or not compression(shard.path) else []
+            for data in self._whole_rows(shard) if empty else ():
+                found.update(dict.fromkeys((shard, one) for one in self._guessed(shard.path, data, empty)))
+            if begins:
+                head = next(self._whole_rows(shard, HEADER_BYTES), b"")
+                found.update(dict.fromkeys((shard, one) for one in self._guessed(shard.path, head, begins)))
+        return [*found]
+
+    def _whole_rows(self, shard: SourceShard, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+        """Yield a shard's rows as UTF-8, about ``size`` bytes at a time. Raises ConnectorError."""
+        self._check_length(shard.path, shard.start, shard.stop)
+        encoding, separator = self._encoding(shard.path), self._separator(shard.path)
+        blocks = self._blocks(shard.path, shard.start, shard.stop, size)
+        for data in whole_rows(blocks, shard.start, separator=separator, encoding=encoding):
+            yield encoding.utf8(data)
+
+    def _guessed(self, path: str, data: bytes, names: list[str]) -> pa.Schema:
+        """Return the types of columns in some rows; no column if these rows do not parse."""
         types = {name: pa.string() for name in self.spec.text_columns if name in names}
         try:
-            return self._read(shard.path, data, names, types, guess=True).schema
+            return self._read(path, data, names, types, guess=True).schema
         except pa.ArrowInvalid:
             return pa.schema([])
+
+    def _check_later_texts(self, shard: SourceShard, name: str) -> None:
+        """Apply :meth:`_check_inferred` to the first shard in which a column has texts."""
+        data = self._text(shard.path, shard.start, shard.stop)
+        with suppress(pa.ArrowInvalid):  # reading the shard reports it
+            self._check_inferred(shard, data, pa.schema([(name, pa.string())]))
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
         """Raise ConnectorError for a column of numbers that a few other words made a text column."""
@@ -389,7 +384,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _completed(kind: pa.DataType, later: set[pa.DataType]) -> pa.DataType:
-    """Return the type of a column, given its types in the first rows of later shards."""
+    """Return the type of a column, given its types in other shards."""
     found = later - {pa.null()}
     if pa.types.is_integer(kind):
         return pa.float64() if any(map(pa.types.is_floating, found)) else kind
@@ -397,4 +392,6 @@ def _completed(kind: pa.DataType, later: set[pa.DataType]) -> pa.DataType:
         return kind
     if len(found) == 1:
         return found.pop()
+    if all(pa.types.is_date(one) or (pa.types.is_timestamp(one) and one.tz is None) for one in found):
+        return pa.timestamp("ns" if pa.timestamp("ns") in found else "s")  # dates are read as midnight
     return pa.float64() if all(map(_is_number, found)) else pa.string()

@@ -9,8 +9,8 @@ from typing import Any
 
 from connectors.base import Connector, ConnectorError, SourceSpec
 from connectors.files import find_names
+from connectors.packed_text import BLOCK_BYTES, text_blocks
 from connectors.text_encoding import MARKS, STRAY_UTF8, UTF8, UTF16
-from connectors.text_source import BLOCK_BYTES, text_blocks
 
 HEAD_BYTES = 2**16
 """Bytes at the start of a file by which UTF-16 without a byte order mark is recognised."""

@@ -21,9 +21,10 @@ from connectors.errors import OddValue
 from connectors.files import each
 from connectors.foundation.messages import shorten
 from connectors.json_width import check_width
+from connectors.packed_text import CODECS, compression
 from connectors.policy import current_policy
 from connectors.schema import map_type
-from connectors.text_source import CODECS, Diagnosis, TextSource, compression, whole
+from connectors.text_source import Diagnosis, TextSource, whole
 from connectors.whole_numbers import check_exact_lines, inexact_in_lines, loss_of, number_of
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,11 +22,12 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.cells import is_text
 from connectors.column_names import check_names, number_if_renamed, rename_remedy, with_names
 from connectors.file_stamps import merged_listing, of_unchanged_file
 from connectors.files import each_file, find_files, reading, resolve
 from connectors.filters import Predicate
-from connectors.locations import below
+from connectors.hive_folders import constant, digest, partition, partition_schema
 from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
@@ -56,6 +53,7 @@ class Parquet(Connector[ParquetOptions]):
     name = "parquet"
     summary = "Parquet files, also in Hive partitions; a shard is a run of row groups"
     extensions = (".parquet", ".pq")
+    has_text_columns = True
     Options = ParquetOptions
 
     def open(self, spec: SourceSpec, options: ParquetOptions) -> ParquetSource:
@@ -90,7 +88,7 @@ class ParquetSource(FileSource):
             lambda path: self._footer(path, folders, asked[path]),
         )
         listing = merged_listing(self.spec, files, found, skipped)
-        pick(listing.schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
+        self._check_text_columns(listing.schema, folders)
         return self._with_folders(listing) if len(folders) else listing
 
     @of_unchanged_file
@@ -128,10 +126,25 @@ class ParquetSource(FileSource):
             shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes, stamp=shard.stamp
         )
 
+    def _check_text_columns(self, schema: pa.Schema, folders: pa.Schema) -> None:
+        """Raise ConnectorError for a column of ``spec.text_columns`` to which a file gives another type."""
+        where = f"source.text_columns: {self.spec.path}"
+        for name in self.spec.text_columns:
+            head = name.partition(".")[0]
+            stated = head if name not in schema.names and head in schema.names else name
+            kind = pick(schema, [stated], where).field(0).type
+            if name in folders.names or (stated == name and is_text(kind)):
+                continue
+            raise ConnectorError(
+                f"{where} states that the column {stated!r} is {kind}; only the types of folders' names "
+                f"(year=2024) are guessed. Take {name!r} out of the key, and write it as text where the data "
+                f"are made, if it is to be text."
+            )
+
     def _with_folders(self, listing: Listing) -> Listing:
         """Return a listing whose identities cover the columns that come from the names of folders."""
         identities = {
-            path: f"{found},folders:{_digest(partition(self.spec, path))}"
+            path: f"{found},folders:{digest(partition(self.spec, path))}"
             for path, found in listing.identities.items()
         }
         return replace(listing, identities=identities)
@@ -350,45 +363,3 @@ def _changed(shard: SourceShard) -> ConnectorError:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(". ") + "."
-
-
-NULL = "__HIVE_DEFAULT_PARTITION__"
-INTEGER = re.compile(r"[+-]?\d{1,18}")
-
-
-def partition(spec: SourceSpec, path: str) -> dict[str, str | None]:
-    """Return the columns that the folders between ``spec.path`` and a file name, and their values as text."""
-    parts = (part.partition("=") for part in below(spec.path, path).split("/")[:-1])
-    return {name: None if value == NULL else unquote(value) for name, mark, value in parts if name and mark}
-
-
-def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
-    """Return the partition columns of all files: int64 if all values are whole numbers, else text.
-
-    Columns in ``spec.text_columns`` are text. Raises ConnectorError if folders name different columns.
-    """
-    first = partition(spec, paths[0])
-    seen: dict[str, bool] = dict.fromkeys(first, True)
-    for path in paths:
-        found = partition(spec, path)
-        if list(found) != list(first):
-            raise ConnectorError(
-                f"{path} lies in folders that name the columns {list(found)}, {paths[0]} in ones that name "
-                f"{list(first)}. Give all files the same folders, narrow source.path, or set "
-                f"source.options.hive: false."
-            )
-        for name, value in found.items():
-            seen[name] &= value is None or INTEGER.fullmatch(value) is not None
-    number = {name for name, whole in seen.items() if whole and name not in spec.text_columns}
-    return pa.schema([(name, pa.int64() if name in number else pa.string()) for name in first])
-
-
-def _digest(values: Mapping[str, str | None]) -> str:
-    return hashlib.sha256(json.dumps([*values.items()]).encode()).hexdigest()
-
-
-def constant(spec: SourceSpec, path: str, schema: pa.Schema, n_rows: int) -> dict[str, pa.Array]:
-    """Return a file's partition columns, those that ``schema`` has, with its types."""
-    found = partition(spec, path)
-    texts = {name: pa.scalar(found[name], pa.string()) for name in schema.names if name in found}
-    return {name: pa.repeat(text.cast(schema.field(name).type), n_rows) for name, text in texts.items()}

@@ -141,6 +141,7 @@ def open_source(
     found = find_connector(path, format, options)
     checked = found.Options.model_validate(dict(options or {}))
     settings["encoding"] = _encoding(settings.get("encoding", UTF8), found)
+    _check_text_columns(settings.get("text_columns", ()), found, flatten)
     names, missing, strip = frozen(rename or {}), settings.get("missing", ()), bool(settings.get("strip"))
     stored = {new: old for old, new in names.items()}
     settings["text_columns"] = tuple(stored.get(name, name) for name in settings.get("text_columns", ()))
@@ -172,6 +173,23 @@ def _encoding(name: str, found: Connector[Any]) -> str:
             f"out the key."
         )
     return known
+
+
+def _check_text_columns(names: Sequence[str], found: Connector[Any], flatten: Sequence[str]) -> None:
+    """Raise ConnectorError for a column of ``source.text_columns`` whose type is stated, not guessed."""
+    if names and not found.has_text_columns:
+        raise ConnectorError(
+            f"source.text_columns: {names[0]!r}: sources of the format {found.name} state the types of their "
+            f"columns. Leave out the key, and write the column as text where it is made, if it is to be text."
+        )
+    for name in names:
+        struct = next((struct for struct in flatten if name.startswith(f"{struct}.")), None)
+        if struct is not None:
+            raise ConnectorError(
+                f"source.text_columns: {name!r} is a field of the struct {struct!r} (source.flatten), and "
+                f"the file states its type. Take the name out of the key, and write the field as text where "
+                f"it is made, if it is to be text."
+            )
 
 
 def find_connector(

@@ -168,6 +168,27 @@ def cut(
     yield from cutter.close()
 
 
+def whole_rows(
+    blocks: Iterable[bytes], start: int, *, separator: str, encoding: Encoding = UTF8_TEXT
+) -> Iterator[bytes]:
+    """Yield the text in ``blocks``, which begins at offset ``start``, in blocks that end where rows end.
+
+    Raises RowScanError as :func:`cut` does.
+    """
+    scanner, held = RowScanner(start, separator=separator, encoding=encoding), [b""]
+    for block in blocks:
+        offset = scanner.offset
+        ends, _ = scanner.scan(block)
+        length = int(ends[-1]) - offset if len(ends) else 0
+        if length:
+            yield b"".join([*held, block[:length]])
+            held = []
+        held.append(block[length:])
+    scanner.finish()
+    if any(held):
+        yield b"".join(held)
+
+
 def row_spans(data: bytes, *, separator: str, encoding: Encoding = UTF8_TEXT) -> tuple[Ints, Ints]:
     """Start and stop of every row within ``data``, blank lines left out."""
     scanner = RowScanner(0, separator=separator, encoding=encoding)

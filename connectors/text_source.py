@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,18 +20,23 @@ from connectors.base import (
     FileSource,
     Listing,
     SourceShard,
-    SourceSpec,
 )
 from connectors.errors import OddValue
 from connectors.file_stamps import listing_of, of_unchanged_file
-from connectors.files import check_rows, each_file, find_files, reading, resolve
-from connectors.locations import path_of
+from connectors.files import check_rows, each_file, find_files
+from connectors.packed_text import (
+    BLOCK_BYTES,
+    check_no_copies,
+    compression,
+    file_size,
+    first_run,
+    text_blocks,
+)
 from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, row_spans
 from connectors.schema import pick
 from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding
 
 Shards = list[SourceShard]
-BLOCK_BYTES = 4 * 2**20
 MAX_TEXT_SHARD = 2**30
 
 
@@ -257,7 +261,8 @@ class TextSource(FileSource, ABC):
             last = block[-1:]
         return line
 
-    def _bytes(self, path: str, start: int, stop: int) -> bytes:
+    def _check_length(self, path: str, start: int, stop: int) -> None:
+        """Raise ConnectorError where so many bytes are not to be held in memory."""
         if stop - start > MAX_PARSED:  # before it is unpacked into memory
             raise ConnectorError(
                 f"{path}, bytes {start} to {stop}: {stop - start:,} bytes are more than the {MAX_PARSED:,} "
@@ -269,6 +274,9 @@ class TextSource(FileSource, ABC):
                 f"{path}, bytes {start} to {stop}: one row is longer than source.max_shard_bytes "
                 f"({self.spec.max_bytes}). Check for a missing line end, or raise that limit."
             )
+
+    def _bytes(self, path: str, start: int, stop: int) -> bytes:
+        self._check_length(path, start, stop)
         return b"".join(self._blocks(path, start, stop))
 
     def _text(self, path: str, start: int, stop: int) -> bytes:
@@ -315,85 +323,3 @@ def whole(data: bytes) -> tuple[io.BytesIO, int]:
 
 MAX_PARSED = 2**31 - 2
 """Most bytes of a block of Arrow's parsers, which count them in 32 bits."""
-UNPACKED_BYTES, MAX_RATIO = 2**28, 250
-"""Bytes that any compressed file may unpack to, and the multiple of its size that a larger one may."""
-COMPARED = 2**16
-"""Bytes at the beginnings of two files that tell whether one is a copy of the other."""
-CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-
-
-def compression(path: str) -> str | None:
-    """Return the name of the codec that a file's ending stands for."""
-    return CODECS.get(os.path.splitext(path_of(path))[1].lower())
-
-
-def file_size(spec: SourceSpec, path: str) -> int:
-    """Return the bytes on disk. Raises ConnectorError."""
-    filesystem, where = resolve(path, spec.root, spec.policy)
-    with reading(path), filesystem.open_input_file(where) as file:
-        return int(file.size())
-
-
-def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -> Iterator[bytes]:
-    """Return the bytes ``start`` to ``stop`` (or the end) of the text, in blocks of up to ``size``.
-
-    What lies before ``start`` in a compressed file is unpacked and dropped. Raises ConnectorError, also for a
-    compressed file that unpacks to more than ``MAX_RATIO`` times its size.
-    """
-    filesystem, where = resolve(path, spec.root, spec.policy)
-    codec = compression(path)
-    with reading(path), filesystem.open_input_file(where) as file:
-        if codec is None:
-            stop = min(stop, file.size())
-            for offset in range(start, stop, size):
-                yield bytes(file.read_at(min(size, stop - offset), offset))
-            return
-        stream = pa.CompressedInputStream(file, codec)
-        _skip(path, stream, start, size)
-        most = max(UNPACKED_BYTES, MAX_RATIO * file.size())
-        while start < stop and (block := _unpacked(path, stream, min(size, stop - start))):
-            start += len(block)
-            if start > most:
-                raise ConnectorError(
-                    f"{path} unpacks to more than {MAX_RATIO} times its {file.size():,} bytes, as files do "
-                    f"that are made to fill a disk or a memory. If it is what it should be, unpack it, and "
-                    f"name the unpacked file."
-                )
-            yield block
-
-
-def check_no_copies(spec: SourceSpec, paths: Sequence[str]) -> None:
-    """Raise ConnectorError where a packed file begins as the file beside it of that name does."""
-    known = frozenset(paths)
-    for path in paths:
-        bare = os.path.splitext(path)[0] if compression(path) else ""
-        if bare not in known:
-            continue
-        with suppress(CorruptError):  # reading the file reports it
-            blocks = [next(text_blocks(spec, one, 0, COMPARED, COMPARED), b"") for one in (bare, path)]
-            if blocks[0] == blocks[1] and blocks[0].count(b"\n") > 1:  # more than a header
-                raise ConnectorError(
-                    f"{path} is the packed copy of {bare}, so that every row would count twice. Remove one, "
-                    f"or narrow source.path."
-                )
-
-
-def first_run(spec: SourceSpec, path: str, offset: int) -> bytes:
-    """Return the bytes from ``offset`` to the next ASCII character, at most 60. Raises ConnectorError."""
-    data = b"".join(text_blocks(spec, path, offset, offset + 60, 60))
-    return data[: next((place for place, byte in enumerate(data) if byte < 0x80), len(data))]
-
-
-def _skip(path: str, stream: pa.NativeFile, n_bytes: int, size: int) -> None:
-    while n_bytes > 0 and (block := _unpacked(path, stream, min(size, n_bytes))):
-        n_bytes -= len(block)
-
-
-def _unpacked(path: str, stream: pa.NativeFile, size: int) -> bytes:
-    try:
-        return bytes(stream.read(size))
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptError(
-            f"{path} cannot be unpacked: {str(error).splitlines()[0].rstrip('. ')}. It may have been cut off "
-            f"while written or copied, or not be compressed as its name says: write or copy it again."
-        ) from error

@@ -17,6 +17,11 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def is_scalar(kind: pa.DataType) -> bool:
+    """Return whether a column of this type is one feature: a number or a flag."""
+    return is_number(kind) or bool(pa.types.is_boolean(kind))
+
+
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds bytes, of any or of a fixed length."""
     return bool(

@@ -1,4 +1,5 @@
-"""Deterministic pseudorandom numbers of rows: hashes of row ids that do not depend on shards or workers.
+"""Deterministic pseudorandom numbers of rows: hashes of row ids that do not depend on shards or workers; and
+integer keys by which numbers are sorted.
 
 Operators draw samples, folds and starting weights from these hashes. Each use names its ``purpose``, so that
 two draws with one seed are independent of each other. Only the sample on which ``split: {method: cluster}``
@@ -89,3 +90,10 @@ def _mix(x: Hashes) -> Hashes:
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: Hashes = x ^ (x >> np.uint64(31))
     return mixed
+
+
+def order_keys(values: Float64) -> Hashes:
+    """Map float64 values, none NaN, to uint64 keys of the same order; 0 and -0 have one key."""
+    bits = (values + 0.0).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    return np.where(bits & sign, ~bits, bits | sign)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from connectors.tables.sqlite_check import JOURNAL_MAGIC
 
@@ -54,6 +55,42 @@ def delete(made: MadeTable, condition: str) -> None:
         catalog_of(made).load_table(made.path).delete(condition)
     else:
         _execute(made, f"DELETE FROM rows WHERE {condition}")
+
+
+def add_iceberg_deletes(made: MadeTable, content: Any, deleted: pa.Table, **facts: Any) -> None:
+    """Commit a file of deleted rows to an Iceberg table; pyiceberg itself writes none."""
+    from pyiceberg import manifest
+    from pyiceberg.typedef import Record
+
+    class DeleteWriter(manifest.ManifestWriterV2):
+        def content(self) -> manifest.ManifestContent:
+            return manifest.ManifestContent.DELETES
+
+        @property
+        def _meta(self) -> dict[str, str]:
+            return {**super()._meta, "content": "deletes"}
+
+    table = catalog_of(made).load_table(made.path)
+    name = f"{table.location()}/data/deleted-{content.name.lower()}.parquet"
+    with table.io.new_output(name).create() as stream:
+        pq.write_table(deleted, stream)
+    fixed = {"file_path": name, "file_format": manifest.FileFormat.PARQUET, "partition": Record()}
+    sizes = {"record_count": deleted.num_rows, "file_size_in_bytes": len(table.io.new_input(name))}
+    file = manifest.DataFile.from_args(content=content, **fixed, **sizes, **facts)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        number = append._snapshot_id
+        entry = manifest.ManifestEntry.from_args(
+            status=manifest.ManifestEntryStatus.ADDED,
+            snapshot_id=number,
+            sequence_number=None,
+            file_sequence_number=None,
+            data_file=file,
+        )
+        output = table.io.new_output(f"{table.location()}/metadata/deleted-{content.name.lower()}.avro")
+        with DeleteWriter(table.spec(), table.schema(), output, number, "deflate") as writer:
+            writer.add_entry(entry)
+        manifests = [*append._manifests(), writer.to_manifest_file()]
+        append._manifests = lambda: manifests
 
 
 def kind(made: MadeTable) -> str:

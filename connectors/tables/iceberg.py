@@ -255,7 +255,7 @@ def _planned(
     scan = table.scan(snapshot_id=snapshot)
     if wanted is not None:
         scan = scan.filter(_expression(wanted))
-    found = list(scan.plan_files())
+    found = _plan_files(scan)
     for path in {file.file_path for task in found for file in (task.file, *task.delete_files)}:
         check_file(table, path)
     bounds.check_deletes(table, (file for task in found for file in task.delete_files))
@@ -265,6 +265,21 @@ def _planned(
             f"{metadata} lists a data file twice, so that its rows count twice. Repair the table."
         )
     return table, tasks
+
+
+def _plan_files(scan: Any) -> list[Any]:
+    """Return the tasks of a scan. Raises ConnectorError where equality deletes may apply to its rows."""
+    try:
+        return list(scan.plan_files())
+    except ValueError as error:
+        if "equality deletes" not in str(error):
+            raise
+        raise ConnectorError(
+            f"source.path: {scan.table_metadata.location} has files of equality deletes, which name deleted "
+            f"rows by their values (Flink writes them), and pyiceberg cannot apply them. Have the data files "
+            f"rewritten, in Spark by rewrite_data_files with the options delete-file-threshold 1 and "
+            f"remove-dangling-deletes true; or name an older snapshot in source.options.snapshot."
+        ) from error
 
 
 def _identity(task: Any) -> str:

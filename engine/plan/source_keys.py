@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from connectors.base import ConnectorError, SourceSpec
 from connectors.cells import NULLS
 from connectors.csv_guess import guess_options
-from connectors.csv_source import CsvOptions, CsvSource
+from connectors.csv_options import CsvOptions
+from connectors.csv_source import CsvSource
 from connectors.encoding_guess import guess_encoding
 from connectors.errors import OddValue, redact_uris
 from connectors.foundation.messages import shorten

@@ -10,7 +10,7 @@ from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.recipe.search import SearchSection
 from engine.recipe.section import Section
-from operators.registry import operator_names
+from operators.registry import BY_ENGINE, operator_names
 
 RULES = ("always", "drift", "never")
 
@@ -82,14 +82,15 @@ class IncrementalSection(Section):
     )
     keep: tuple[str, ...] = Field(
         default=("encode", "ingest", "embed", "probe", "gradients"),
-        description="Operators whose state is kept when the others are fitted again",
+        description="Operators whose state is kept when the others are fitted again. `parts`, the drawing of "
+        "held-out rows, is always kept",
     )
     drift: DriftSection = DriftSection()
 
     @field_validator("keep")
     @classmethod
     def _known_operators(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = operator_names()
+        known = (*operator_names(), *BY_ENGINE)
         for name in names:
             if name not in known:
                 hint = nearest(name, known) or f" Known operators: {', '.join(known)}."

@@ -38,7 +38,7 @@ from operators.metrics.group_scores import (
     pool_groups,
     pooled_name,
 )
-from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
+from operators.metrics.paired import PairedCounts, gain_p_value
 
 CELLS = ("rows", "right_before", "gained", "lost")
 MODELS = ("the champion", "the challenger")
@@ -190,12 +190,10 @@ class PairedCell:
 def _finding(counts: PairedCounts, names: Sequence[str], bound: float, confidence: float) -> TestResult:
     """Return the outcome of the test, with its name and the counts of each group that it is made from."""
     beside = _counts_text(counts, names)
-    if bound:
-        low = gain_bound(counts, confidence)
-        return TestResult(low > bound, f"gain of at least {low:+.4f} by the bootstrap in {beside}")
-    p = gain_p_value(counts)
+    p = gain_p_value(counts, bound)
     several = "an intersection-union test of the worst group's gain"
-    test = several if len(names) > 1 else "McNemar's exact test"
+    single = "Tango's score test of the gain" if bound else "McNemar's exact test"
+    test = (several if len(names) > 1 else single) + (f" above {bound:+g}" if bound else "")
     return TestResult(p <= 1 - confidence, f"p = {p:.4f} by {test}, one-sided, in {beside}")
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float64
-from operators.hashing import END, Hashes, row_hashes
+from operators.hashing import END, Hashes, order_keys, row_hashes
 
 MAX_BUCKETS = 2**14
 """Distinct values that a histogram counts exactly; above it neighbouring values share a bucket."""
@@ -85,7 +85,7 @@ class Histogram:
     @classmethod
     def _bounded(cls, low: Float64, high: Float64, counts: Counts, shift: int, hashes: Hashes) -> Self:
         """Join buckets, ascending by ``low``, with the smallest possible shift of at least ``shift``."""
-        keys = _ordered_bits(low)
+        keys = order_keys(low)
         differing = _bit_lengths(keys[1:] ^ keys[:-1])
         finest = shift
         if int((differing > shift).sum()) >= MAX_BUCKETS:
@@ -242,13 +242,6 @@ def _added_up(values: pa.Array, counts: Counts) -> tuple[pa.Array, Counts]:
     np.add.at(added, encoded.indices.to_numpy(), counts)
     order = pc.array_sort_indices(encoded.dictionary)
     return encoded.dictionary.take(order), added[order.to_numpy()]
-
-
-def _ordered_bits(numbers: Float64) -> npt.NDArray[np.uint64]:
-    """Map float64 to uint64 such that the order stays."""
-    bits = np.ascontiguousarray(numbers).view(np.uint64)
-    negative = bits >> np.uint64(63) == 1
-    return np.where(negative, ~bits, bits | np.uint64(1 << 63))
 
 
 def _bit_lengths(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

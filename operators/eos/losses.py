@@ -20,6 +20,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from operators.arrays import Float64
 from operators.eos.kernel import Target, moments
+from operators.models.linear import log_softmax
 
 
 @dataclass(frozen=True)
@@ -237,9 +238,7 @@ class Softmax:
         logits = self._scaled(X) @ self.coefficients[:, :-1].T + self.coefficients[:, -1]
         if logits.shape[1] == 1:
             logits = np.column_stack([np.zeros(len(X)), logits])
-        logits -= logits.max(axis=1, keepdims=True)
-        found: Float64 = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        return found
+        return log_softmax(logits)
 
     def predict_proba(self, X: npt.NDArray[np.floating]) -> Float64:
         """Return the probability (n, M) of each class."""

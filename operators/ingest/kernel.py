@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from connectors.foundation.messages import shorten
 from operators.arrays import Float32
 from operators.base import OperatorError
-from operators.columns import is_list, is_number
+from operators.columns import is_list, is_scalar
 from operators.values import python_value
 
 Codes = npt.NDArray[np.uint8]
@@ -49,11 +49,6 @@ TEXTS = {
 }
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-
-
-def is_scalar(kind: pa.DataType) -> bool:
-    """Return whether a column of this type is one feature."""
-    return is_number(kind) or bool(pa.types.is_boolean(kind))
 
 
 def is_vector(kind: pa.DataType) -> bool:

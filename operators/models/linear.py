@@ -17,14 +17,17 @@ from operators.models.spec import ModelSpec
 
 CHUNK = 4096
 """Rows that are predicted at a time."""
+RESOLUTION = 2.0**-44
+"""Standard deviation, by the mean, up to which a column of float32 values has equal values alone."""
 WEIGHT, BIAS, MEAN, STD = "head.weight", "head.bias", "standardize.mean", "standardize.std"
 
 
 def standard_deviations(mean: Float64, std: Float64, blocks: Sequence[int]) -> Float32:
     """Return the numbers (d,) by which features are divided.
 
-    A column whose standard deviation is below the float32 resolution of its mean counts as constant. Its
-    number is 1, so that rounding errors are not magnified.
+    A column whose values are all equal (:mod:`operators.spread`) has the number 1. Its float64 sums are sums
+    of float32 values, so that their rounding errors are below ``RESOLUTION`` of the mean, and the standard
+    deviation of any other column of up to 2^40 rows is above.
 
     Parameters
     ----------
@@ -36,8 +39,7 @@ def standard_deviations(mean: Float64, std: Float64, blocks: Sequence[int]) -> F
         ends = np.cumsum([0, *blocks])
         shared = [np.sqrt(np.mean(np.square(std[start:stop]))) for start, stop in pairwise(ends.tolist())]
         std = np.repeat(shared, blocks)
-    resolution = np.finfo(np.float32).eps * np.abs(mean)
-    found = np.where(std > resolution, std, 1.0).astype(np.float32)
+    found = np.where(std > RESOLUTION * np.abs(mean), std, 1.0).astype(np.float32)
     found[found == 0] = 1
     return found
 
@@ -101,7 +103,7 @@ class LinearModel:
 
 
 def log_softmax(logits: Float64) -> Float64:
-    """Return the log probabilities (n, C) of logits (n, C)."""
-    shifted: Float64 = logits - logits.max(axis=1, keepdims=True)
-    shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    """Return the log probabilities (..., C) of logits (..., C)."""
+    shifted: Float64 = logits - logits.max(axis=-1, keepdims=True)
+    shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return shifted

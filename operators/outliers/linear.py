@@ -16,6 +16,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from operators.arrays import Float32, Float64, Int64
 from operators.ingest.kernel import FLOAT32_MAX
+from operators.models.linear import log_softmax
 from operators.spread import usable_scale
 
 FoldFit = Callable[[], tuple[Any, ...]]
@@ -78,9 +79,7 @@ class CrossFitted:
         """
         n_stages, n_folds, n_classes, d = self.coef.shape
         logits = Z.astype(np.float64) @ self.coef.reshape(-1, d).T + self.intercept.reshape(-1)
-        logits = logits.reshape(len(Z), n_stages, n_folds, n_classes)
-        logits -= logits.max(axis=-1, keepdims=True)
-        log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        log_p = log_softmax(logits.reshape(len(Z), n_stages, n_folds, n_classes))
         own = log_p[np.arange(len(Z)), :, np.maximum(folds, 0)]
         found = np.where((folds < 0)[:, None, None], log_p.mean(axis=2), own)
         return np.asarray(found.transpose(1, 0, 2), np.float64)
@@ -88,9 +87,7 @@ class CrossFitted:
 
 def log_proba(Z: Float32, coef: Float64, intercept: Float64) -> Float64:
     """Return (n, n_classes) log probabilities of rows (n, d) by one model."""
-    logits = Z.astype(np.float64) @ coef.T + intercept
-    logits -= logits.max(axis=1, keepdims=True)
-    return np.asarray(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.float64)
+    return log_softmax(Z.astype(np.float64) @ coef.T + intercept)
 
 
 def fit_linear(

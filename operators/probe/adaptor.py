@@ -36,7 +36,7 @@ class Probe(Operator[ProbeParams]):
     """Adds the prediction and the loss of a classifier trained on all rows (empirical risk minimisation)."""
 
     name = "probe"
-    version = 4
+    version = 5
     cost = Cost(13.8, 7.95, 93)
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)

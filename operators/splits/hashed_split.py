@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float64, Int64
+from operators.arrays import Int64
 from operators.base import Executor, Resources
 from operators.hashing import END, Hashes
 
@@ -150,10 +150,3 @@ def count_strata(
 def _count(keys_of: Callable[[int], Int64], shard: int) -> dict[int, int]:
     values, counts = np.unique(keys_of(shard), return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
-
-
-def order_keys(values: Float64) -> Hashes:
-    """Map finite float64 values to uint64 keys of the same order; equal values (0 and -0) have equal keys."""
-    bits = (values + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, ~bits, bits | sign)

@@ -20,9 +20,9 @@ import pyarrow as pa
 from operators.arrays import Float32, Float64, Int64, Mask
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.hashing import END, Hashes, row_hashes
+from operators.hashing import END, Hashes, order_keys, row_hashes
 from operators.splits.features import FeatureMap
-from operators.splits.hashed_split import Search, find_ends, order_keys
+from operators.splits.hashed_split import Search, find_ends
 from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.kernel import ValidationRows
 from operators.splits.selection import Quotas

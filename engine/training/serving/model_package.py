@@ -25,7 +25,7 @@ from engine.training.libraries.scikit_learn import TRUSTED
 from engine.training.serving.network_flavour import FLAVOUR, save_network
 from engine.training.serving.pyfunc import PARAMS, REQUEST, ServedModel
 from operators.base import SPLIT
-from operators.columns import is_list, is_number
+from operators.columns import is_list, is_number, is_scalar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +110,7 @@ def _input_columns(served: ServedModel) -> list[ColSpec]:
     return [
         ColSpec(
             AnyType()
-            if (field.name in gaps and _is_plain(field.type)) or _has_zone(field.type)
+            if (field.name in gaps and is_scalar(field.type)) or _has_zone(field.type)
             else column_type(field.type),
             field.name,
             required=field.name not in gaps or not pa.types.is_nested(field.type),
@@ -251,11 +251,6 @@ def code_paths(scratch: Path) -> list[str]:
         shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
         folders.append(str(target))
     return folders
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether MLflow's own type of a column would change or refuse some of its values."""
-    return is_number(kind) or bool(pa.types.is_boolean(kind))
 
 
 def _label_type(kind: str, classes: Sequence[Any]) -> Any:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_TICKS = 5
 """Intervals of an axis whose numbers have several decimals, which collide otherwise."""
+LABEL_WIDTH, LABEL_HEIGHT = 0.05, 0.06
+"""Size of a label of one digit, by the width and the height of the axes."""
 SAME = 1e-9
 """Difference of strengths that are the same."""
 BASELINES = {0.0: "no weights", 1.0: "class balance"}
@@ -265,16 +267,33 @@ def _ring(axes: Axes, point: Mapping[str, Any], label: str, color: str) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
+def _joint_labels(
+    points: Sequence[Mapping[str, Any]], left: float, right: float, low: float, high: float
+) -> dict[str, tuple[float, float]]:
+    """Return the labels of strengths 0, 1 and 2 and their places; strengths whose labels would lie on one
+    another have one label, such as "0, 1", at the first of them.
+    """
+    found: list[tuple[list[str], tuple[float, float]]] = []
+    for point in points:
+        if point["strength"] not in (0.0, 1.0, 2.0):
+            continue
+        x, y = point["mean_accuracy"], point["worst_accuracy"]
+        for texts, place in found:
+            near_x = abs(x - place[0]) < LABEL_WIDTH * (right - left)
+            if near_x and abs(y - place[1]) < LABEL_HEIGHT * (high - low):
+                texts.append(f"{point['strength']:g}")
+                break
+        else:
+            found.append(([f"{point['strength']:g}"], (x, y)))
+    return {", ".join(texts): place for texts, place in found}
+
+
 def _over_mean(axes: Axes, record: Mapping[str, Any], chosen: float | None) -> None:
     points = record["points"]
     x, y = ([point[f"{key}_accuracy"] for point in points] for key in ("mean", "worst"))
     axes.plot(x, y, marker="o", color="C1")
-    for point in points:
-        if point["strength"] in (0.0, 1.0, 2.0):
-            place = (point["mean_accuracy"], point["worst_accuracy"])
-            axes.annotate(
-                f"{point['strength']:g}", place, xytext=(4, 4), textcoords="offset points", fontsize=8
-            )
+    for text, place in _joint_labels(points, *axes.get_xlim(), *axes.get_ylim()).items():
+        axes.annotate(text, place, xytext=(4, 4), textcoords="offset points", fontsize=8)
     published = published_point(record)
     if published and published["strength"] != chosen:
         _ring(axes, published, f"published (strength {published['strength']:.3g})", "C0")

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.base import SourceSpec
 from connectors.csv_guess import doubtful_marks, guess_options
-from connectors.csv_source import CsvOptions
+from connectors.csv_options import CsvOptions
 
 CASES: dict[str, dict[str, Any]] = {
     "a,b\n1,2\n": {},

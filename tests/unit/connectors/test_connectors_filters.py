@@ -177,8 +177,23 @@ def test_partition_columns_have_types_and_odd_values(tmp_path: Path) -> None:
     assert rows_of(renamed, ["y"])[0] == {"y": "2023"}
     with pytest.raises(ConnectorError, match=r"text_columns: .* has no column 'yaer'\. Did you mean 'year'"):
         open_source(str(tmp_path), text_columns=("yaer",)).list()
+    with pytest.raises(ConnectorError, match=r"'n' is int64; only the types of folders.* Take 'n' out"):
+        open_source(str(tmp_path), text_columns=("n",)).list()
     plain = open_source(str(tmp_path), options={"hive": False})
     assert plain.list().schema.names == ["n"]
+
+
+def test_text_columns_of_stated_types_are_refused(tmp_path: Path) -> None:
+    """Fields of structs were unknown columns, and other columns were passed over without a word."""
+    pq.write_table(pa.table({"a": [{"b": 1}], "c": ["x"]}), tmp_path / "x.parquet")
+    assert open_source(str(tmp_path), text_columns=("c",)).list().schema.field("c").type == pa.string()
+    with pytest.raises(ConnectorError, match=r"'a.b' is a field of the struct 'a' \(source.flatten\)"):
+        open_source(str(tmp_path), text_columns=("a.b",), flatten=("a",))
+    with pytest.raises(ConnectorError, match=r"column 'a' is struct<b: int64>; .* Take 'a\.b' out"):
+        open_source(str(tmp_path), text_columns=("q",), rename={"a.b": "q"}).list()
+    (tmp_path / "x.jsonl").write_text('{"c": 1}\n')
+    with pytest.raises(ConnectorError, match=r"text_columns: 'c': sources of the format jsonl state"):
+        open_source(str(tmp_path / "x.jsonl"), text_columns=("c",))
 
 
 def test_the_identity_of_a_file_covers_its_partition_columns(tmp_path: Path) -> None:

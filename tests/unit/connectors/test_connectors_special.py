@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from connectors import open_source
 from connectors.base import ConnectorError, CorruptError, LateColumns, Source
-from connectors.csv_source import CsvOptions
+from connectors.csv_options import CsvOptions
 from connectors.filters import parse
 from tests.unit import formats
 

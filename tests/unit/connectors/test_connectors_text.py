@@ -374,6 +374,52 @@ def test_later_shards_say_what_a_column_without_first_values_is(
     assert read_all(as_text)["z"].to_pylist() == [value or None for value in ["", *later]]
 
 
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_text_after_the_beginnings_makes_a_column_without_first_values_text(
+    ending: str, tmp_path: Path
+) -> None:
+    """The beginnings of later files alone gave the type, so that a text further on was an error."""
+    numbers = "".join(f"{row},{row}\n" for row in range(20_000))
+    for index, rows in enumerate(["0,\n", numbers, "1,none\n2,\n3,4\n"]):
+        text = f"x,z\n{rows}".encode()
+        write(tmp_path / f"{index}.csv{ending}", gzip.compress(text) if ending else text)
+    source = open_source(str(tmp_path), shard_bytes=50_000)
+    assert source.list().schema.field("z").type == pa.string()
+    assert read_all(source)["z"].to_pylist() == [None, *map(str, range(20_000)), "none", None, "4"]
+    rows = [f"{row},{row}\n" for row in range(20_000)]
+    rows[15_000] = "15000,?\n"
+    text = f"x,z\n{''.join(rows)}".encode()
+    write(tmp_path / f"1.csv{ending}", gzip.compress(text) if ending else text)
+    with pytest.raises(ConnectorError, match=r"line 15002: column 'z': '\?' is not a number, but over 99%"):
+        open_source(str(tmp_path)).list()
+    as_text = open_source(str(tmp_path), text_columns=("z",))
+    assert read_all(as_text)["z"].null_count == 2
+    as_number = open_source(str(tmp_path), missing=("?", "none"))
+    assert as_number.list().schema.field("z").type == pa.int64()
+    assert read_all(as_number)["z"].null_count == 4
+
+
+def test_dates_and_times_complete_a_column_as_times(tmp_path: Path) -> None:
+    """One file of both is read as times."""
+    for index, value in enumerate(["", "2024-01-01", "2024-01-02 03:04:05"]):
+        write(tmp_path / f"{index}.csv", f"x,z\n1,{value}\n")
+    found = read_all(open_source(str(tmp_path)))["z"]
+    assert found.type == pa.timestamp("s")
+    assert [str(one) for one in found.to_pylist()[1:]] == ["2024-01-01 00:00:00", "2024-01-02 03:04:05"]
+
+
+def test_files_that_differ_after_their_beginnings_are_no_copies(tmp_path: Path) -> None:
+    """The first 64 KiB alone were compared."""
+    rows = "x\n" + "1\n" * 40_000
+    write(tmp_path / "a.csv", rows + "2\n")
+    write(tmp_path / "a.csv.gz", gzip.compress(f"{rows}3\n".encode()))
+    assert read_all(open_source(str(tmp_path)))["x"].to_pylist()[40_000::40_001] == [2, 3]
+    for same in (f"{rows}2\n", rows, f"{rows}2\n3\n"):  # the packed text may be older, or newer
+        write(tmp_path / "a.csv.gz", gzip.compress(same.encode()))
+        with pytest.raises(ConnectorError, match=r"a\.csv\.gz is the packed copy of"):
+            open_source(str(tmp_path)).list()
+
+
 def test_a_packed_copy_beside_its_file_is_refused(tmp_path: Path) -> None:
     """Its rows counted twice, without a word."""
     write(tmp_path / "a.csv", "x,y\n1,a\n")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from connectors import csv_source, open_source, text_source
+from connectors import csv_source, open_source, packed_text, text_source
 from connectors.base import ConnectorError, Source, SourceSpec
 from connectors.cells import CellRules, nulls_for_missing
 from connectors.column_names import check_same_names, number_repeated
@@ -150,13 +150,13 @@ def _read_all(source: Source) -> None:
 def test_a_small_file_that_unpacks_without_end_is_refused(
     kind: str, codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_source, "UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr(packed_text, "UNPACKED_BYTES", 2**20)
     row, head = (b"1,2\n", b"label,x\n") if kind == "csv" else (b'{"label": 1, "x": 2}\n', b"")
     path = tmp_path / f"bomb.{kind}.{codec}"
-    with pa.CompressedOutputStream(str(path), text_source.CODECS[f".{codec}"]) as file:
+    with pa.CompressedOutputStream(str(path), packed_text.CODECS[f".{codec}"]) as file:
         file.write(head + row * (8 * 2**20 // len(row)))
     source = open_source(str(path))
-    if path.stat().st_size * text_source.MAX_RATIO > 8 * 2**20:
+    if path.stat().st_size * packed_text.MAX_RATIO > 8 * 2**20:
         assert source.list().shards
         return
     with pytest.raises(

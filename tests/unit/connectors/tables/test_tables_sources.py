@@ -295,6 +295,30 @@ def test_icebergs_files_of_deleted_rows(tmp_path: Path, monkeypatch: pytest.Monk
     assert before.identities[path] != after.identities[path]
 
 
+def test_iceberg_deletes_by_position_hold_and_those_by_value_are_refused(tmp_path: Path) -> None:
+    """The error of equality deletes said to correct the address or permissions."""
+    from pyiceberg.manifest import DataFileContent
+
+    made = tables.new("iceberg", tmp_path)
+    tables.append(made, rows(0, 20))
+    path = opened(made)[1].shards[0].path
+    gone = pa.table({"file_path": [path] * 2, "pos": pa.array([4, 17], pa.int64())})
+    tables.add_iceberg_deletes(made, DataFileContent.POSITION_DELETES, gone)
+    tables.append(made, rows(20, 25))  # written after the deletes
+    kept = [i for i in range(25) if i not in (4, 17)]
+    assert sorted(row["a"] for row in read(*opened(made), ["a"])) == kept
+    source = open_source(made.path, made.format, options=made.options, filter=parse([["a", ">", 15]]))
+    found = read(source, source.list(), ["a"])
+    assert sorted(row["a"] for row in found) == [i for i in kept if i > 15]
+    before = tables.catalog_of(made).load_table(made.path).current_snapshot().snapshot_id
+    equal = {"equality_ids": [1], "value_counts": {1: 1}}
+    tables.add_iceberg_deletes(made, DataFileContent.EQUALITY_DELETES, pa.table({"a": [5]}), **equal)
+    with pytest.raises(ConnectorError, match=r"files of equality deletes.* rewrite_data_files .*snapshot"):
+        opened(made)
+    older = tables.MadeTable("iceberg", made.path, made.options | {"snapshot": before})
+    assert sorted(row["a"] for row in read(*opened(older), ["a"])) == kept
+
+
 def test_versions_can_be_named(tmp_path: Path) -> None:
     for name, option in (("lance", {"version": 1}), ("delta", {"version": 0})):
         made = tables.new(name, tmp_path)

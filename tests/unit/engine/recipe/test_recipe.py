@@ -51,6 +51,12 @@ def test_errors_name_the_key_and_the_fix(change: dict[str, object], words: list[
     assert all(word in text for word in ["r.yaml", *words]), text
 
 
+def test_operators_that_an_incremental_run_always_keeps_may_be_named() -> None:
+    """`parts` was said not to be an operator."""
+    recipe = Recipe.model_validate(Recipe.parse(SMALL).model_dump() | {"incremental": {"keep": ["parts"]}})
+    assert recipe.incremental.keep == ("parts",)
+
+
 def test_overrides_reach_deep_and_are_yaml(tmp_path: Path) -> None:
     text = "name: a\nsource: {path: x, label: y}\noutput: {path: o}\n"
     sets = ("operators.probe.l2=0.5", "operators.groups=", "source.features=[a, b]", "run.executor=local")

@@ -228,7 +228,11 @@ def test_the_reason_has_the_counts_of_every_group_that_give_its_p() -> None:
     assert "(group 0, the worst of the champion and the challenger: of 60 rows" in text
     assert "; rows without a group, class 0: of 70 rows" in text
     bound = PairedAnswers({"inferred": cells})("worst_group_accuracy", 0.01, 0.95).text
-    assert "by the bootstrap in 3 groups (group 0," in bound
+    p = gain_p_value(PairedCounts(*np.array(found).T), 0.01)
+    test = "by an intersection-union test of the worst group's gain above +0.01, one-sided, in 3 groups"
+    assert bound.startswith(f"p = {p:.4f} {test} (group 0,")
+    whole = PairedAnswers({"inferred": cells})("accuracy", -0.005, 0.95).text
+    assert "by Tango's score test of the gain above -0.005, one-sided, in all rows: of 430 rows" in whole
     many = dict.fromkeys(range(9), PairedCell(60, 30, 6, 0))
     assert "; and 4 more)" in PairedAnswers({"true": many})("true_worst_group_accuracy", 0.0, 0.95).text
     few = {0: PairedCell(20, 10, 6, 0), 1: PairedCell(20, 10, 1, 0)}

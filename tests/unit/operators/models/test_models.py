@@ -80,7 +80,7 @@ def test_build_leaves_global_random_state_alone() -> None:
 
 def test_standardize_leaves_constant_columns_finite() -> None:
     layer = Standardize(3)
-    layer.set(np.array([1.0, 5.0, 1e4]), np.array([2.0, 0.0, 1e-5]))
+    layer.set(np.array([1.0, 5.0, 1e4]), np.array([2.0, 0.0, 1e-10]))
     assert layer.std.tolist() == [2.0, 1.0, 1.0]
     assert layer(torch.tensor([[3.0, 5.0, 1e4]])).tolist() == [[1.0, 0.0, 0.0]]
 

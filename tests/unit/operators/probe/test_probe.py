@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from operators.base import OperatorError, Resources
 from operators.communicator import SLOTS, SingleProcess, Slots
 from operators.models import ModelSpec, build, load, save
+from operators.models.linear import standard_deviations
 from operators.models.storage import DESCRIPTION, WEIGHTS, load_linear
 from operators.probe import Settings, Trained, minibatch, predict, train
 from operators.probe.census import Census, take_census
@@ -349,6 +350,18 @@ def test_census_is_exact_beside_large_means() -> None:
     double = whole.X.astype(np.float64)
     np.testing.assert_allclose(census.mean, double.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(census.std, double.std(axis=0), rtol=1e-9)
+
+
+def test_a_column_of_two_neighbouring_numbers_is_standardised() -> None:
+    """Unix times that differ by 128 s counted as constant, since float32 has no number between them."""
+    whole = rows(50)
+    X = np.column_stack([np.full(50, 0.1), np.full(50, 1.7e9), np.full(50, 1.7e9)]).astype(np.float32)
+    X[::5, 2] += 128
+    narrow = Rows(X, whole.y, whole.weight)
+    census = take_census(spec(d=3), deal(narrow, [20, 0, 30]), Slots(SingleProcess(), 3))
+    assert census.mean is not None
+    assert census.std is not None
+    assert standard_deviations(census.mean, census.std, ()).tolist() == pytest.approx([1, 1, 51.2])
 
 
 def test_bad_rows() -> None:

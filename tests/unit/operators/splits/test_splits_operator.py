@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from engine.runs.runner import run
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, OperatorError
 from operators.columns import numpy_to_vectors
+from operators.hashing import order_keys
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.adaptor import Split
 from operators.splits.by_domain import ByDomain
-from operators.splits.hashed_split import order_keys
 from operators.splits.params import DomainParams
 from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE

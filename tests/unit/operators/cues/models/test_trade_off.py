@@ -256,6 +256,21 @@ def test_where_nothing_was_searched_for_the_factor_is_one(cue_problem: Any) -> N
     assert np.array_equal(full_factor(fit(X[:90], label[:90], ids[:90]), X, label, ids), np.ones(len(label)))
 
 
+def test_labels_of_points_that_lie_together_are_one() -> None:
+    """Those of strengths 0 and 1 were drawn on one another."""
+    places = {0.0: (0.90, 0.60), 0.5: (0.90, 0.60), 1.0: (0.9005, 0.602), 2.0: (0.86, 0.80)}
+    points = [
+        {"strength": s, "mean_accuracy": mean, "worst_accuracy": worst}
+        | {f"{key}_{end}": 0.5 for key in ("mean", "worst") for end in ("low", "high")}
+        for s, (mean, worst) in places.items()
+    ]
+    figure = draw({"grouping": "groups", "points": points, "published_strength": None})
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0, 1", "2"]
+    points[2] |= {"mean_accuracy": 0.88}
+    figure = draw({"grouping": "groups", "points": points, "published_strength": None})
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0", "1", "2"]
+
+
 def unpublished(record: dict[str, Any]) -> dict[str, Any]:
     return record | {"published_strength": None}
 
