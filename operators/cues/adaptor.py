@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 37
+    version = 38
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

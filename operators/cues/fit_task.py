@@ -164,7 +164,7 @@ def _suspects(
     sample, p = measured_sample(X, y, ids, settings, len(task.counts))
     words, found = [], measure_suspects(find_slices(sample.Z, sample.y, p), sample, always=always)
     if task.has_texts:
-        words = list_word_suspects(read_texts(task.paths), sample, p, task.columns.mentions)
+        words = list_word_suspects(read_texts(task.paths), sample, p, task.columns)
         told = {one.column for one, _ in words}
         entries = task.columns.entries_of(told)
         found = [one for one in found if one.feature not in entries or one.feature in always]
