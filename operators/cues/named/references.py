@@ -138,9 +138,7 @@ class FeatureColumns:
 
     def named_words(self, text: str) -> frozenset[str]:
         """Return the words that the recipe names for a column of texts, in lower case."""
-        return frozenset(
-            word.casefold() for one in self.mentions if one.column == text for word in one.words
-        )
+        return frozenset(word.casefold() for one in self.mentions if one.column == text for word in one.words)
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns that ``encode`` turns into several features; the entries of vectors are none."""

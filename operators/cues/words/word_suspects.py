@@ -2,8 +2,8 @@
 
 The slices are the rows that contain a frequent word. They are scored and measured as those of features are,
 with the models on the features, which never see a word. A word that goes with a class in most texts is listed
-even where these models make no more mistakes without it, if the other words look as they do beside a shortcut:
-models that see words can lean on it.
+even where these models make no more mistakes without it, if the other words look as they do beside a
+shortcut: models that see words can lean on it.
 """
 
 from __future__ import annotations
