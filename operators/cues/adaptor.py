@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -158,19 +158,25 @@ class Cues(Operator[CuesParams]):
         _log_outcome(metrics, self.params, read_suspects(context.state))
         return metrics
 
-    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Say so where a model with these weights is right far less often than one without."""
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
+        """Name answers that change nothing, and weights with which models are right less often."""
+        from operators.cues.output.listing import read_suspects
+        from operators.cues.output.verdict import ineffective_answers
+
+        answered = self.params.spurious or self._words
+        said = ineffective_answers(read_suspects(state())) if answered else ()
         known = "unweighted_mean_accuracy" in metrics
         if (
             not known
             or metrics["unweighted_mean_accuracy"] - metrics["published_mean_accuracy"] <= NOTABLE_LOSS
         ):
-            return ()
+            return tuple(said)
         means, worst = (
             " -> ".join(f"{metrics[f'{kind}_{part}_accuracy']:.3f}" for kind in ("unweighted", "published"))
             for part in ("mean", "worst")
         )
         return (
+            *said,
             f"on held-out rows a model is right on {means} of all rows and on {worst} of the worst group or "
             "class (without -> with these weights). `rowsieve cues OUTPUT` says why; `max_mean_loss: 0.02` "
             "of a training takes milder weights.",

@@ -227,7 +227,7 @@ class Weights(Operator[WeightsParams]):
     def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal], strength: float) -> None:
         """Log what is unusual about the weights."""
         if sentence := rare_class_sentence(totals, self.params.min_class_rows, strength):
-            _log.warning("operators.weights: %s", sentence)
+            _log.warning("operators.weights: %s", f"{sentence} {strength_sentence(strength)}".rstrip())
         by_classes = effective_rows(totals)
         if text := warning(whole, by_classes):
             _log.warning("%s", text)

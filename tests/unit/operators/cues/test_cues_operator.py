@@ -193,6 +193,9 @@ def test_a_named_shortcut_that_divides_nothing_is_told(
     (name,) = json.loads((state / "suspects.json").read_text())["undivided"]
     assert name in ("constant", "{column: f1, cut: 1000000.0}")
     assert f"names {name}, but no usable cut" in caplog.text
+    (said,) = Cues(params).warnings({}, lambda: state)
+    assert f"`{name}` as spurious, but no usable cut" in said
+    assert "`rowsieve cues OUTPUT` lists features" in said
     assert "cues: 1 named shortcuts are balanced" in caplog.text
 
 
@@ -276,8 +279,8 @@ def test_a_run_says_what_the_weights_cost():
         "published_mean_accuracy": 0.8,
         "published_worst_accuracy": 0.31,
     }
-    (said,) = Cues(CuesParams()).warnings(costly)
+    (said,) = Cues(CuesParams()).warnings(costly, Path)
     assert "0.950 -> 0.800 of all rows" in said
     assert "0.100 -> 0.310 of the worst" in said
-    assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}) == ()
-    assert Cues(CuesParams()).warnings({}) == ()
+    assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}, Path) == ()
+    assert Cues(CuesParams()).warnings({}, Path) == ()
