@@ -187,7 +187,7 @@ def _metrics(state: CueState, words: FoundWords | None) -> dict[str, float]:
         **{name: float(value) for name, value in evidence.items()},
         "class_strength": state.class_strength,
         "effective_share": float(state.effective.min()),
-        "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
+        "shrinkage": state.limits.shrinkage() if state.blend or state.slice_blend else 0.0,
     }
 
 
