@@ -346,8 +346,8 @@ class CsvSource(TextSource):
                 return Diagnosis(
                     f"column {one.name!r}: {shorten(value)} is not {one.type}, the type of the rows "
                     f"before. Correct the value or leave it empty; source.missing: [{value!r}] reads it as "
-                    f"missing; a larger source.shard_bytes lets more rows decide the type; "
-                    f"source.text_columns reads a column as text.",
+                    f"missing, and with source.filter: [[{one.name!r}, '!=', null]] its rows are left out; "
+                    f"source.text_columns: [{one.name!r}] reads the column as text.",
                     OddValue(one.name, value, str(one.type)),
                 )
         known = {one.name: one.type for one in schema} | dict.fromkeys(self.spec.text_columns, pa.string())

@@ -570,7 +570,7 @@ class Operator(ABC, Generic[P]):
         """
         return []
 
-    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Return sentences on what users of the published rows should know, with the remedy; by default none.
 
         They stand in the version's manifest and card, in the run's summary and in ``rowsieve status``.
@@ -578,6 +578,7 @@ class Operator(ABC, Generic[P]):
         Parameters
         ----------
         metrics : what :meth:`fit` or :meth:`partial_fit` returned.
+        state : returns the state folder, which is downloaded first where the run store is on an object store.
         """
         return ()
 

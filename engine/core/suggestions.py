@@ -39,6 +39,8 @@ def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: 
             text = _rule_text(fault)
         else:
             text = f"{fault['msg']}; got {_short(fault['input'])}."
+        if text.startswith((f"{dotted}.", f"{dotted}:")):  # a rule of a section names its key itself
+            dotted = ""
         lines.append(": ".join(part for part in (place, dotted, text) if part))
     return "\n".join(lines)
 

@@ -179,7 +179,7 @@ def _chance(figure: Mapping[str, Any]) -> str:
 def describe_base(record: Mapping[str, Any]) -> str:
     """Describe in one line which base version a manifest's ``incremental`` names and what is kept of it."""
     shards = record["shards"]
-    text = f"after {record['base']}: {count(shards['old'], 'shard')} taken over, "
+    text = f"after {record['base']}: {count(shards['old'], 'shard')} unchanged, "
     text += f"{shards['new']:,} new, {shards['gone']:,} gone"
     names: dict[str, list[str]] = {}
     for name, reason in record["fitted"].items():

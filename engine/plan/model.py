@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from engine.storage.reader import StoreReader
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
 from engine.storage.version_inputs import Inputs, inputs_of
-from operators.base import PART, VALID, ShardInfo
+from operators.base import PART, VALID, OperatorError, ShardInfo
 from operators.counts import count
 from operators.parts.adaptor import NAME as PARTS
 
@@ -151,10 +152,20 @@ class Plan:
         """Return which files are left out, and what fitted operators warn of with the operator's key."""
         found = [*self.skipped_files]
         for planned in self.operators:
-            metrics = (self.store.fitted(planned.fingerprint) or {}).get("metrics")
-            texts = planned.operator.warnings(metrics) if metrics else ()
-            found += [f"operators.{planned.name}: {text}" for text in texts]
+            found += [f"operators.{planned.name}: {text}" for text in self._warnings_of(planned)]
         return found
+
+    def _warnings_of(self, planned: PlannedOperator) -> Sequence[str]:
+        """Return the warnings of an operator; none before it is fitted."""
+        fitted = self.store.fitted(planned.fingerprint)
+        if fitted is None:
+            return ()
+        try:
+            return planned.operator.warnings(
+                fitted["metrics"], partial(self.store.state, planned.fingerprint)
+            )
+        except OperatorError as error:  # the state is damaged
+            return (f"its warnings cannot be read: {error}",)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON-able values without secrets."""

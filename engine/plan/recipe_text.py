@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.plan.first_recipe import Draft
 from engine.plan.source_columns import SourceColumn, share_text
+from operators.counts import count
 from operators.yaml_text import inline_yaml
 
 COMMENT_AT = 34
@@ -74,7 +75,9 @@ def _source(draft: Draft) -> Iterator[str]:
     shown = ", ".join(f"{value} ({share_text(n / rows)})" for value, n in label.sorted[:4])
     more = ", ..." if len(label.counts) > 4 else ""
     where = "" if label.is_exact else " in a sample"
-    yield _with(f"  label: {inline_yaml(label.name)}", f"{len(label.counts)} classes{where}: {shown}{more}")
+    yield _with(
+        f"  label: {inline_yaml(label.name)}", f"{count(len(label.counts), 'class')}{where}: {shown}{more}"
+    )
     for key, choice in draft.source.items():
         if key == "exclude":
             yield from _wrapped(choice.why, "  ")

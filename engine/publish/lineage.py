@@ -15,7 +15,7 @@ from engine.publish.mlflow_outbox import pending, pending_folder, sync
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
 from engine.storage.manifest import published_versions, read_manifest
 from engine.storage.removals import check_there
-from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of
+from engine.storage.withdrawals import current_version, nothing_current, similar_output, withdrawal_of
 
 
 def trace(version: str, output: Place | None) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _output_of(version: str) -> Place:
     if not has_records(here):
         raise InputError(
             f"No folder {version!r} with a manifest.json, and no MLflow server is named to search it on. "
-            f"Give OUTPUT@VERSION, the version's folder, or set MLFLOW_TRACKING_URI."
+            f"Give OUTPUT@VERSION, the version's folder, or set MLFLOW_TRACKING_URI.{similar_output(version)}"
         )
     runs = _recorded(version, here)["runs"]
     if not runs:

@@ -14,10 +14,12 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from connectors.foundation.messages import nearest
 from connectors.storage import Place, remove_file
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
@@ -104,6 +106,7 @@ def nothing_current(output: Place, place: Place | str = "") -> InputError:
         return InputError(
             f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
             f"output folder of a recipe that has run, such as demo/out, or OUTPUT@VERSION."
+            f"{similar_output(place)}"
         )
     latest = max(names, key=lambda name: (publication_number(output, name), name))
     found = withdrawal_of(output, latest)
@@ -113,6 +116,16 @@ def nothing_current(output: Place, place: Place | str = "") -> InputError:
         f"changed recipe or changed data, take a withdrawal back with `rowsieve retract {place}@VERSION "
         f"--undo`, or name a version: {place}@{latest}."
     )
+
+
+def similar_output(place: Place | str) -> str:
+    """Return `` Did you mean 'x'?`` for the nearest output beside a local folder, or an empty text."""
+    folder = Path(str(place))
+    try:
+        beside = [str(one) for one in folder.parent.iterdir() if (one / POINTER).is_file()]
+        return nearest(str(folder), beside)
+    except OSError:  # there is no such parent, or it is on an object store
+        return ""
 
 
 def standing_versions(output: Place) -> list[str]:

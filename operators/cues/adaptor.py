@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -159,24 +159,27 @@ class Cues(Operator[CuesParams]):
         _log_outcome(metrics, self.params, read_suspects(context.state))
         return metrics
 
-    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Name classes for which no figure speaks, and say so where these weights cost much accuracy."""
-        from operators.cues.output.verdict import left_out_warning
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
+        """Name classes for which no figure speaks, answers that change nothing, and weights of much cost."""
+        from operators.cues.output.listing import read_suspects
+        from operators.cues.output.verdict import ineffective_answers, left_out_warning
 
         rows = {key.removeprefix(LEFT_OUT): int(n) for key, n in metrics.items() if key.startswith(LEFT_OUT)}
-        small = (left_out_warning(rows),) if rows else ()
+        said: tuple[str, ...] = (left_out_warning(rows),) if rows else ()
+        if self.params.spurious or self._words:
+            said += tuple(ineffective_answers(read_suspects(state())))
         known = "unweighted_mean_accuracy" in metrics
         if (
             not known
             or metrics["unweighted_mean_accuracy"] - metrics["published_mean_accuracy"] <= NOTABLE_LOSS
         ):
-            return small
+            return said
         means, worst = (
             " -> ".join(f"{metrics[f'{kind}_{part}_accuracy']:.3f}" for kind in ("unweighted", "published"))
             for part in ("mean", "worst")
         )
         return (
-            *small,
+            *said,
             f"on held-out rows a model is right on {means} of all rows and on {worst} of the worst group or "
             "class (without -> with these weights). `rowsieve cues OUTPUT` says why; `max_mean_loss: 0.02` "
             "of a training takes milder weights.",

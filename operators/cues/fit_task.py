@@ -166,7 +166,7 @@ def _suspects(
     sample, p = measured_sample(X, y, ids, settings, len(task.counts))
     words, found = [], measure_suspects(find_slices(sample.Z, sample.y, p), sample, always=always)
     if task.has_texts:
-        words = list_word_suspects(read_texts(task.paths), sample, p, task.columns.mentions)
+        words = list_word_suspects(read_texts(task.paths), sample, p, task.columns)
         told = {one.column for one, _ in words}
         entries = task.columns.entries_of(told)
         found = [one for one in found if one.feature not in entries or one.feature in always]
@@ -189,7 +189,7 @@ def _metrics(state: CueState, words: FoundWords | None) -> dict[str, float]:
         **{name: float(value) for name, value in evidence.items()},
         "class_strength": state.class_strength,
         "effective_share": float(state.effective.min()),
-        "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
+        "shrinkage": state.limits.shrinkage() if state.blend or state.slice_blend else 0.0,
     }
 
 

@@ -40,6 +40,14 @@ class Limits:
         """Return the limits under which every factor is 1."""
         return cls(np.ones(n_classes), np.zeros(n_classes), cap)
 
+    def shrinkage(self) -> float:
+        """Return 1 - trust of the class that is shrunk most, in [0, 1).
+
+        Classes without trust are left out: they have no factors that could be shrunk.
+        """
+        trusted = self.trust[self.trust > 0]
+        return float(1.0 - trusted.min()) if len(trusted) else 0.0
+
     def apply(self, factor: Floats, y: Integers) -> Float64:
         """Return factors, shape (n,), finite, in [0, cap], with class means near 1."""
         capped = np.minimum(np.nan_to_num(factor, nan=1.0, posinf=self.cap, neginf=0.0), self.cap)

@@ -8,7 +8,7 @@ and an increment compares its new rows alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -144,7 +144,7 @@ class DuplicatesOperator(Operator[DuplicatesParams]):
 
         return apply
 
-    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Say so where more rows are duplicates than is likely."""
         doubtful = too_many(self.params, int(metrics["duplicates"]), int(metrics["compared"]))
         return (doubtful,) if doubtful else ()

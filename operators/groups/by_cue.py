@@ -91,7 +91,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
             "unsplit_rows": float(broken.total() - minority),
         }
 
-    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Say so where rows break a shortcut, and no class has enough of them for a group."""
         rows = int(metrics.get("unsplit_rows", 0))
         if not rows or metrics["minority_share"]:

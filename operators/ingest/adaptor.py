@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ from operators.ingest.kernel import (
     explain_value,
     feature_widths,
 )
-from operators.ingest.label_checks import LabelCounts, check_labels
+from operators.ingest.label_checks import LabelCounts, check_labels, mistyped_labels
 from operators.ingest.labels import class_indices, count_labels
 from operators.ingest.params import IngestParams
 from operators.report import Finding, ReportSection
@@ -151,15 +152,19 @@ class Ingest(Operator[IngestParams]):
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
         return dict(delta.metrics)
 
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
+        """Name a class of so few rows that its label may be mistyped; none where the recipe lists classes."""
+        if self.params.classes is not None:
+            return ()
+        said = mistyped_labels(_learnt_labels(self.params.label, read_json(state() / STATE)))
+        return (said,) if said else ()
+
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Name faults of the label; draw maps of feature space unless another operator adds the features."""
         from operators.planes import vector_maps
 
-        state = read_json(context.state / STATE)
-        counts = dict(zip(state["classes"], state.get("counts", ()), strict=False))
-        present = {value: rows for value, rows in counts.items() if rows}
-        label = LabelCounts(self.params.label, present, 0, counted="rows to learn from")
-        checked = check_labels(label, classes=self.params.classes, balanced=False) if counts else []
+        label = _learnt_labels(self.params.label, read_json(context.state / STATE))
+        checked = check_labels(label, classes=self.params.classes, balanced=False) if label.counts else []
         names = self.params.features or ()
         maps = vector_maps(context, FEATURES, "Feature space", scaled=len(names) > 1) if names else []
         findings = [Finding(found.text, "warning") for found in checked]
@@ -299,6 +304,13 @@ def _count(context: Context, label: str, shard: int) -> dict[Any, int]:
         counts = dict.fromkeys(everything, 0) | counts
     _check_few(label, len(counts))
     return counts
+
+
+def _learnt_labels(label: str, state: Mapping[str, Any]) -> LabelCounts:
+    """Return the rows to learn from of each class that has any, from the state."""
+    counts = zip(state["classes"], state.get("counts", ()), strict=False)
+    present = {value: rows for value, rows in counts if rows}
+    return LabelCounts(label, present, 0, counted="rows to learn from")
 
 
 def _check_few(label: str, n_classes: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from connectors.foundation.messages import shorten
 from operators.class_shares import class_shares
+from operators.counts import count
 from operators.values import is_number
 from operators.yaml_text import inline_yaml
 
@@ -22,6 +23,8 @@ FEW_ROWS = 50
 """Rows of a class below which it is named: a fifth of them validates, and each weighs much."""
 MANY_CLASSES = 20
 """Distinct values above which a label may be a quantity, or name rows."""
+MISTYPED_ROWS = 10
+"""Rows of a class below which its label may be mistyped: hardly one of them validates."""
 ROWS_PER_CLASS = 20.0
 """Mean rows of a value below which many distinct values are not classes."""
 TRAILING = re.compile(r"[\s.;,]+$")
@@ -224,27 +227,54 @@ def _mixed(label: LabelCounts) -> list[LabelFinding]:
 
 
 def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
-    rows, n = sum(label.counts.values()), len(label.counts)
-    few = min(FEW_ROWS, rows / max(n, 1) / 2)  # all classes of a small table are small
-    rare = [(value, count) for value, count in reversed(label.sorted) if count < few]
+    rows = sum(label.counts.values())
+    few = min(FEW_ROWS, rows / max(len(label.counts), 1) / 2)  # all classes of a small table are small
+    rare = [(value, n) for value, n in reversed(label.sorted) if n < few]
     if not rare or not label.is_exact:
         return []
-    value, count = rare[0]
+    value, n = rare[0]
     others = f", as {'have' if len(rare) > 2 else 'has'} {len(rare) - 1} more" if len(rare) > 1 else ""
     share = float(class_shares(np.array(list(label.counts.values())))[list(label.counts).index(value)])
     weight = (
-        f" Class balance gives it about {share:.1%} of all weight, so that each of its rows weighs about "
-        f"{share * rows / count:.2g} times the mean row. This is an estimate from all rows; the run's figure "
-        "is that of the rows in training."
+        f" Under full class balance it has at most about {share:.1%} of all weight, and each of its rows "
+        f"weighs up to {share * rows / n:.2g} times the mean row. The run gives it less where fewer of its "
+        "rows are in training or held-out rows favour less balance, and says how much."
         if balanced
         else ""
     )
     text = (
-        f"The class {shorten(value)} of the label {label.name!r} has {count:,} of {rows:,} {label.counted} "
+        f"The class {shorten(value)} of the label {label.name!r} has {n:,} of {rows:,} {label.counted} "
         f"(fewer than {FEW_ROWS}{others}).{weight} Join it with another by source.label_map, leave it out "
         f"with source.filter: {inline_yaml([[label.name, '!=', value]])}, or keep it knowingly."
     )
     return [LabelFinding("rare", text)]
+
+
+def mistyped_labels(label: LabelCounts) -> str:
+    """Return a sentence on classes of so few rows that their label may be mistyped, with the remedy.
+
+    It is empty if there are none, or if all classes of the table are small.
+
+    Examples
+    --------
+    >>> mistyped_labels(LabelCounts("churn", {"no": 400, "yes": 300, "Maybe": 1}, 0))[:71]
+    "The class 'Maybe' of the label 'churn' has 1 row, too few to learn from"
+    >>> mistyped_labels(LabelCounts("churn", {"no": 4, "yes": 1}, 0))
+    ''
+    """
+    rows = sum(label.counts.values())
+    few = min(MISTYPED_ROWS, rows / max(len(label.counts), 1) / ROWS_PER_CLASS)
+    rare = [(value, n) for value, n in reversed(label.sorted) if n < few]
+    if not rare:
+        return ""
+    value, n = rare[0]
+    others = f", and so have {count(len(rare) - 1, 'more class')}" if rare[1:] else ""
+    kept = inline_yaml([value for value, n in label.sorted if n >= few][:MANY_CLASSES])
+    return (
+        f"The class {shorten(value)} of the label {label.name!r} has {count(n, 'row')}, too few to learn "
+        f"from{others}. If a label is mistyped, join it with its class by source.label_map, or set its rows "
+        f"aside by source.classes: {kept} with source.on_error: quarantine."
+    )
 
 
 def _missing(label: LabelCounts, tolerated: float) -> list[LabelFinding]:

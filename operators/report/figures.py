@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +19,17 @@ WIDTH = 9.4
 """Width in inches of a figure that fills the page."""
 
 
-def own_style() -> AbstractContextManager[None]:
-    """Return a context in which figures have matplotlib's own defaults.
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Give figures matplotlib's own defaults, and silence its warnings of characters that its font lacks.
 
     Otherwise a ``matplotlibrc`` of the working directory holds, which may be a folder of data. It could have
     texts set by LaTeX, with a preamble that reads files; and the same version would give another picture.
+    A character that the font lacks, such as an emoji in a name of the data, is drawn as an empty box.
     """
-    return style.context("default")
+    with style.context("default"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from", UserWarning)
+        yield
 
 
 class Margins(NamedTuple):

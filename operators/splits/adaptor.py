@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -144,7 +145,7 @@ class Split(Operator[P]):
             return metrics
         rule, shards = self._rule(self.open_rule(context)), range(len(context.shards.shards))
         crossing = store_parts(context, rule, shards, executor, self.params.resources)
-        self._log_warnings(crossing)
+        self._log_warnings(context, crossing)
         if self.drops_duplicates:
             for part in PARTS[:DROPPED]:
                 metrics[part] = metrics.get(part, 0.0) - crossing[part]
@@ -158,7 +159,7 @@ class Split(Operator[P]):
             return metrics
         rule = self._rule(self.open_rule_for_new_rows(context))
         crossing = store_parts(context, rule, delta.new_shards, executor, self.params.resources)
-        self._log_warnings(crossing)
+        self._log_warnings(context, crossing)
         return metrics | {CROSSING: metrics.get(CROSSING, 0.0) + crossing[CROSSING]}
 
     def open(self, context: Context) -> Apply:
@@ -178,8 +179,8 @@ class Split(Operator[P]):
         columns = (name for name in self.requires if self.rule_reads_features or name != FEATURES)
         return Rule(apply, tuple(columns), self.reads_held_out, self.duplicates)
 
-    def _log_warnings(self, metrics: Mapping[str, float]) -> None:
-        for warning in self.warnings(metrics):
+    def _log_warnings(self, context: Context, metrics: Mapping[str, float]) -> None:
+        for warning in self.warnings(metrics, lambda: context.state):
             _log.warning("operators.split: %s", warning)
 
     @abstractmethod
@@ -219,7 +220,7 @@ class Split(Operator[P]):
             others[FOLD] = pa.array(np.full(len(parts), NO_FOLD, np.int32))
         return pa.table({**found, **others})
 
-    def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Say how many rows nearly duplicate an older row in another split."""
         crossing = int(metrics.get(CROSSING, 0))
         return (crossing_text(crossing, drops=self.drops_duplicates),) if crossing else ()

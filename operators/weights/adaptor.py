@@ -34,6 +34,7 @@ from operators.base import (
     copy_state,
 )
 from operators.bounded_json import read_json
+from operators.counts import count
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 from operators.weights.class_limits import (
@@ -227,7 +228,7 @@ class Weights(Operator[WeightsParams]):
     def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal], strength: float) -> None:
         """Log what is unusual about the weights."""
         if sentence := rare_class_sentence(totals, self.params.min_class_rows, strength):
-            _log.warning("operators.weights: %s", sentence)
+            _log.warning("operators.weights: %s", f"{sentence} {strength_sentence(strength)}".rstrip())
         by_classes = effective_rows(totals)
         if text := warning(whole, by_classes):
             _log.warning("%s", text)
@@ -288,9 +289,9 @@ class Weights(Operator[WeightsParams]):
         limits = find_limits(sums, ratios, balance, params.cap, params.min_effective_share)
         if shrunk := {c: 1 - t for c, t in limits.trust.items() if t < 1}:
             _log.info(
-                "operators.weights: the weights of %d classes are shrunk towards class balance, by up to "
+                "operators.weights: the weights of %s are shrunk towards class balance, by up to "
                 "%.0f %%, so that cap and min_effective_share hold.",
-                len(shrunk),
+                count(len(shrunk), "class"),
                 100 * max(shrunk.values()),
             )
         return limits, totals

@@ -66,12 +66,14 @@ def draw_importance(importance: Mapping[str, Any], folder: Path) -> Path:
     """Write ``importance.png``: the loss of accuracy without each source column."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    from operators.report.figures import own_style
     from operators.report.importances import draw as draw_bars
 
     folder.mkdir(parents=True, exist_ok=True)
-    figure = draw_bars(importance)
-    FigureCanvasAgg(figure)
-    figure.savefig(folder / IMPORTANCE, dpi=120, metadata={"Software": None})
+    with own_style():
+        figure = draw_bars(importance)
+        FigureCanvasAgg(figure)
+        figure.savefig(folder / IMPORTANCE, dpi=120, metadata={"Software": None})
     return folder / IMPORTANCE
 
 

@@ -131,6 +131,15 @@ class FeatureColumns:
         places = enumerate(self.outputs)
         return frozenset(place for place, one in places if one.source in texts and one.role == "entry")
 
+    def beside_entries_of(self, texts: Collection[str]) -> list[int]:
+        """Return the positions of all other features, in increasing order."""
+        entries = self.entries_of(texts)
+        return [place for place in range(self.n_features) if place not in entries]
+
+    def named_words(self, text: str) -> frozenset[str]:
+        """Return the words that the recipe names for a column of texts, in lower case."""
+        return frozenset(word.casefold() for one in self.mentions if one.column == text for word in one.words)
+
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns that ``encode`` turns into several features; the entries of vectors are none."""
         places = dict[str, list[int]]()

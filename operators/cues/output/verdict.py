@@ -333,3 +333,11 @@ def _price(found: Mapping[str, Any]) -> str:
 def word_notes(found: Mapping[str, Any]) -> list[str]:
     """Return sentences on words of the recipe that cannot be balanced as meant."""
     return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
+
+
+def ineffective_answers(found: Mapping[str, Any]) -> list[str]:
+    """Return sentences on names of the recipe that are not balanced as meant, with the remedy."""
+    if notes := word_notes(found):
+        return notes
+    listed = "`rowsieve cues OUTPUT` lists features and words that divide the rows."
+    return [f"{_undivided(found)} {listed}"] if found.get("undivided") else []

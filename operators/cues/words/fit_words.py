@@ -90,12 +90,12 @@ def find_words(
     counted = counted_classes(np.bincount(y))[y]  # one text of a rare class has all of its words
     kept = np.flatnonzero(np.isin(ids, sampled.ids) & counted)
     place = np.searchsorted(sampled.ids, ids[kept])
-    others = np.setdiff1d(np.arange(columns.n_features), sorted(columns.entries_of(sampled.texts)))
+    others = columns.beside_entries_of(sampled.texts)
     Z = Scaler.from_rows(X[kept][:, others]).apply(X[kept][:, others]) if len(others) else None
     sets, found = list[CueWords](), list[WordShortcut]()
     for column, texts in sampled.texts.items():
         words, occurs = frequent_words([texts[i] for i in place])
-        known = {word.casefold() for one in columns.mentions if one.column == column for word in one.words}
+        known = columns.named_words(column)
         judged = find_word_shortcuts(words, occurs, y[kept], ids[kept], others=Z, answered=known, seed=s.seed)
         sets += [CueWords(column=column, words=one.words) for one in judged]
         found += judged

@@ -127,7 +127,7 @@ def absent_words(
                 hint = nearest(word.casefold(), known.get(one.column, ()))
                 yield (
                     f"no text of the column {one.column!r} contains {word!r} in {len(mentions):,} sampled "
-                    f"rows.{hint}"
+                    f"rows.{hint or ' Correct or remove it.'}"
                 )
 
 

@@ -76,7 +76,11 @@ class WordShortcut:
             "label_accuracy": judged.label_accuracy,
         }
         parts = [ramp(values[name], *limits) for name, limits in WORD_RAMPS.items()]
-        return float(np.prod([*parts, support_of(judged)]))
+        return float(np.prod([*parts, self.support()]))
+
+    def support(self) -> float:
+        """Return how far the other words are compatible with a shortcut, in [0, 1] (``support_of``)."""
+        return support_of(self.judged)
 
 
 def find_word_shortcuts(
@@ -89,7 +93,22 @@ def find_word_shortcuts(
     answered: Collection[str] = (),
     seed: int = 0,
 ) -> list[WordShortcut]:
-    """Return the words that carry a shortcut, as far as the other words tell.
+    """Return the families of :func:`judge_word_families` with a gate above 0: these carry a shortcut."""
+    families = judge_word_families(words, occurs, y, ids, others=others, answered=answered, seed=seed)
+    return [one for one in families if one.gate() > 0]
+
+
+def judge_word_families(
+    words: Sequence[str],
+    occurs: Floats,
+    y: Integers,
+    ids: Integers,
+    *,
+    others: Floats | None = None,
+    answered: Collection[str] = (),
+    seed: int = 0,
+) -> list[WordShortcut]:
+    """Return the words that go with a class in most of its texts, and what the other words say of them.
 
     Parameters
     ----------
@@ -106,7 +125,8 @@ def find_word_shortcuts(
 
     Returns
     -------
-    Families of words with a gate above 0, the strongest first. No two have a word in common.
+    Families of words with a contrast above .5, the lower limit of ``WORD_RAMPS``, the strongest first. No two
+    have a word in common.
 
     """
     many = (occurs.sum(axis=0) >= MIN_ROWS) & ((1 - occurs).sum(axis=0) >= MIN_ROWS)
@@ -129,9 +149,7 @@ def find_word_shortcuts(
         if reached <= WORD_RAMPS["contrast"][0] or known & set(belonging):
             continue
         judged = independence(rarer_side(inside, y), judges, y, ids, belonging, seed=seed, l2=L2)
-        one = WordShortcut(tuple(words[frequent[k]] for k in family), inside, float(reached), judged)
-        if one.gate() > 0:
-            found.append(one)
+        found.append(WordShortcut(tuple(words[frequent[k]] for k in family), inside, float(reached), judged))
     return found
 
 

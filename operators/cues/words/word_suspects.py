@@ -1,7 +1,9 @@
 """Words of texts as suspected shortcuts: what the entries of a text's vector cannot tell anybody.
 
 The slices are the rows that contain a frequent word. They are scored and measured as those of features are,
-with the models on the features, which never see a word.
+with the models on the features, which never see a word. A word that goes with a class in most texts is listed
+even where these models make no more mistakes without it, if the other words look as they do beside a
+shortcut: models that see words can lean on it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Floats
+from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CueWords
+from operators.cues.search.ramps import LEAST_PART
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import MeasuredSample, Suspect, measure_suspects
 from operators.cues.words.shard_texts import SampledTexts
+from operators.cues.words.word_shortcuts import judge_word_families
 from operators.unspaced_scripts import separate_words
 
 MAX_WORDS = 2_000
@@ -26,9 +31,9 @@ WORD = r"(?u)\b\w[\w'-]+\b"
 
 
 def list_word_suspects(
-    found: SampledTexts, sample: MeasuredSample, p: Floats, known: Sequence[CueWords]
+    found: SampledTexts, sample: MeasuredSample, p: Floats, columns: FeatureColumns
 ) -> list[tuple[CueWords, Suspect]]:
-    """Return at most ``TOP`` words for each column of texts, the strongest first.
+    """Return at most ``TOP`` words for each column of texts, the strongest first, and those that stand out.
 
     Parameters
     ----------
@@ -36,20 +41,25 @@ def list_word_suspects(
         Texts of some rows.
     sample, p
         The rows of the sample with the models' held-out probabilities (n, C), from ``measured_sample``.
-    known
-        Words that the recipe names already.
+    columns
+        Columns of the features, with the words that the recipe names already.
 
     """
     kept = np.flatnonzero(np.isin(sample.ids, found.ids))
     rows = sample.of_rows(kept)
     place = np.searchsorted(found.ids, rows.ids)
+    others = rows.features[:, columns.beside_entries_of(found.texts)]
     listed: list[tuple[CueWords, Suspect]] = []
     for column, texts in found.texts.items():
         words, occurs = frequent_words([texts[i] for i in place])
-        answered = {word.casefold() for one in known if one.column == column for word in one.words}
+        answered = columns.named_words(column)
         skip = frozenset(k for k, word in enumerate(words) if word in answered)
         slices = find_slices(occurs, rows.y, p[kept], skip)
-        suspects = measure_suspects(slices, replace(rows, X=occurs, Z=occurs))
+        families = judge_word_families(
+            words, occurs, rows.y, rows.ids, others=others, answered=answered, seed=sample.seed
+        )
+        always = {words.index(word) for one in families if one.support() >= LEAST_PART for word in one.words}
+        suspects = measure_suspects(slices, replace(rows, X=occurs, Z=occurs), always=always)
         for first, *same in _of_the_same_rows(suspects, occurs):
             found_words = tuple(words[one.feature] for one in (first, *same))
             listed.append((CueWords(column=column, words=found_words), first))

@@ -53,8 +53,11 @@ def test_a_number_column_with_a_foreign_word_offers_missing(tmp_path: Path) -> N
         open_source(path).list()
     assert types(table(path, missing=("?",))) == ["int64"]
     write(tmp_path / "a.csv", "age\n" + "31\n" * 9 + "?\n")
-    with pytest.raises(ConnectorError, match=r"line 11: column 'age': '\?' is not int64.*source\.missing"):
+    with pytest.raises(
+        ConnectorError, match=r"line 11: column 'age': '\?' is not int64.*source\.missing"
+    ) as caught:
         read_all(open_source(path, shard_bytes=6))
+    assert "source.filter: [['age', '!=', null]] its rows are left out" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ class Section(BaseModel):
     def _known(cls, value: str) -> str:
         if value == "all":
             raise ValueError("keep 'all' is not possible. Set it to last or best.")
+        if value == "x":
+            raise ValueError("operators.x.keep.rate: must be positive")
         if not value:
             raise ValueError("must not be empty")
         return value
@@ -41,6 +43,11 @@ def test_a_rule_over_several_keys_is_said_in_its_own_words() -> None:
     rule = "patience stops when no epoch scores better: set keep to best too."
     assert fault({"patience": 3}) == f"r.yaml: {rule}"
     assert fault({"patience": 3}, "operators.x.") == f"r.yaml: operators.x: {rule}"
+
+
+def test_a_rule_that_names_its_section_is_told_without_a_second_name() -> None:
+    text = "r.yaml: operators.x.keep.rate: must be positive; got 'x'."
+    assert fault({"keep": "x"}, "operators.x.") == text
 
 
 def test_a_rule_of_one_key_names_the_value_once() -> None:

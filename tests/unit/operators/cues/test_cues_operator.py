@@ -195,6 +195,9 @@ def test_a_named_shortcut_that_divides_nothing_is_told(
     (name,) = json.loads((state / "suspects.json").read_text())["undivided"]
     assert name in ("constant", "{column: f1, cut: 1000000.0}")
     assert f"names {name}, but no usable cut" in caplog.text
+    (said,) = Cues(params).warnings({}, lambda: state)
+    assert f"`{name}` as spurious, but no usable cut" in said
+    assert "`rowsieve cues OUTPUT` lists features" in said
     assert "cues: 1 named shortcuts are balanced" in caplog.text
 
 
@@ -278,18 +281,18 @@ def test_a_run_says_what_the_weights_cost():
         "published_mean_accuracy": 0.8,
         "published_worst_accuracy": 0.31,
     }
-    (said,) = Cues(CuesParams()).warnings(costly)
+    (said,) = Cues(CuesParams()).warnings(costly, Path)
     assert "0.950 -> 0.800 of all rows" in said
     assert "0.100 -> 0.310 of the worst" in said
-    assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}) == ()
-    assert Cues(CuesParams()).warnings({}) == ()
+    assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}, Path) == ()
+    assert Cues(CuesParams()).warnings({}, Path) == ()
     left_out = {"left_out_rows.far": 13.0}
-    (small,) = Cues(CuesParams()).warnings(left_out)
+    (small,) = Cues(CuesParams()).warnings(left_out, Path)
     assert small.startswith(
         "the class 'far' (13 rows) has fewer than 50 rows to learn from: no figure of the "
     )
     assert "`operators.weights: {min_class_rows: 13, class_strength: 1}`" in small
-    assert Cues(CuesParams()).warnings(costly | left_out) == (small, said)
+    assert Cues(CuesParams()).warnings(costly | left_out, Path) == (small, said)
 
 
 def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path
     X = (rng.normal(size=(820, 3)) + np.eye(3)[y]).astype(np.float32)
     _, metrics, state = run_cues(tmp_path, [as_table(X, y)], classes=3)
     assert {key: value for key, value in metrics.items() if "left_out" in key} == {"left_out_rows.2": 20.0}
-    assert len(Cues(CuesParams()).warnings(metrics)) == 1
+    assert len(Cues(CuesParams()).warnings(metrics, Path)) == 1
     told = [row_facts(state, ExplainedRow(row, 0, as_table(X[[row]], y[[row]])))[0].note for row in (0, 810)]
     assert told == [
         "the weight without any suspicion",

@@ -43,3 +43,8 @@ def test_a_class_that_the_limits_have_not_seen_has_the_weight_of_its_class():
     found = limits.fit_limits(factor, y, 4, cap=20.0, min_effective=0.2)
     assert found.trust.tolist() == [1.0, 0.0, 1.0, 0.0]
     assert found.apply(np.full(4, 5.0), np.arange(4))[[1, 3]].tolist() == [1.0, 1.0]
+
+
+def test_a_class_without_trust_is_not_said_to_be_shrunk():
+    assert limits.Limits(np.ones(3), np.array([0.7, 1.0, 0.0]), 20.0).shrinkage() == pytest.approx(0.3)
+    assert limits.Limits.of_class_balance(2, 20.0).shrinkage() == 0

@@ -51,6 +51,17 @@ def test_columns_and_state(tmp_path: Path) -> None:
     assert found.to_pydict() == {VALID: [True, True], LABEL: [0, 0], FEATURES: [[3, 4, 3], [5, 6, 4]]}
 
 
+def test_a_label_of_one_row_may_be_mistyped(tmp_path: Path) -> None:
+    labels = ["no"] * 300 + ["yes"] * 200 + ["Yse"]
+    table = pa.table({"label": labels, "v": [[0.0]] * 501, "a": range(501)})
+    ingest, _ = fitted(tmp_path, [table])
+    (said,) = ingest.warnings({}, lambda: tmp_path)
+    assert said.startswith("The class 'Yse' of the label 'label' has 1 row, too few to learn from. ")
+    assert "source.classes: ['no', 'yes'] with source.on_error: quarantine" in said
+    listed = Ingest(IngestParams(label="label", features=("v", "a"), classes=("no", "yes", "Yse")))
+    assert listed.warnings({}, lambda: tmp_path) == ()
+
+
 def test_numbers_sort_by_value(tmp_path: Path) -> None:
     table = pa.table({"label": [10, 9, 10], "v": [[0.0]] * 3, "a": [1, 2, 3]})
     fitted(tmp_path, [table])

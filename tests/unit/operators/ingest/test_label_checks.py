@@ -63,11 +63,10 @@ def test_a_class_of_six_rows_is_named_with_its_weight() -> None:
     counts = {"a": 2000, "b": 925, "c": 6}
     said = text(counts)
     assert "'c' of the label 'y' has 6 of 2,931 rows" in said
-    assert (
-        "about 0.7% of all weight, so that each of its rows weighs about 3.5 times the mean row. This" in said
-    )
+    assert "about 0.7% of all weight, and each of its rows weighs up to 3.5 times the mean row" in said
+    assert "less where fewer of its rows are in training or held-out rows favour less balance" in said
     assert "source.filter: [[y, '!=', c]]" in said
-    assert "Class balance" not in text(counts, balanced=False)
+    assert "class balance" not in text(counts, balanced=False)
     assert kinds({"a": 50, "b": 50}) == []
     assert kinds({"a": 9, "b": 8}) == []  # a small table, not a rare class
     sampled = LabelCounts("y", counts, 0, is_exact=False)

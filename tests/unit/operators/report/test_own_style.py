@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,6 +56,15 @@ def test_without_the_context_latex_is_called(latex: None, tmp_path: Path) -> Non
         drawn = Figure()
         drawn.suptitle("x")
         drawn.savefig(tmp_path / "x.png")
+
+
+def test_characters_that_the_font_lacks_are_no_warning(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with own_style():
+            drawn = Figure()
+            drawn.suptitle("b\U0001f642ro")
+            drawn.savefig(tmp_path / "x.png")
 
 
 def test_a_report_is_drawn_with_own_settings(

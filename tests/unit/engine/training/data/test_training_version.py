@@ -89,6 +89,8 @@ def test_versions_are_found_by_name(published: Path) -> None:
         open_version(f"{published}@v0")
     with pytest.raises(InputError, match="holds no published version"):
         open_version(published / "store")
+    with pytest.raises(InputError, match=f"Did you mean '{published}'"):
+        open_version(f"{published}x")
 
 
 def test_a_training_leaves_a_model_its_scores_and_nothing_else(published: Path) -> None:

@@ -16,6 +16,7 @@ from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
+from engine.runs.status import status_of
 from operators.cues.models.linear import Scaler, with_directions
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.row_weights import breaks, weights
@@ -132,10 +133,14 @@ def test_words_that_features_do_not_tell_are_reported(
     noise = np.random.default_rng(1).random(table.num_rows) < 0.3
     table = table.set_column(1, "note", [np.where(noise, "red", "blue")])
     with caplog.at_level(logging.WARNING, "rowsieve"):
-        run(recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": ["red"]}, BRANDS]))
+        made = recipe(tmp_path, table, 1, spurious=[{"column": "note", "words": ["red"]}, BRANDS])
+        result = run(made)
     assert "tell the rows of which note contains red from the others in only 5" in caplog.text
     assert "names {column: note, words: [Nordwind, alvora]}, but no usable cut" in caplog.text
-    assert "no text of the column 'note' contains 'Nordwind' in 4," in caplog.text
+    absent = "no text of the column 'note' contains 'Nordwind' in 4,"
+    assert absent in caplog.text
+    for warnings in (result.manifest["warnings"], status_of(make_plan(made))["warnings"]):
+        assert [text for text in warnings if absent in text and text.startswith("operators.cues: ")]
 
 
 def test_absent_words_and_sets_that_divide_nothing_are_told() -> None:

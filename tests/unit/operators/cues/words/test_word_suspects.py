@@ -13,6 +13,7 @@ import pytest
 from operators.base import FEATURES, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
+from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.search.suspects import measured_sample
 from operators.cues.words.shard_texts import MAX_LENGTH, SampledTexts
@@ -32,15 +33,21 @@ def sentences(cue: Any) -> list[str | None]:
     return found
 
 
+def columns_of(X: Any, *known: CueWords) -> FeatureColumns:
+    """Columns of unnamed features, with words that the recipe names."""
+    return FeatureColumns(("x",), (X.shape[1],), mentions=known)
+
+
 def test_the_word_of_the_cue_comes_first(cue_problem: Any) -> None:
     X, label, _, cue, ids = cue_problem
     sample, p = measured_sample(X, label, ids)
-    found = list_word_suspects(SampledTexts(ids[1:], {"note": sentences(cue)[1:]}), sample, p, ())
+    found = list_word_suspects(SampledTexts(ids[1:], {"note": sentences(cue)[1:]}), sample, p, columns_of(X))
     assert {one.words for one, _ in found[:2]} == {("alvora",), ("bramax",)}
     assert found[0][1].gain > 0.2
     assert not {("lamp",), ("red",), ("blue",)} & {one.words for one, _ in found}
     known = CueWords(column="note", words=("ALVORA",))
-    others = list_word_suspects(SampledTexts(ids[1:], {"note": sentences(cue)[1:]}), sample, p, (known,))
+    texts = SampledTexts(ids[1:], {"note": sentences(cue)[1:]})
+    others = list_word_suspects(texts, sample, p, columns_of(X, known))
     assert [one.words for one, _ in others] == [("bramax",)]
 
 
@@ -48,11 +55,31 @@ def test_words_of_the_same_texts_are_one_suspect(cue_problem: Any) -> None:
     X, label, _, cue, ids = cue_problem
     texts = [text and text.replace("Bramax", "Bramax of Leeds") for text in sentences(cue)]
     sample, p = measured_sample(X, label, ids)
-    found = list_word_suspects(SampledTexts(ids, {"note": texts}), sample, p, ())
+    found = list_word_suspects(SampledTexts(ids, {"note": texts}), sample, p, columns_of(X))
     assert {frozenset(one.words) for one, _ in found[:2]} == {
         frozenset({"alvora"}),
         frozenset({"bramax", "of", "leeds"}),
     }
+
+
+@pytest.mark.parametrize("honest", [False, True])
+def test_a_word_without_which_models_do_not_fail_is_listed_unless_other_words_tell_it(honest: bool) -> None:
+    """The features tell the label, so that models are not wrong where the word of the class is missing."""
+    rng, ids = np.random.default_rng(0), np.arange(8000)
+    label = rng.integers(0, 2, 8000)
+    X = (rng.normal(size=(8000, 2)) + 2 * label[:, None]).astype(np.float32)
+    tone = rng.random((8000, 30)) < np.where(label == 1, 0.6, 0.4)[:, None]
+    told = tone.sum(axis=1) > 15
+    side = told if honest else np.where(rng.random(8000) < 0.93, label == 1, label == 0)
+    texts = [
+        " ".join(("moreover" if s else "perhaps", *(f"word{k}" for k in np.flatnonzero(row))))
+        for s, row in zip(side, tone, strict=True)
+    ]
+    sample, p = measured_sample(X, label, ids)
+    found = list_word_suspects(SampledTexts(ids, {"note": texts}), sample, p, columns_of(X))
+    assert [(one.words, suspect.strength < 0.02) for one, suspect in found if one.words == ("moreover",)] == (
+        [] if honest else [(("moreover",), True)]
+    )
 
 
 def test_texts_without_words() -> None:
@@ -78,7 +105,7 @@ def test_any_cut_into_shards_lists_the_same(cue_problem: Any, tmp_path: Path, ma
     columns = {FEATURES: numpy_to_vectors(X[:, :7]), LABEL: pa.array(label, pa.int32()), "note": notes}
     table, params = pa.table(columns), CuesParams(max_rows=max_rows)
     one, listed = run_cues(tmp_path / "one", [table], params)
-    many, again = run_cues(tmp_path / "many", split_table(table, [10, 11, 4000]), params)
+    many, again = run_cues(tmp_path / "many", split_table(table, [10, 11, 8000]), params)
     assert np.array_equal(one, many)
     assert listed == again
     suspects = json.loads(listed)["suspects"]
