@@ -97,3 +97,7 @@ def test_a_faulty_override_names_itself() -> None:
         rowsieve.run({"name": "x"}, overrides=["nonsense"])
     with pytest.raises(rowsieve.InputError, match="source: is required"):
         rowsieve.run({"name": "x"})
+    with pytest.raises(rowsieve.InputError, match=r"overrides='seed=1': give a list"):
+        rowsieve.run({"name": "x"}, overrides="seed=1")
+    with pytest.raises(rowsieve.InputError, match=r"recipe=None: give a Recipe, a mapping"):
+        rowsieve.run(None)  # type: ignore[arg-type]
