@@ -19,6 +19,7 @@ from connectors.storage import read_columns
 from engine.core.errors import BudgetError, InputError, RowsieveError
 from engine.core.json_files import read_key
 from engine.core.output_layout import output_of
+from engine.core.suggestions import without_recipe
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.plan.sample import count_label, draw_sample
@@ -232,8 +233,8 @@ def curate(
         Local folder that keeps the versions, so that a later call reuses what was computed. By default a
         temporary folder, removed with the result.
     source
-        Further keys of the recipe's section ``source``, such as ``{"on_error": "quarantine"}``; not those that
-        are arguments here: path (``data``), label and features.
+        Further keys of the recipe's section ``source``, such as ``{"on_error": "quarantine"}``; not those
+        that are arguments here: path (``data``), label and features.
     prefix
         Text to put before the names of the published columns where the data have the same names.
     tracking
@@ -292,7 +293,9 @@ def curate(
         result = run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
-        text = with_whole_chain(with_arguments(text), recipe.operators if operators is not None else None)
+        text = with_whole_chain(
+            with_arguments(without_recipe(text)), recipe.operators if operators is not None else None
+        )
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary, result)
 
@@ -309,7 +312,7 @@ def _check_columns(label: Any, features: Any, source: Mapping[str, Any]) -> None
     for key in source:
         if argument := ARGUMENTS.get(key):
             raise InputError(
-                f"curate: source={{{key!r}: ...}}: give it as the argument {argument}: curate({argument}=...)."
+                f"curate: source={{{key!r}: ...}}: give it as the argument {argument}: {argument}=..."
             )
 
 
@@ -319,7 +322,7 @@ def _as_text(name: Any) -> str:
 
 
 def _folder_of(output: str) -> Path:
-    """Return the absolute local folder of an output. Raises InputError for a URI, a file and an empty text."""
+    """Return the absolute folder of an output. Raises InputError for a URI, a file and an empty text."""
     if not output.strip():
         raise InputError(
             "curate: output is an empty text. Name a folder; without `output`, the files are temporary."

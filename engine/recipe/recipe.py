@@ -128,7 +128,9 @@ class SourceSection(Section):
         description="Columns to publish, and to take features from, in addition to the label and the named "
         "features; default: all",
     )
-    classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
+    classes: tuple[str | int | bool, ...] | None = Field(
+        default=None, min_length=2, description="Allowed labels"
+    )
     shard_bytes: int = Field(
         default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"
     )

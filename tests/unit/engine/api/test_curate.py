@@ -159,9 +159,7 @@ def test_a_named_output_is_kept_and_reused(table: pa.Table, tmp_path: Path) -> N
     assert rowsieve.open(tmp_path / "out").to_arrow().equals(again.table)
 
 
-def test_a_tilde_is_the_home_folder(
-    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tilde_is_the_home_folder(table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     found = rowsieve.curate(table, label="label", operators=PLAIN, output="~/out")
     assert str(found.path).startswith(f"{tmp_path}/out/versions/")
@@ -204,6 +202,8 @@ def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
         ({"output": Path("memory://x")}, "curate writes to a local folder."),
         ({"output": __file__}, "is a file. Name a folder."),
         ({"output": f"{__file__}/out"}, "is a file. Name a folder."),
+        ({"source": {"classes": ["a"]}}, "curate: source.classes: needs at least 2 entries"),
+        ({"data": pd.DataFrame({"label": []})}, "curate: data has no rows."),
         ({"seed": -1}, "curate: seed"),
         ({"data": [1, 2, 3]}, "data has the type list"),
         ({"data": polars.LazyFrame({"label": [1]})}, "data has the type LazyFrame"),
