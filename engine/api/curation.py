@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from connectors.storage import place_of, read_columns
+from connectors.storage import read_columns
 from engine.core.errors import BudgetError, InputError, RowsieveError
 from engine.core.json_files import read_key
 from engine.core.suggestions import without_recipe
@@ -331,7 +332,7 @@ def _folder_of(output: str) -> Path:
             f"curate: output={output!r}: curate writes to a local folder. Name one, or run a recipe, whose "
             f"output.path may be a URI: rowsieve.run."
         )
-    folder = Path(place_of(output)).resolve()
+    folder = Path(os.path.expanduser(output)).resolve()
     lowest = next(place for place in (folder, *folder.parents) if place.exists())
     if not lowest.is_dir():
         raise InputError(f"curate: output={output!r}: {lowest} is a file. Name a folder.")

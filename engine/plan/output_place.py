@@ -74,7 +74,7 @@ def check_export_apart(export: ExportSection, output: Place | None = None) -> No
         return
     outputs = [] if output is None else [str(output)]
     if "://" not in export.path:
-        place = Path(os.path.realpath(output_of(export.path)))
+        place = Path(os.path.realpath(str(output_of(export.path))))
         folders = [folder for folder in (place, *place.parents) if (folder / POINTER).is_file()]
         outputs += [str(folder) for folder in folders if (folder / "versions").is_dir()]
     for folder in outputs:
