@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, draw_sample
 from engine.plan.source_columns import account_for_columns, use_by_recipe
-from operators.cues.params import CuesParams, is_meant, names_of
+from operators.columns import is_meant
+from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of
 from operators.ingest.labels import class_indices, count_labels
 from operators.leaks import Leak, find_leaks

@@ -11,7 +11,7 @@ from connectors.locations import Glob, extension, plain_place, split_glob
 from connectors.registry import connectors
 from connectors.storage import Place
 from engine.core.errors import InputError
-from engine.core.output_layout import FOLDERS, POINTER, output_of
+from engine.core.output_layout import FOLDERS, POINTER
 from engine.recipe.recipe import ExportSection, Recipe, SourceSection
 
 OUTPUT_FILES = (
@@ -74,7 +74,7 @@ def check_export_apart(export: ExportSection, output: Place | None = None) -> No
         return
     outputs = [] if output is None else [str(output)]
     if "://" not in export.path:
-        place = Path(os.path.realpath(str(output_of(export.path))))
+        place = Path(os.path.realpath(os.path.expanduser(export.path)))
         folders = [folder for folder in (place, *place.parents) if (folder / POINTER).is_file()]
         outputs += [str(folder) for folder in folders if (folder / "versions").is_dir()]
     for folder in outputs:
@@ -88,8 +88,10 @@ def check_export_apart(export: ExportSection, output: Place | None = None) -> No
 
 def _path_within(folder: str, output: str) -> str | None:
     """Return the path of an output relative to a folder that it lies in; None for one elsewhere."""
-    base = plain_place(folder if "://" in folder else os.path.abspath(os.path.expanduser(folder)))
-    place = plain_place(output if "://" in output else str(output_of(output)))
+    base, place = (
+        plain_place(path if "://" in path else os.path.abspath(os.path.expanduser(path)))
+        for path in (folder, output)
+    )
     if base is None or place is None or not f"{place}/".startswith(f"{base.rstrip('/')}/"):
         return None
     return place[len(base) :].strip("/")

@@ -10,7 +10,7 @@ import yaml
 
 from connectors.foundation.messages import nearest
 from engine.plan.model import Plan
-from operators.cues.params import is_meant
+from operators.columns import is_meant
 from operators.report import SOURCE_COLUMN, RecipeChoices, ReportSection, ReportTable
 
 MAX_FIELDS = 8

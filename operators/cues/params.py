@@ -131,17 +131,6 @@ def _names(references: tuple[Reference, ...]) -> set[str]:
     return words | {name for reference in references for name in names_of(reference)}
 
 
-def is_meant(column: str, name: str) -> bool:
-    """Return whether a name of a recipe means a column: its own name, or its beginning before a last ``*``.
-
-    Examples
-    --------
-    >>> is_meant("cost [EUR]", "cost [EUR]"), is_meant("cost [EUR]", "cost*"), is_meant("cost", "c?st")
-    (True, True, False)
-    """
-    return name == column or (name.endswith("*") and column.startswith(name[:-1]))
-
-
 def names_of(reference: Reference) -> tuple[str, ...]:
     """Return the names of features of a reference as written: several for a list, none for words."""
     if isinstance(reference, CueWords):

@@ -16,7 +16,8 @@ from itertools import product
 
 from connectors.foundation.messages import nearest
 from operators.base import FEATURES, OperatorError
-from operators.cues.params import CueSlice, CueWords, Reference, is_meant, names_of
+from operators.columns import is_meant
+from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.settings import Named, SourceColumn
 from operators.encode.words import LevelWords, NumberWords, Words, condition_of
 from operators.encoded_features import Output
