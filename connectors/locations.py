@@ -135,7 +135,7 @@ def plain_place(path: str) -> str | None:
     ``..``: what writes there may read it in different ways.
     """
     if "://" not in path:
-        return None if ":" in path.partition("/")[0] else os.path.realpath(path)
+        return None if ":" in path.partition("/")[0] else os.path.realpath(os.path.expanduser(path))
     try:
         parts = urlsplit(path)
     except ValueError:

@@ -126,3 +126,14 @@ def _one_chunk(matrix: NDArray[np.float32]) -> pa.ListArray:
     values = pa.array(np.ascontiguousarray(matrix, dtype=np.float32).reshape(-1))
     offsets = pa.array(np.arange(n + 1, dtype=np.int64) * d, type=pa.int32())
     return pa.ListArray.from_arrays(offsets, values, type=VECTOR)
+
+
+def is_meant(column: str, name: str) -> bool:
+    """Return whether a name of a recipe means a column: its own name, or its beginning before a last ``*``.
+
+    Examples
+    --------
+    >>> is_meant("cost [EUR]", "cost [EUR]"), is_meant("cost [EUR]", "cost*"), is_meant("cost", "c?st")
+    (True, True, False)
+    """
+    return name == column or (name.endswith("*") and column.startswith(name[:-1]))

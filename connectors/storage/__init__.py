@@ -6,6 +6,7 @@ the two has a function here, such as :func:`write_whole` and :func:`read_columns
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ def place_of(text: str | Place) -> Place:
     if isinstance(text, ObjectPath):
         return text
     if "://" not in str(text):
-        return Path(text).absolute()
+        return Path(os.path.expanduser(text)).absolute()
     root, key = split_uri(str(text))
     return ObjectPath(root, key) if root else Path(key).absolute()
 

@@ -64,8 +64,11 @@ class ParquetExport(Export):
         if isinstance(target, Path):
             staged = target.with_name(f"_{tag.version}.{uuid.uuid4().hex}")
             return PendingExport(ParquetWriter(staged, schema, tag), partial(self._rename, staged, tag))
-        if any(not name.startswith(tag.stem) for name in _names(target)):
-            raise ConnectorError(f"{target} holds files of another export. Remove them.")
+        if strange := sorted(name for name in _names(target) if not name.startswith(tag.stem)):
+            raise ConnectorError(
+                f"{target} holds files that are not of this export, such as {strange[0]}. Export to another "
+                f"place."
+            )
         return PendingExport(ParquetWriter(target, schema, tag), partial(self._mark, target, tag))
 
     def _folder(self, tag: VersionTag) -> Place:
@@ -80,7 +83,7 @@ class ParquetExport(Export):
         except OSError as error:
             known = self.committed_state(tag)
             if not known:
-                raise ConnectorError(f"{target}: {error.strerror}. Remove it.") from error
+                raise _failed(target, error.strerror) from error
         for rest in staged.parent.glob(f"_{tag.version}.*"):  # of exports that died or came too late
             remove_tree(rest)
         return CommitResult(known or f"folder {tag.version}", written=not known)
@@ -91,9 +94,17 @@ class ParquetExport(Export):
         except FileExistsError as error:
             known = self.committed_state(tag)
             if not known:
-                raise ConnectorError(f"{target} holds another version. Remove it.") from error
+                raise _failed(target, "it is there already") from error
             return CommitResult(known, written=False)
         return CommitResult(f"folder {tag.version}", written=True)
+
+
+def _failed(target: Place, reason: str | None) -> ConnectorError:
+    """Return the error of a folder that a version cannot be put into; it may hold something else."""
+    if not target.exists():
+        return ConnectorError(f"{target}: {reason}. Export to another place.")
+    held = "another version of this name" if (target / RECORD).exists() else "files that no export wrote"
+    return ConnectorError(f"{target}: {reason}; it holds {held}. Export to another place.")
 
 
 def _names(folder: Place) -> set[str]:

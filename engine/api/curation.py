@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ import pyarrow as pa
 from connectors.storage import read_columns
 from engine.core.errors import BudgetError, InputError, RowsieveError
 from engine.core.json_files import read_key
+from engine.core.suggestions import without_recipe
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.plan.sample import count_label, draw_sample
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 5
 """An error names this many faulty rows."""
+ARGUMENTS = {"path": "data", "label": "label", "features": "features"}
+"""Keys of the recipe's section ``source`` that are arguments of ``curate``, by their names there."""
+URI = re.compile(r"[A-Za-z][\w+.-]+:/")
+"""Beginning of a URI; a ``Path`` has made one slash of two."""
 
 
 class Curated(PublishedVersion):
@@ -212,8 +219,8 @@ def curate(
     label
         Column with the class of each row.
     features
-        Numeric or vector columns to learn from. By default all of them but the label, the truth and names
-        that begin with ``_``.
+        Columns to learn from: numbers, booleans, texts, categories, dates and vectors. By default all of them
+        but the label, the truth and names that begin with ``_``; identifiers and constants are left out.
     truth
         Column with the true group, or ``{"group": ..., "outlier": ...}``. It is used for scores in the report
         only; no method may read it.
@@ -224,10 +231,11 @@ def curate(
     seed
         Seed of everything that is drawn. The same data and seed give the same result.
     output
-        Folder that keeps the versions, so that a later call reuses what was computed. By default a temporary
-        folder, removed with the result.
+        Local folder that keeps the versions, so that a later call reuses what was computed. By default a
+        temporary folder, removed with the result.
     source
-        Further keys of the recipe's section ``source``, such as ``{"on_error": "quarantine"}``.
+        Further keys of the recipe's section ``source``, such as ``{"on_error": "quarantine"}``; not those
+        that are arguments here: path (``data``), label and features.
     prefix
         Text to put before the names of the published columns where the data have the same names.
     tracking
@@ -261,12 +269,11 @@ def curate(
     ['train', 'validation']
 
     """
-    if isinstance(features, str):
-        raise InputError(f"curate: features={features!r}: give a list of names, such as [{features!r}].")
     if isinstance(data, str) and not data.strip():
         raise InputError("curate: data is an empty text. Give a table, or the path of a dataset.")
+    _check_columns(label, features, source or {})
     temporary = tempfile.TemporaryDirectory(prefix="rowsieve-") if output is None else None
-    folder = Path(temporary.name if temporary else str(output)).resolve()
+    folder = _folder_of(temporary.name if temporary else str(output))
     sections = {
         "seed": seed,
         "source": {
@@ -287,9 +294,50 @@ def curate(
         result = run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
-        text = with_whole_chain(with_arguments(text), recipe.operators if operators is not None else None)
+        text = with_whole_chain(
+            with_arguments(without_recipe(text)), recipe.operators if operators is not None else None
+        )
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary, result)
+
+
+def _check_columns(label: Any, features: Any, source: Mapping[str, Any]) -> None:
+    """Raise InputError for a label or features that are not names, and for arguments given in ``source``."""
+    if isinstance(features, str):
+        raise InputError(f"curate: features={features!r}: give a list of names, such as [{features!r}].")
+    if not isinstance(label, str):
+        raise InputError(f"curate: label={label!r}: give the name of a column, a text{_as_text(label)}.")
+    for name in () if features is None else features:
+        if not isinstance(name, str):
+            raise InputError(f"curate: features: {name!r}: give names of columns, texts{_as_text(name)}.")
+    for key in source:
+        if argument := ARGUMENTS.get(key):
+            raise InputError(
+                f"curate: source={{{key!r}: ...}}: give it as the argument {argument}: {argument}=..."
+            )
+
+
+def _as_text(name: Any) -> str:
+    """Return how to write a name that is a number, as columns of a pandas DataFrame may have it."""
+    return f", such as {str(name)!r}" if isinstance(name, (int, np.integer)) else ""
+
+
+def _folder_of(output: str) -> Path:
+    """Return the absolute folder of an output. Raises InputError for a URI, a file and an empty text."""
+    if not output.strip():
+        raise InputError(
+            "curate: output is an empty text. Name a folder; without `output`, the files are temporary."
+        )
+    if URI.match(output):
+        raise InputError(
+            f"curate: output={output!r}: curate writes to a local folder. Name one, or run a recipe, whose "
+            f"output.path may be a URI: rowsieve.run."
+        )
+    folder = Path(os.path.expanduser(output)).resolve()
+    lowest = next(place for place in (folder, *folder.parents) if place.exists())
+    if not lowest.is_dir():
+        raise InputError(f"curate: output={output!r}: {lowest} is a file. Name a folder.")
+    return folder
 
 
 def _recipe_of(sections: Mapping[str, Any]) -> Recipe:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.core.errors import InputError
 from engine.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -153,9 +154,15 @@ def submit(
 
 def load(recipe: RecipeLike, overrides: Sequence[str] = ()) -> Recipe:
     """Return a checked recipe with overrides applied. Raises InputError."""
+    if isinstance(overrides, str):
+        raise InputError(f"overrides={overrides!r}: give a list of changes, such as [{overrides!r}].")
     if isinstance(recipe, (str, Path)):
         return Recipe.load(recipe, overrides)
     if isinstance(recipe, Recipe) and not overrides:
         return recipe
+    if not isinstance(recipe, (Recipe, Mapping)):
+        raise InputError(
+            f"recipe={recipe!r}: give a Recipe, a mapping with its sections, or the path of a YAML file."
+        )
     given = recipe.model_dump(exclude_unset=True) if isinstance(recipe, Recipe) else recipe
     return Recipe.parse(copy.deepcopy(dict(given)), overrides=overrides)

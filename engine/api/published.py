@@ -122,7 +122,7 @@ class PublishedVersion:
         """
         return self._readers.of(split).read_all()
 
-    def features(self, rows: pd.DataFrame) -> npt.NDArray[np.float32]:
+    def features(self, rows: Any) -> npt.NDArray[np.float32]:
         """Return the features (n, d) of other rows, as the version's operators make them.
 
         A model that was trained on the features of ``for_sklearn`` or ``to_torch`` predicts from these.
@@ -130,7 +130,8 @@ class PublishedVersion:
         Parameters
         ----------
         rows
-            N rows with the source columns that the features are made from; others are ignored.
+            N rows with the source columns that the features are made from, as a pandas or polars DataFrame or
+            an Arrow table; other columns are ignored.
 
         Raises
         ------

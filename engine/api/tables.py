@@ -99,9 +99,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def write_input(data: Any, folder: Path) -> Path:
     """Write a table to ``folder`` under a name that depends on its content, once; return the file.
 
-    Curating the same values again therefore finds the same file, and what was computed is reused.
+    Curating the same values again therefore finds the same file, and what was computed is reused. Raises
+    InputError for data that are no table, or have no rows.
     """
     table = as_arrow(data)
+    if not table.num_rows:
+        raise InputError("curate: data has no rows. Give a table with rows.")
     folder.mkdir(parents=True, exist_ok=True)
     scratch = folder / f".{uuid.uuid4().hex}.tmp"
     rows = max(1, int(table.num_rows * ROW_GROUP_BYTES / max(table.nbytes, 1)))

@@ -5,7 +5,9 @@ Features are those that the run's operators made, such as the encoded columns; l
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -26,7 +28,6 @@ from operators.arrays import Float64
 from operators.base import GROUP, LABEL, ROW_ID, SPLIT, WEIGHT
 
 if TYPE_CHECKING:
-    import pandas as pd
     import ray.data
 
     from engine.training.serving.pyfunc import ServedFeatures
@@ -181,15 +182,18 @@ class SplitReaders:
         describe_features(self._version, self._maker, folder)
         return ServedFeatures(folder, len(self._maker.classes))
 
-    def features(self, rows: pd.DataFrame) -> npt.NDArray[np.float32]:
+    def features(self, rows: Any) -> npt.NDArray[np.float32]:
         """Return the features (n, d) of other rows. Raises InputError for one that cannot be used."""
-        from engine.training.data.raw_rows import table_of
-
+        if not hasattr(rows, "__arrow_c_stream__"):
+            raise InputError(
+                f"The rows cannot be used: they have the type {type(rows).__name__}. Give a pandas or polars "
+                f"DataFrame or an Arrow table; a lazy frame needs .collect() first."
+            )
         if not len(rows):
             return np.empty((0, self._maker.n_features), np.float32)
         made = self._new_rows
         try:
-            X, reasons = made.features(*table_of(rows, made.schema, made.missing_texts))
+            X, reasons = made.features(*_request_table(rows, made))
         except ValueError as error:
             raise InputError(f"The rows cannot be used: {error}") from None
         for row, reason in enumerate(reasons):
@@ -203,6 +207,23 @@ class SplitReaders:
         maker = FeatureMaker(self._version.reader(), Path(self._folder.name))
         maker.fit(LocalExecutor())
         return maker
+
+
+def _request_table(rows: Any, made: ServedFeatures) -> tuple[pa.Table, dict[int, str]]:
+    """Return rows as a table with the types of the version's columns, and the faults of rows.
+
+    Raises ValueError for two columns of one name.
+    """
+    from engine.training.data.raw_rows import conform, table_of
+
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(rows, pandas.DataFrame):
+        return table_of(rows, made.schema, made.missing_texts)
+    table = pa.table(rows)
+    twice = [name for name, number in Counter(table.column_names).items() if number > 1]
+    if twice:
+        raise ValueError(f"they have two columns {twice[0]!r}. Rename one of them")
+    return conform(table, made.schema or table.schema, made.missing_texts)
 
 
 def check_split(version: Version, split: str) -> None:

@@ -42,17 +42,20 @@ def export(
         from engine.execution.cluster import executor as open_executor
         from engine.execution.cluster import set_environment
         from engine.plan.exports import open_exports
+        from engine.plan.output_place import check_export_apart
         from engine.publish.export import export as engine_export
         from engine.publish.lineage import locate
         from engine.publish.lineage_events import refusals_recorded
         from engine.storage.manifest import read_manifest
 
         section = run_section(executor)
-        (table,) = open_exports([_section(to, mode, catalog)])
+        wanted = _section(to, mode, catalog)
+        (table,) = open_exports([wanted])
         named = output_of(output) if output else None
         place = named or output_of(split_version(version)[0])
         with refusals_recorded(place, f"export.{table.format}", "EXPORT"):
             folder = version_folder(*locate(version, named))
+            check_export_apart(wanted, folder.parent.parent)
         set_environment(verbose)
         with open_executor(section, verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)

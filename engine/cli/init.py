@@ -36,8 +36,8 @@ def init(
     """Look at a dataset and write a commented recipe for it. The label is never guessed."""
     with print_errors(verbose):
         keep_pandas_out()
-        if out is not None and out.exists() and not force:
-            raise InputError(f"{out} exists. Choose another name with -o, or replace it with --force.")
+        if out is not None:
+            _check_file(out, force=force)
         if label is None:
             _list_candidates(path, format, shards)
             raise typer.Exit(Exit.BAD_INPUT)
@@ -60,6 +60,19 @@ def init(
         if out is None:
             echo(text, nl=False)
         _show_findings(found, out)
+
+
+def _check_file(out: Path, *, force: bool) -> None:
+    """Raise InputError for a file that exists, unless it is to be replaced, and for a place that has none."""
+    if out.is_dir():
+        raise InputError(
+            f"-o {out}: this is a folder. Name the file to write, such as {out / 'recipe.yaml'}."
+        )
+    lowest = next((folder for folder in out.absolute().parents if folder.exists()), out)
+    if not lowest.is_dir():
+        raise InputError(f"-o {out}: {lowest} is a file, not a folder. Name another place.")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists. Choose another name with -o, or replace it with --force.")
 
 
 def _record(found: Draft, out: Path | None, text: str) -> dict[str, Any]:

@@ -57,12 +57,12 @@ def show_plan(plan: Plan) -> None:
             place,
         )
     console.print(shards)
+    if len(plan.shards) > MAX_SHARDS:
+        console.print(f"... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)", style="dim")
     choice = choose_executor(plan)
     where = "in this process" if choice.kind == "local" else "on Ray"
     console.print(f"  runs {where}: {choice.reason}", soft_wrap=True)
     console.print(f"  {plan.learnt_from}", soft_wrap=True)
-    if len(plan.shards) > MAX_SHARDS:
-        console.print(f"... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)", style="dim")
     if plan.increment:
         show_increment(plan.increment.record(), undecided=plan.increment.undecided)
     chain = plain_table("operator", "reads", "adds", "committed", "fingerprint")

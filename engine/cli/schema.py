@@ -24,7 +24,8 @@ Written by `python -m engine.cli.schema`.
 With `--json`, a command prints one JSON value on standard output and nothing else: progress, warnings and
 errors go to standard error. [Exit codes](README.md#exit-codes) tell whether it is done. The JSON schema of
 the value is printed by `rowsieve schema NAME`. A key keeps its name and meaning; a release may add keys, so
-that programs ignore those that they do not know.
+that programs ignore those that they do not know. A number that is not one (NaN) is null, and an infinite one
+the text Infinity or -Infinity.
 
 `rowsieve logs` prints what the job printed, `rowsieve deploy render` prints YAML, and
 `rowsieve operators --schema` the JSON schema of recipes.

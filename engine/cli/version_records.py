@@ -69,7 +69,8 @@ class VersionRecord(Record):
     publication_number: int
     """Position in the order of publication, from 1; 0 for versions from before the numbers."""
     published_at: float
-    """Time of publication, in seconds since 1970."""
+    """Time at which the version's manifest was written, in seconds since 1970: that of the publication, or of
+    the copy where the output was copied without the times of its files."""
     rows: int
     """Number of rows."""
     groups: int
@@ -115,7 +116,7 @@ class DiffRecord(Record):
     unchanged files and `by_content`; rows `without_key` and `repeated` (they have the key or content of an
     earlier row), before and after."""
     groups: list[Object]
-    """Groups with `change` (same, grown, shrunk, new, gone) and rows before, after and in common."""
+    """Groups with `change` (same size, grown, shrunk, new, gone) and rows before, after and in common."""
     changed: dict[str, Object]
     """For `group`, `split`, `outlier`, `weight`, `duplicate` (rows that nearly duplicate an older row in one
     version alone) and, with a key, `source`: `rows` with another value, and `examples`."""

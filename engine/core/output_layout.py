@@ -37,11 +37,19 @@ FOLDERS_OF_FOLDERS = ("store", "versions", "models", "exported")
 
 
 def output_of(path: str | Place) -> Place:
-    """Return the place of an output: an absolute folder or a prefix of an object store. Raises InputError."""
+    """Return the place of an output: an absolute folder or a prefix of an object store.
+
+    Raises InputError for another URI, and for a file, such as a recipe.
+    """
     try:
-        return place_of(path)
+        place = place_of(path)
     except ConnectorError as error:
         raise InputError(f"output.path: {error}") from None
+    if isinstance(place, Path) and place.is_file():
+        raise InputError(
+            f"{path} is a file, not a folder. Name a folder; that of a recipe is its key output.path."
+        )
+    return place
 
 
 def split_version(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import warnings
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ _CONTROLS = (
 )
 """Control characters except tab and line end, marks that turn the direction of text, lone surrogates, and
 what no font draws, such as tags, by which a name may carry text that nobody sees."""
+INFINITIES = ("-Infinity", "Infinity")
 _CONTROL = re.compile(_CONTROLS)
 _UNLESS_COLOUR = re.compile(rf"(\x1b\[[0-9;]{{0,20}}m)|{_CONTROLS}")
 
@@ -37,9 +39,27 @@ def printable(text: str, *, colours: bool = False) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON without control characters. Values of other types are written as texts."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    """Return a value as JSON without control characters. Values of other types are written as texts.
+
+    Numbers that JSON lacks are as :func:`finite` returns them.
+    """
+    text = json.dumps(finite(value), indent=indent, ensure_ascii=False, default=str, allow_nan=False)
     return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def finite(value: Any) -> Any:
+    """Return a value without the numbers that JSON lacks, at any depth: NaN becomes None, infinity a text.
+
+    Examples
+    --------
+    >>> finite({"x": [1.0, float("nan"), float("-inf")]})
+    {'x': [1.0, None, '-Infinity']}
+    """
+    if isinstance(value, float):
+        return None if math.isnan(value) else value if math.isfinite(value) else INFINITIES[value > 0]
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    return [finite(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def when(seconds: float) -> str:

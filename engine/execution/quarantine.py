@@ -15,6 +15,7 @@ from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, read_columns
 from engine.core.errors import BudgetError, InputError, one_line
 from engine.core.redaction import redact
+from engine.core.terminal import finite
 from engine.execution.job import Job
 from engine.plan.model import Plan
 from operators.base import ROW_ID, VALID, Fault
@@ -83,12 +84,12 @@ def write_records(
 
 
 def _as_json(values: dict[str, Any]) -> str:
-    """Format a row as JSON, with bytes as base64."""
+    """Format a row as JSON, with bytes as base64, NaN as null and infinities as texts."""
 
     def plain(value: Any) -> str:
         return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value)
 
-    return json.dumps(values, default=plain, ensure_ascii=False)
+    return json.dumps(finite(values), default=plain, ensure_ascii=False, allow_nan=False)
 
 
 def allowed_rows(plan: Plan) -> int:

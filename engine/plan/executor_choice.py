@@ -20,6 +20,7 @@ from engine.plan.estimate import width_factor
 from engine.plan.model import Plan
 from engine.recipe.recipe import RunSection
 from operators.base import Operator
+from operators.counts import count
 
 RAY_START_SECONDS = 15.0
 """Seconds until a Ray of the run's own has started."""
@@ -65,7 +66,9 @@ def choose_executor(plan: Plan) -> ExecutorChoice:
     work = f"about {seconds:,.0f} CPU s of work" if seconds >= 1 else "next to no work"
     if saved > RAY_START_SECONDS + RAY_CPU_SECONDS / cores:
         return ExecutorChoice("ray", f"{work}, of which {workers} processes save more than Ray costs")
-    return ExecutorChoice("local", f"{work} in {len(plan.shards)} shards: starting Ray would cost more")
+    return ExecutorChoice(
+        "local", f"{work} in {count(len(plan.shards), 'shard')}: starting Ray would cost more"
+    )
 
 
 def resolved_section(plan: Plan) -> RunSection:

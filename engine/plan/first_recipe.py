@@ -207,8 +207,8 @@ def recipe_name(path: str) -> str:
     """Return a name for a recipe from the last part of a path with letters: ``data/adult.csv`` -> adult."""
     parts = [part for part in re.split(r"[/:]+", path_of(path)) if part]
     for part in reversed(parts):
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"\*.*", "", part)).strip("-._")
-        name = name.partition(".")[0]
+        stem = re.sub(r"\*.*", "", part).lstrip("-._ ").partition(".")[0]
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")
         if re.search(r"[A-Za-z]", name):
             return name
     return "dataset"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, draw_sample
 from engine.plan.source_columns import account_for_columns, use_by_recipe
+from operators.columns import is_meant
 from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of
 from operators.ingest.labels import class_indices, count_labels
@@ -80,5 +79,5 @@ def _candidates(plan: Plan) -> list[str]:
         for field in plan.listing.schema
         if form_of(field.type) not in PASSED_OVER
         and use_by_recipe(plan.recipe, field.name) is None
-        and not any(fnmatchcase(field.name, pattern) for pattern in known)
+        and not any(is_meant(field.name, name) for name in known)
     ]

@@ -1,16 +1,18 @@
-"""Checks that the output of a recipe is no part of its source, which would grow with every run."""
+"""Checks of places that are written to: outputs and exports lie neither in the source nor in an output."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from connectors.files import marked
 from connectors.locations import Glob, extension, plain_place, split_glob
 from connectors.registry import connectors
+from connectors.storage import Place
 from engine.core.errors import InputError
-from engine.core.output_layout import output_of
-from engine.recipe.recipe import Recipe, SourceSection
+from engine.core.output_layout import FOLDERS, POINTER
+from engine.recipe.recipe import ExportSection, Recipe, SourceSection
 
 OUTPUT_FILES = (
     "versions/v0/data/part-00000.parquet",
@@ -23,27 +25,73 @@ OUTPUT_FILES = (
     "CURRENT",
 )
 """Files of the kinds that an output holds, relative to it."""
+EXPORT_FILES = (
+    "rowsieve-0-00000.parquet",
+    "v0/rowsieve-0-00000.parquet",
+    "data/train-00000.parquet",
+    "data/0.lance",
+    "README.md",
+)
+"""Files of the kinds that exports hold, relative to their tables."""
 
 
 def check_output_apart(recipe: Recipe) -> None:
-    """Raise InputError if the source would also read the files of the output, which grows with every run."""
-    source, output = recipe.source.path, recipe.output.path
-    inner = _path_within(split_glob(source)[0], output)
+    """Raise InputError if the source would also read what a run writes, so that it grows with every run.
+
+    This holds for the files of the output and for those of its exports.
+    """
+    _check_apart(recipe.source, "output.path", recipe.output.path, OUTPUT_FILES)
+    for number, export in enumerate(recipe.output.export):
+        if export.catalog is not None:  # its path is a name
+            continue
+        key = f"output.export.{number}.path"
+        if _path_within(recipe.source.path, export.path) == "":
+            raise InputError(f"{key}: {export.path} is the source itself. Export to another place.")
+        _check_apart(recipe.source, key, export.path, EXPORT_FILES)
+
+
+def _check_apart(source: SourceSection, key: str, written: str, files: Sequence[str]) -> None:
+    """Raise InputError, naming ``key``, if the source would read one of ``files`` in ``written``."""
+    inner = _path_within(split_glob(source.path)[0], written)
     if inner is None or any(part[:1] in (".", "_") for part in inner.split("/")):  # listings leave these out
         return
-    read = _files_read(recipe.source, [f"{inner}/{name}".lstrip("/") for name in OUTPUT_FILES])
+    read = _files_read(source, [f"{inner}/{name}".lstrip("/") for name in files])
     if read:
         raise InputError(
-            f"output.path: {output} lies in what source.path reads, {source}: the next run would read files "
-            f"that this one writes, such as {read[0]}. Choose an output.path beside the source, or a pattern "
-            f"in source.path that matches the data alone."
+            f"{key}: {written} lies in what source.path reads, {source.path}: the next run would read files "
+            f"that this one writes, such as {read[0]}. Choose a place beside the source, or a pattern in "
+            f"source.path that matches the data alone."
         )
+
+
+def check_export_apart(export: ExportSection, output: Place | None = None) -> None:
+    """Raise InputError if a table to export to lies among the files of an output.
+
+    ``output`` is the output of the version to be exported. Other outputs are recognised by their files, on
+    this host only.
+    """
+    if export.catalog is not None:  # its path is a name
+        return
+    outputs = [] if output is None else [str(output)]
+    if "://" not in export.path:
+        place = Path(os.path.realpath(os.path.expanduser(export.path)))
+        folders = [folder for folder in (place, *place.parents) if (folder / POINTER).is_file()]
+        outputs += [str(folder) for folder in folders if (folder / "versions").is_dir()]
+    for folder in outputs:
+        inner = _path_within(folder, export.path)
+        if inner is not None and inner.partition("/")[0] in ("", *FOLDERS):
+            raise InputError(
+                f"{export.format}:{export.path} lies in the output {folder}, among the files of its "
+                f"versions, which never change. Export to a place outside of it."
+            )
 
 
 def _path_within(folder: str, output: str) -> str | None:
     """Return the path of an output relative to a folder that it lies in; None for one elsewhere."""
-    base = plain_place(folder if "://" in folder else os.path.abspath(os.path.expanduser(folder)))
-    place = plain_place(output if "://" in output else str(output_of(output)))
+    base, place = (
+        plain_place(path if "://" in path else os.path.abspath(os.path.expanduser(path)))
+        for path in (folder, output)
+    )
     if base is None or place is None or not f"{place}/".startswith(f"{base.rstrip('/')}/"):
         return None
     return place[len(base) :].strip("/")

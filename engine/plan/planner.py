@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from connectors.base import ConnectorError
 from engine.core.errors import InputError
+from engine.core.output_layout import output_of
 from engine.core.policy import current_policy
 from engine.plan.chain import (
     CUES,
@@ -51,7 +52,7 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
         The recipe or its source cannot be used.
 
     """
-    open_exports(recipe.output.export)  # reports a missing library before anything runs
+    open_exports(recipe.output.export, output_of(recipe.output.path))  # before anything runs
     check_trained_model(recipe)
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
     maker = next((o for o in chain if any(f.name == FEATURES for f in o.adds) and o.name != ENCODE), None)

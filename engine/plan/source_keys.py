@@ -25,6 +25,7 @@ from connectors.errors import OddValue, redact_uris
 from connectors.foundation.messages import shorten
 from connectors.registry import find_connector, open_source
 from engine.core.errors import InputError
+from engine.core.suggestions import without_recipe
 from engine.plan.sample import SourceSample, draw_sample
 from engine.plan.source_columns import share_text, summarise_sample
 from operators.base import OperatorError
@@ -84,7 +85,7 @@ def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
             keys["options"] = Choice(guess.options, guess.why)
         return _inspect_text(spec, format, keys, guess.options, shards)
     except ConnectorError as error:
-        raise InputError(str(error)) from None
+        raise InputError(without_recipe(str(error)).replace("source.format", "--format")) from None
 
 
 def _inspect_text(

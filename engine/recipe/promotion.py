@@ -25,8 +25,11 @@ PATTERN = re.compile(
 )
 OF_NUMBERS = ("loss", "rmse", "mae", "r2", "coverage", "loss_high")
 """Ends of the names of a regression's metrics; ``log_loss`` is one of a classification."""
-SMALL_IS_GOOD, LARGE_IS_GOOD = ("loss", "rmse", "mae", "ece"), ("accuracy", "auprc", "r2")
-"""Ends of names of metrics by which is better."""
+CVAR = r"(?:log_loss_)?cvar_\d*\.?\d+"
+LOSS = re.compile(rf".*(?:loss|rmse|mae|ece)(?:_high)?|{CVAR}")
+"""Metrics that are better the smaller they are; none is below 0."""
+GAIN = re.compile(r".*(?:accuracy|auprc|r2)(?:_low)?")
+"""Metrics that are better the larger they are; none is above 1."""
 METRICS = (
     "accuracy",
     "worst_group_accuracy",
@@ -50,7 +53,7 @@ METRICS = (
 """Metrics of classifications and regressions; those of groups may have the name of a grouping in front, and
 those of CVaR have any share behind."""
 KNOWN_METRIC = re.compile(
-    r"accuracy|balanced_accuracy|(?:log_)?loss|auprc|ece|rmse|mae|r2|coverage|(?:log_loss_)?cvar_[\d.]+"
+    rf"accuracy|balanced_accuracy|(?:log_)?loss|auprc|ece|rmse|mae|r2|coverage|{CVAR}"
     r"|(?:\w+_)?(?:worst_group_(?:accuracy(?:_low)?|loss(?:_high)?)|average_(?:accuracy|loss))"
 )
 SHARE = re.compile(r"accuracy(?:_low)?$|auprc$|^ece$|^coverage$|^cvar_")
@@ -119,8 +122,7 @@ class Condition:
 
     def check_direction(self) -> None:
         """Raise InputError for a comparison with the champion by which the worse model wins."""
-        metric = self.metric.removesuffix("_low").removesuffix("_high")
-        low, high = metric.endswith(SMALL_IS_GOOD), metric.endswith(LARGE_IS_GOOD)
+        low, high = LOSS.fullmatch(self.metric), GAIN.fullmatch(self.metric)
         if self.relative and ((low and self.sign in (">", ">=")) or (high and self.sign in ("<", "<="))):
             better, sign = ("smaller", "<") if low else ("larger", ">")
             raise InputError(
@@ -136,15 +138,16 @@ class Condition:
     def _check_range(self) -> None:
         """Raise InputError for a comparison that no value of the metric can meet."""
         is_share = SHARE.search(self.metric) is not None
-        least, largest = 0.0 if is_share or self.metric.endswith(("loss", "rmse", "mae")) else None, None
-        largest = 1.0 if is_share else None
+        least = 0.0 if is_share or LOSS.fullmatch(self.metric) else None
+        largest = 1.0 if is_share or GAIN.fullmatch(self.metric) else None
         if self.relative:  # the champion's value is one of the metric's, too
             least, largest = (-1.0, 1.0) if is_share else (None, None)
         compare = COMPARISONS[self.sign]
         best = largest if self.sign in (">", ">=") else least
         if best is not None and not compare(best, self.bound):
             values = "differences of two models" if self.relative else "values"
-            ends = f"from {least:g} to {largest:g}" if largest is not None else f"of at least {least:g}"
+            ends = f"of at least {least:g}" if largest is None else f"of at most {largest:g}"
+            ends = ends if least is None or largest is None else f"from {least:g} to {largest:g}"
             raise InputError(
                 f"{self.key} {self.text!r}: this never holds, as {self.metric} has {values} {ends}."
             )
@@ -156,15 +159,15 @@ class Condition:
             raise InputError(
                 f"{self.key} {self.text!r}: give a confidence from 0.5 to below 1, such as 0.95."
             )
-        if not self.relative or self.sign not in (">", ">="):
-            raise InputError(
-                f"{self.key} {self.text!r}: a confidence says that the challenger is above the champion: "
-                f'"{self.metric} > champion with confidence {self.confidence:g}".'
-            )
         if self.metric != ACCURACY and not self.metric.endswith(WORST):
             raise InputError(
                 f"{self.key} {self.text!r}: a confidence is known for accuracy and worst_group_accuracy, "
                 f"which are means over rows; compare {self.metric} without one."
+            )
+        if not self.relative or self.sign not in (">", ">="):
+            raise InputError(
+                f"{self.key} {self.text!r}: a confidence says that the challenger is above the champion: "
+                f'"{self.metric} > champion with confidence {self.confidence:g}".'
             )
 
     def check_task(self, is_regression: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -27,6 +28,15 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 """Operators of a recipe that names none: linear in rows, and class balance where evidence is weak."""
 
 PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
+
+
+def no_entry_twice(entries: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Return the entries. Raises ValueError, which names the first that is there twice."""
+    counted = Counter((type(entry), entry) for entry in entries or ())
+    twice = [entry for (_, entry), number in counted.items() if number > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is given twice. Remove one of the two")
+    return entries
 
 
 MOST_SECONDS = 10**9
@@ -118,7 +128,9 @@ class SourceSection(Section):
         description="Columns to publish, and to take features from, in addition to the label and the named "
         "features; default: all",
     )
-    classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
+    classes: tuple[str | int | bool, ...] | None = Field(
+        default=None, min_length=2, description="Allowed labels"
+    )
     shard_bytes: int = Field(
         default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"
     )
@@ -143,6 +155,8 @@ class SourceSection(Section):
         "unbiased. A number is the `share`; default: none",
     )
 
+    _no_entry_twice = field_validator("features", "classes")(no_entry_twice)
+
     @field_validator("holdout", mode="before")
     @classmethod
     def _share_alone(cls, value: Any) -> Any:
@@ -157,8 +171,8 @@ class TruthSection(Section):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the section names."""
-        return tuple(name for name in (self.group, self.outlier) if name)
+        """The columns that the section names, each once."""
+        return tuple(dict.fromkeys(name for name in (self.group, self.outlier) if name))
 
 
 class ExportSection(Section):
@@ -260,6 +274,8 @@ class ReportSection(Section):
         default=None, description="Source columns shown for each row; default: eight, suspected first"
     )
     rows_per_group: int = Field(default=12, ge=1, le=100, description="Rows shown of every group")
+
+    _no_entry_twice = field_validator("fields")(no_entry_twice)
 
 
 class TrackingSection(Section):

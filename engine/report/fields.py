@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import yaml
 
 from connectors.foundation.messages import nearest
 from engine.plan.model import Plan
+from operators.columns import is_meant
 from operators.report import SOURCE_COLUMN, RecipeChoices, ReportSection, ReportTable
 
 MAX_FIELDS = 8
@@ -37,7 +37,7 @@ def shown_fields(plan: Plan, sections: Sequence[ReportSection] = ()) -> tuple[li
     names = [f.name for f in schema if f.name not in apart]
     scalar = [name for name in names if not any(test(schema.field(name).type) for test in NESTED)]
     known = scalar or names
-    first = [name for pattern in named_columns(sections) for name in known if fnmatchcase(name, pattern)]
+    first = [name for meant in named_columns(sections) for name in known if is_meant(name, meant)]
     return [*dict.fromkeys([*first, *known])][:MAX_FIELDS], []
 
 

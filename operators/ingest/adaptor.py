@@ -219,7 +219,8 @@ class Ingest(Operator[IngestParams]):
             held = ", ".join(shorten(value) for value in classes if value not in present)
             found += f" among the rows to learn from; {held} occur in rows that source.holdout holds out only"
         if declared is not None:
-            found = f"of source.classes {shorten(classes)}, {len(present)} occur in it"
+            found = f"only {shorten(present[0])}" if present else "none"
+            found += f" of source.classes {shorten(classes)} occurs in it"
         raise OperatorError(
             f"The label column {label!r} needs at least two classes, but {found}. Name another column as "
             f"source.label, or add rows of the other classes."

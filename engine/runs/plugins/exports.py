@@ -24,7 +24,7 @@ class Exports(RunPlugin):
         done: list[ExportResult] = []
         failed: list[dict[str, str]] = []
         errors: list[InputError] = []
-        for section, table in zip(sections, open_exports(sections), strict=True):
+        for section, table in zip(sections, open_exports(sections, run.plan.output), strict=True):
             try:
                 done.append(_export(run, table))
             except InputError as error:

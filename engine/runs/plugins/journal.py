@@ -60,7 +60,8 @@ class Journal(RunPlugin):
         if isinstance(error, LockedError) and not _holds_lease(run):
             return
         code = error.exit_code if isinstance(error, RowsieveError) else Exit.CRASH
-        text = redact(str(error) or type(error).__name__)
+        stopped = isinstance(error, KeyboardInterrupt)  # by Ctrl-C or SIGTERM
+        text = "stopped" if stopped else redact(str(error) or type(error).__name__)
         _write(run, ERROR, {"error": text, "exit_code": int(code), "at": self._clock()})
 
     def closed(self, run: RunContext) -> None:

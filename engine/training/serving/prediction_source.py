@@ -20,7 +20,7 @@ from connectors.foundation.messages import nearest
 from connectors.registry import find_connector
 from connectors.text_encoding import UTF8
 from engine.core.errors import InputError
-from engine.core.suggestions import explain
+from engine.core.suggestions import explain, without_recipe
 from engine.training.serving.pyfunc import ServedModel
 
 
@@ -73,7 +73,7 @@ def open_for_model(request: SourceRequest, served: ServedModel) -> OpenedSource:
     try:
         opened = _open_and_list(request, served, served.schema)
     except ConnectorError as error:
-        raise InputError(str(error).replace("Correct source.path", "Correct the path")) from None
+        raise InputError(without_recipe(str(error))) from None
     except ValidationError as error:
         known = _connector(request, served).Options
         raise InputError(explain(error, known, "rowsieve predict", prefix="--option ")) from None

@@ -11,7 +11,7 @@ from engine.core.errors import InfeasibleError, InputError, one_line
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
-from engine.publish.tracking import VERSION_TAG, client
+from engine.publish.tracking import VERSION_TAG, client, has_records, tracking_uri
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.storage.manifest import NAME
 from engine.storage.withdrawals import withdrawal_of
@@ -118,6 +118,12 @@ def download(model: str, scratch: Path, output: Place) -> Path:
     InputError
         MLflow does not give the model, or the output's own database names a place outside the output for it.
     """
+    remedy = (
+        "Name its server in MLFLOW_TRACKING_URI, or with --tracking the output folder whose database has the "
+        "model."
+    )
+    if tracking_uri(output) and not has_records(output):  # a client would create the database
+        raise InputError(f"{model}: there is no database {redact(tracking_uri(output))}. {remedy}")
     from mlflow.exceptions import MlflowException
 
     try:
@@ -126,10 +132,7 @@ def download(model: str, scratch: Path, output: Place) -> Path:
         return _download(found, run_id, path, scratch, output)
     except (MlflowException, OSError, ValueError) as error:
         reason = one_line(error)
-        raise InputError(
-            f"{model}: MLflow does not give this model ({reason}). Name its server in MLFLOW_TRACKING_URI, "
-            f"or with --tracking the output folder whose database has the model."
-        ) from None
+        raise InputError(f"{model}: MLflow does not give this model ({reason}). {remedy}") from None
 
 
 def _download(mlflow_client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:

@@ -16,6 +16,7 @@ from itertools import product
 
 from connectors.foundation.messages import nearest
 from operators.base import FEATURES, OperatorError
+from operators.columns import is_meant
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.settings import Named, SourceColumn
 from operators.encode.words import LevelWords, NumberWords, Words, condition_of
@@ -259,10 +260,8 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
     """
     if name in known:
         return [(name, None)]
-    if name.endswith("*"):
-        matching = [column for column in known if column.startswith(name[:-1])]
-        if matching:
-            return [(column, None) for column in matching]
+    if matching := [column for column in known if is_meant(column, name)]:
+        return [(column, None) for column in matching]
     entry = ENTRY.fullmatch(name)
     if entry is not None and entry["column"] in known:
         return [(entry["column"], int(entry["entry"]))]

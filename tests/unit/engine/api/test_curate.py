@@ -168,6 +168,12 @@ def test_a_named_output_is_kept_and_reused(table: pa.Table, tmp_path: Path) -> N
     assert rowsieve.open(tmp_path / "out").to_arrow().equals(again.table)
 
 
+def test_a_tilde_is_the_home_folder(table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = rowsieve.curate(table, label="label", operators=PLAIN, output="~/out")
+    assert str(found.path).startswith(f"{tmp_path}/out/versions/")
+
+
 def test_a_temporary_output_goes_with_the_result(table: pa.Table) -> None:
     found = rowsieve.curate(table, label="label", operators=PLAIN)
     folder = Path(found.recipe.output.path)
@@ -194,6 +200,19 @@ def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
         ({"features": "ab"}, "features='ab': give a list of names"),
         ({"operators": {"split": {"validation": 2}}}, "split.validation"),
         ({"source": {"on_eror": "fail"}}, "curate: source.on_eror: unknown key. Did you mean 'on_error'"),
+        ({"source": {"label": "x"}}, "give it as the argument label"),
+        ({"source": {"path": "x"}}, "give it as the argument data"),
+        ({"source": {"features": ["x"]}}, "give it as the argument features"),
+        ({"label": 1}, "label=1: give the name of a column, a text, such as '1'."),
+        ({"label": None}, "label=None: give the name of a column, a text."),
+        ({"features": [1]}, "features: 1: give names of columns, texts, such as '1'."),
+        ({"output": " "}, "output is an empty text"),
+        ({"output": "s3://bucket/out"}, "output='s3://bucket/out': curate writes to a local folder."),
+        ({"output": Path("memory://x")}, "curate writes to a local folder."),
+        ({"output": __file__}, "is a file. Name a folder."),
+        ({"output": f"{__file__}/out"}, "is a file. Name a folder."),
+        ({"source": {"classes": ["a"]}}, "curate: source.classes: needs at least 2 entries"),
+        ({"data": pd.DataFrame({"label": []})}, "curate: data has no rows."),
         ({"seed": -1}, "curate: seed"),
         ({"data": [1, 2, 3]}, "data has the type list"),
         ({"data": polars.LazyFrame({"label": [1]})}, "data has the type LazyFrame"),

@@ -86,6 +86,9 @@ def test_unknown_versions_name_the_nearest(output: tuple[Path, list[str]], tmp_p
     folder, (first, _) = output
     with pytest.raises(rowsieve.InputError, match=f"Did you mean '{first}'"):
         rowsieve.open(folder, first[:-1] + "x")
+    for text in (__file__, f"{__file__}@{first}"):
+        with pytest.raises(rowsieve.InputError, match=r"\.py is a file, not a folder\. Name a folder"):
+            rowsieve.open(text)
     with pytest.raises(rowsieve.InputError, match="the path is empty"):
         rowsieve.open("")
     with pytest.raises(rowsieve.InputError, match="holds no published version"):
@@ -97,3 +100,7 @@ def test_a_faulty_override_names_itself() -> None:
         rowsieve.run({"name": "x"}, overrides=["nonsense"])
     with pytest.raises(rowsieve.InputError, match="source: is required"):
         rowsieve.run({"name": "x"})
+    with pytest.raises(rowsieve.InputError, match=r"overrides='seed=1': give a list"):
+        rowsieve.run({"name": "x"}, overrides="seed=1")
+    with pytest.raises(rowsieve.InputError, match=r"recipe=None: give a Recipe, a mapping"):
+        rowsieve.run(None)  # type: ignore[arg-type]

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import rowsieve
 from engine.core.errors import InputError
 from tests.data import recipe_for, spurious_table, write_shards
 
+polars = pytest.importorskip("polars")
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -63,6 +65,10 @@ def test_features_of_other_rows_are_those_of_the_version(
         assert X.dtype == np.float32
         np.testing.assert_allclose(X, rows.X, rtol=1e-6)
         assert found.features(fresh[:0]).shape == (0, rows.X.shape[1])
+        for other_kind in (pa.Table.from_pandas(fresh), polars.from_pandas(fresh)):
+            np.testing.assert_allclose(found.features(other_kind), rows.X, rtol=1e-6)
+        with pytest.raises(InputError, match=r"rows cannot be used: they have the type dict\. Give a pandas"):
+            found.features({"a": [1.0]})
         with pytest.raises(InputError, match=r"rows cannot be used: the column 'a' is missing"):
             found.features(fresh.drop(columns=["a"]))
         fresh.loc[2, "a"] = float("inf")

@@ -118,6 +118,26 @@ def test_a_file_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     assert (tmp_path / "r.yaml").read_text() != "mine"
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_folder_and_a_place_below_a_file_take_no_recipe(force: tuple[str, ...], tmp_path: Path) -> None:
+    people_csv(tmp_path / "people.csv")
+    (tmp_path / "folder").mkdir()
+    done = init("people.csv", "--label", "income", "-o", "folder", *force)
+    assert done.exit_code == 2
+    assert "-o folder: this is a folder. Name the file to write, such as folder/recipe.yaml." in done.stderr
+    done = init("people.csv", "--label", "income", "-o", "people.csv/r.yaml", *force)
+    assert done.exit_code == 2
+    assert "people.csv is a file, not a folder" in done.stderr
+
+
+def test_errors_about_the_path_name_no_key_of_a_recipe(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    for path in ("nosuch.csv", "empty.csv"):
+        done = init(path, "--label", "a")
+        assert done.exit_code == 2
+        assert "source.path" not in done.stderr
+
+
 def drafted(path: str, label: str, *words: str) -> dict[str, Any]:
     done = init(path, "--label", label, *words)
     assert done.exit_code == 0, done.output
@@ -262,6 +282,8 @@ def test_the_operators_are_the_standard_chain() -> None:
         ("2024/*", "dataset"),
         ("part-*.parquet", "part"),
         ("postgresql://h/db", "db"),
+        ("nasty name ü.parquet", "nasty-name"),
+        (".hidden.csv", "hidden"),
     ],
 )
 def test_names_come_from_the_path(path: str, name: str) -> None:

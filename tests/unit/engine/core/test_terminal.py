@@ -168,3 +168,16 @@ def test_an_error_on_one_line_is_redacted_before_it_is_cut(monkeypatch: pytest.M
     monkeypatch.setenv("SERVICE_TOKEN", "tok-0123456789")
     assert one_line(ValueError("refused:\n  sent tok-0123456789. "), 20) == "refused: sent ***"
     assert one_line(KeyError()) == "KeyError"
+
+
+def test_json_has_no_numbers_that_json_lacks() -> None:
+    text = json_text({"x": float("nan"), "y": (1.5, [float("inf"), -float("inf")]), "z": None})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    assert json.loads(text, parse_constant=refuse) == {
+        "x": None,
+        "y": [1.5, ["Infinity", "-Infinity"]],
+        "z": None,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from engine.execution.quarantine import _as_json
 from engine.execution.row_faults import apply_without_faulty
 
 
@@ -26,3 +27,8 @@ def test_the_faulty_rows_are_found() -> None:
     table, faults = apply_without_faulty(apply, pa.table({"x": list(range(8))}), 3)
     assert table["x"].to_pylist() == [0, 1, 3, 4, 6, 7]
     assert faults == {2: "ValueError: 2 is bad", 5: "ValueError: 5 is bad"}
+
+
+def test_a_quarantined_row_is_json_whatever_its_numbers() -> None:
+    text = _as_json({"x": float("inf"), "y": float("nan"), "z": b"\x00"})
+    assert text == '{"x": "Infinity", "y": null, "z": "AA=="}'

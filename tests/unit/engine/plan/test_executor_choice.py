@@ -37,6 +37,11 @@ def test_small_work_stays_in_this_process(tmp_path: Path) -> None:
     assert resolved_section(plan(tmp_path, {"executor": "auto"})).executor == "local"
 
 
+def test_one_shard_is_in_the_singular(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", spurious_table(), 1)
+    assert "in 1 shard: starting Ray" in choose_executor(plan(tmp_path, {"executor": "auto"})).reason
+
+
 def test_auto_is_the_default(tmp_path: Path) -> None:
     mapping = recipe_for(tmp_path, tmp_path / "out")
     del mapping["run"]

@@ -52,6 +52,15 @@ def leaks(recipe: Recipe) -> set[str]:
     return {leak.name for leak in likely_leaks(make_plan(recipe))}
 
 
+def test_brackets_in_a_name_are_no_pattern(tmp_path: Path) -> None:
+    """What the warning advises ends it."""
+    recipe = recipe_of(tmp_path, source={"rename": {"refund": "refund [EUR]"}})
+    assert "refund [EUR]" in leaks(recipe)
+    answered = {"cues": {"legitimate": ["refund [EUR]"]}, "groups": {"method": "cues"}}
+    recipe = recipe_of(tmp_path, source={"rename": {"refund": "refund [EUR]"}}, operators=answered)
+    assert leaks(recipe) == {"closed_on"}
+
+
 def test_columns_in_use_are_searched(tmp_path: Path) -> None:
     assert leaks(recipe_of(tmp_path)) == {"closed_on", "refund"}
     assert leaks(recipe_of(tmp_path, source={"exclude": ["refund"]})) == {"closed_on"}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import InputError
-from engine.plan.output_place import check_output_apart
+from engine.core.output_layout import output_of
+from engine.plan.output_place import check_export_apart, check_output_apart
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
@@ -91,3 +92,43 @@ def test_a_folder_that_is_a_table_names_its_files_itself(
     check_output_apart(recipe("data", "data/out"))
     with pytest.raises(InputError, match="Choose"):
         check_output_apart(recipe("data", "data/out", "parquet"))
+
+
+@pytest.mark.parametrize(
+    ("source", "format", "path"),
+    [
+        ("data", "parquet", "data/exports"),
+        ("data", "delta", "data"),
+        ("data/*.parquet", "delta", "data"),
+        ("data/**/*.parquet", "hf", "data/hf"),
+        ("s3://b/data", "parquet", "s3://b/data/exports"),
+        ("data", "delta", "out/versions/v1/data"),
+        ("data", "delta", "out"),
+        ("data", "lance", "out/store"),
+        ("data", "parquet", "other/versions"),
+    ],
+)
+def test_an_export_in_the_source_or_among_the_files_of_an_output_is_refused(
+    source: str, format: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("engine.plan.output_place.marked", lambda path, markers: False)
+    (tmp_path / "other/versions").mkdir(parents=True)
+    (tmp_path / "other/CURRENT").write_text("v1")
+    output = {"path": "out", "export": [{"format": format, "path": path}]}
+    with pytest.raises(InputError, match=f"{path}.*(Choose|Export to)"):
+        make_plan(Recipe.parse(recipe_for(Path(), Path(), source={"path": source}, output=output)))
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [("data", "exports"), ("data/*.csv", "data/x"), ("data", "out/exports"), ("d", "data")],
+)
+def test_an_export_elsewhere_is_not(
+    source: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output = {"path": "out", "export": [{"format": "delta", "path": path}]}
+    made = Recipe.parse(recipe_for(Path(), Path(), source={"path": source}, output=output))
+    check_output_apart(made)
+    check_export_apart(made.output.export[0], output_of(made.output.path))

@@ -257,3 +257,13 @@ def test_doubts_about_the_use_of_a_column_are_said_by_every_command(tmp_path: Pa
         found = CliRunner().invoke(app, command)
         assert found.exit_code == 0, found.output
         assert all(f"warning: {text}" in found.output for text in texts)
+
+
+def test_a_plan_says_under_its_shards_how_many_more_there_are(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=10)
+    done = run(tmp_path, "plan", more=", shard_bytes: 1")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    place = lines.index("... and 10 more (--json shows all)")
+    assert lines[place - 1].split()[0] == "19"
+    assert lines[place + 1].startswith("  runs ")

@@ -203,6 +203,17 @@ def test_rows_are_written_with_the_types_that_are_there(target: Target, tmp_path
     assert target.ids() == sorted([*range(3), *range(5)])
 
 
+def test_a_folder_that_is_no_export_is_not_to_be_removed(tmp_path: Path) -> None:
+    """An error once advised to remove it, and it was a published version."""
+    target, version = Target("parquet", tmp_path), Version(tmp_path, "v1", 5)
+    (tmp_path / "table/v1/data").mkdir(parents=True)
+    with pytest.raises(
+        InputError, match=r"v1.*holds files that no export wrote\. Export to another place"
+    ) as told:
+        target.export(version, "append")
+    assert "emove" not in str(told.value)
+
+
 def test_a_folder_of_parquet_gets_whole_folders(tmp_path: Path) -> None:
     target, old, new = Target("parquet", tmp_path), Version(tmp_path, "v1", 5), Version(tmp_path, "v2", 8)
     assert target.export(old, "create").state == "folder v1"
@@ -239,6 +250,9 @@ def test_a_recipe_writes_what_it_publishes_and_the_command_an_older_version(tmp_
     assert done.exit_code == 0, done.output
     source = open_source(str(tmp_path / "new.lance"))
     assert sum(shard.n_rows for shard in source.list().shards) == 240
+    done = CliRunner().invoke(app, [*command, f"delta:{result.path}/data", "--mode", "overwrite"])
+    assert done.exit_code == 2
+    assert "among the files of its versions" in done.output
 
 
 def test_a_table_that_the_operating_system_refuses_keeps_no_other_from_being_written(tmp_path: Path) -> None:

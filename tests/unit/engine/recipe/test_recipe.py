@@ -40,6 +40,12 @@ def test_the_shortest_recipe_gets_the_standard_chain() -> None:
         ({"source": {"path": "x"}}, ["source.label", "is required"]),
         ({"seed": "many"}, ["seed", "integer", "'many'"]),
         ({"source": {"path": "x", "label": "y", "features": []}}, ["source.features", "at least 1"]),
+        (
+            {"source": {"path": "x", "label": "y", "features": ["a", "b", "a"]}},
+            ["source.features", "'a' is given twice"],
+        ),
+        ({"source": {"path": "x", "label": "y", "classes": [1, 1]}}, ["source.classes", "1 is given twice"]),
+        ({"report": {"fields": ["a", "a"]}}, ["report.fields", "'a' is given twice"]),
         ({"report": {"image": {"column": "i", "hight": 8}}}, ["report.image.hight", "'height'"]),
         ({"name": "a/b"}, ["name", "'a/b'"]),
     ],
@@ -55,6 +61,12 @@ def test_operators_that_an_incremental_run_always_keeps_may_be_named() -> None:
     """`parts` was said not to be an operator."""
     recipe = Recipe.model_validate(Recipe.parse(SMALL).model_dump() | {"incremental": {"keep": ["parts"]}})
     assert recipe.incremental.keep == ("parts",)
+
+
+def test_a_truth_column_in_two_roles_is_one_column() -> None:
+    recipe = Recipe.parse(SMALL | {"truth": {"group": "g", "outlier": "g"}})
+    assert recipe.truth.columns == ("g",)
+    assert Recipe.parse(SMALL | {"source": {"path": "x", "label": "y", "classes": [True, 1]}})
 
 
 def test_overrides_reach_deep_and_are_yaml(tmp_path: Path) -> None:

@@ -188,6 +188,14 @@ def test_new_shards_alone_score_the_champion(tmp_path: Path) -> None:
         ("log_loss < -0.1", r"never holds, as log_loss has values of at least 0\."),
         ("accuracy > champion + 1", "never holds, as accuracy has differences of two models from -1 to 1"),
         ("accuracy > champion; ece < 1", "write METRIC"),
+        ("cvar_0.1 > champion", 'is better the smaller it is.*"cvar_0.1 < champion"'),
+        ("log_loss_cvar_0.1 >= champion + 1", "is better the smaller it is"),
+        ("worst_group_loss_high > champion", "is better the smaller it is"),
+        ("worst_group_accuracy_low < champion", "is better the larger it is"),
+        ("log_loss_cvar_0.1 < -1", "never holds, as log_loss_cvar_0.1 has values of at least 0"),
+        ("r2 > 2", "never holds, as r2 has values of at most 1"),
+        ("cvar_... > 0.1", "there is no metric 'cvar_...'"),
+        ("rmse < champion with confidence 0.9", "compare rmse without one"),
     ],
 )
 def test_rules_that_cannot_be_used(text: str, message: str) -> None:

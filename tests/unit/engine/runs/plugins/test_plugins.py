@@ -190,6 +190,9 @@ def test_a_step_that_was_interrupted_is_shown_as_pending(
             run(recipe)
     plan = make_plan(recipe)
     assert current_version(plan.output) == plan.version
+    error = read_journal(plan.output, ERROR, plan.version)
+    assert error is not None
+    assert error["error"] == "stopped"
     pending = [step["name"] for step in status_of(plan)["unfinished_steps"]]
     assert pending == ["exports", "training", "tracking"]
     run(recipe)

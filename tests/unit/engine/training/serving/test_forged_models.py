@@ -194,3 +194,15 @@ def test_a_table_of_shares_lies_in_its_state(file: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match=r"target-0\.parquet"):
         TableEncoding.load(tmp_path)
+
+
+@pytest.mark.parametrize("uri", ["", "sqlite:///server.db"])
+def test_a_database_that_is_not_there_is_not_made(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong folder once became an output with an empty database in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(InputError, match=r"models:/m/1: there is no database sqlite:.*--tracking"):
+        download("models:/m/1", tmp_path, tmp_path / "typo")
+    assert not list(tmp_path.iterdir())

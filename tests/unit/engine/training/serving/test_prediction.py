@@ -85,7 +85,7 @@ def test_a_folder_is_predicted_shard_by_shard(output: Path, tmp_path: Path) -> N
         "models:/small@challenger", str(tmp_path / "in"), str(tmp_path / "file"), "--tracking", str(output)
     )
     assert again.exit_code == 2
-    assert "file is a file: name a new folder" in again.output
+    assert "file is a file, not a folder" in again.output
 
 
 @pytest.fixture(scope="module")
