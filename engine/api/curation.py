@@ -164,6 +164,7 @@ class Curated(PublishedVersion):
         if self.leaks:
             names = ", ".join(repr(leak.name) for leak in self.leaks)
             text += f" Likely leaks, each of which tells the label on its own: {names}."
+        text += "".join(f" Warning: {warning}" for warning in self.manifest.get("warnings", ()))
         known = clusters.dropna(subset=["accuracy"])
         if known.empty:
             return text

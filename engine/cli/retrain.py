@@ -109,13 +109,11 @@ def show_retrained(found: RetrainResult) -> None:
 
 def _show_scores(result: TrainResult, reference: Reference | None) -> None:
     """Print the scores of each split by group."""
-    from operators.metrics.group_scores import few_rows_text
-
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
             console.print(group_table(table, reference.by_group(split, name) if reference else {}))
-            if few := few_rows_text({group.group: group.rows for group in table.groups}):
+            if few := table.few_rows_text():
                 console.print(f"  {few}", soft_wrap=True)
         if reference:
             console.print(f"  {reference.sentence(split)}", soft_wrap=True)
@@ -125,7 +123,7 @@ def _show_scores(result: TrainResult, reference: Reference | None) -> None:
         for name, losses in regression.groupings.items():
             console.print(bold(split) + f", {name} groups; {loss_sentence(regression)}", soft_wrap=True)
             console.print(loss_table(losses, reference.by_group(split, name) if reference else {}))
-            if few := few_rows_text({group.group: group.rows for group in losses.groups}):
+            if few := losses.few_rows_text():
                 console.print(f"  {few}", soft_wrap=True)
         if reference:
             console.print(f"  {reference.sentence(split)}", soft_wrap=True)

@@ -21,7 +21,8 @@ class TrainingRecord(Record):
     model_weights: list[float]
     """Weights of the models in the ensemble."""
     evaluations: dict[str, Object]
-    """Scores by split."""
+    """Scores by split. `groupings`: the groups, the worst of them, and `left_out`, those of too few rows to
+    be in a figure of the worst group."""
     selection: Object | None
     """Record of the search for parameters."""
     strength: Any

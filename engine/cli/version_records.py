@@ -166,7 +166,9 @@ class CuesRecord(BaseModel):
     robustness: str
     """The recipe's `operators.cues.robustness`: safe or bold."""
     trade_off: Object | None
-    """Worst group and mean over the strength of weighting."""
+    """Worst group and mean over the strength of weighting. `group_rows`: rows of each group; `pooled` and
+    `left_out`: groups of fewer than 50 rows, compared as one or in no figure of the worst group;
+    `classes_left_out`: rows of the classes that are in no such figure."""
     importance: Object | None
     """Permutation importance of the columns."""
     recipe_section: str

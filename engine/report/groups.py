@@ -9,7 +9,7 @@ from connectors.foundation.messages import first_of
 from engine.report.survey import Survey
 from operators.arrays import NOISE
 from operators.counts import count
-from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, few_rows_text, worst_of
 from operators.report import RowStatistics
 from operators.report.text import percent
 
@@ -185,12 +185,29 @@ def accuracy_sentences(rows: list[GroupRow], n_classes: int) -> list[str]:
         return [few] if small else []
     against = f"{percent(worst.stat.accuracy)}, against {percent(_overall(rows))} over all rows"
     if not worst.clearly_worse:
-        return [f"No group stands out. The classifier has its lowest accuracy on {worst.name}: {against}."]
+        text = f"No group stands out. The classifier has its lowest accuracy on {worst.name}: {against}."
+        return [text, *_small_groups(groups, worst)]
     smallest = len(groups) > 1 and min(groups, key=lambda g: g.stat.rows) in worst.members
     which = f"the smallest group, {worst.name}" if smallest and not worst.pooled else worst.name
     advice = " A model trained on all rows alike is likely to fail on these rows."
     advice = advice if len(groups) > n_classes else ""
-    return [f"The classifier has its lowest accuracy on {which}: {against}.{advice}"]
+    return [
+        f"The classifier has its lowest accuracy on {which}: {against}.{advice}",
+        *_small_groups(groups, worst),
+    ]
+
+
+def _small_groups(groups: list[GroupRow], worst: WorstGroup) -> list[str]:
+    """Return a sentence that names the groups that are pooled or not compared; none without such groups.
+
+    Nor is there one where the pool is the worst, whose name has its members.
+    """
+    if worst.pooled:
+        return []
+    rows = {f"group {row.group} of class {row.class_name}": row.stat for row in groups}
+    right = {name: f"{round(stat.right):,} right" for name, stat in rows.items()}
+    text = few_rows_text({name: stat.rows for name, stat in rows.items()}, details=right)
+    return [f"{text[0].upper()}{text[1:]}."] if text else []
 
 
 def noise_sentences(rows: list[GroupRow]) -> list[str]:

@@ -24,7 +24,7 @@ from engine.core.json_files import read_json
 from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.data.rows import GroupedRows
-from engine.training.evaluation.by_group import INFERRED, by_class, group_label
+from engine.training.evaluation.by_group import INFERRED, MORE_ROWS, by_class, group_label
 from engine.training.evaluation.split_scores import RowSource, row_pieces, truth_of
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
@@ -33,8 +33,8 @@ from operators.arrays import Int64
 from operators.base import Executor
 from operators.metrics.group_scores import (
     MAX_NAMES,
-    MIN_ROWS,
     few_rows_text,
+    group_name,
     pool_groups,
     pooled_name,
 )
@@ -143,8 +143,14 @@ class PairedAnswers:
             return _finding(self.all_rows(), ["all rows"], bound, confidence)
         name = metric.removesuffix(WORST).rstrip("_") or INFERRED
         found = _finding(self.counts(name), self.names(name), bound, confidence)
-        rows = {group_label(name, group): cell.rows for group, cell in self.groupings[name].items()}
-        few = few_rows_text(rows, min_rows=MIN_ROWS)
+        cells = {group_label(name, group): cell for group, cell in self.groupings[name].items()}
+        right = {
+            group: f"{cell.right_before} right by the champion and "
+            f"{cell.right_before + cell.gained - cell.lost} by the challenger"
+            for group, cell in cells.items()
+        }
+        rows = {group: cell.rows for group, cell in cells.items()}
+        few = few_rows_text(rows, details=right, remedy=MORE_ROWS)
         return replace(found, text=f"{found.text}; {few}") if few else found
 
     def all_rows(self) -> PairedCounts:
@@ -164,11 +170,11 @@ class PairedAnswers:
         whole = len(entries) == 1 and len(entries[0]) == len(self.groupings[grouping]) > 1
         labels = [[group_label(grouping, member) for member in members] for members in entries]
         named = [pooled_name(found) for found in labels]
-        return ["all groups together"] if whole else [_as_group(name) for name in named]
+        return ["all groups together"] if whole else [group_name(name) for name in named]
 
     def _entries(self, grouping: str) -> list[tuple[Any, ...]]:
         rows = {name: cell.rows for name, cell in self.groupings[grouping].items()}
-        return pool_groups(rows, min_rows=MIN_ROWS)
+        return pool_groups(rows)
 
 
 @dataclass(frozen=True)
@@ -179,11 +185,6 @@ class PairedCell:
     right_before: int
     gained: int
     lost: int
-
-
-def _as_group(name: str) -> str:
-    """Return the name of a group that is a number alone as ``group 3``."""
-    return f"group {name}" if name.isdigit() else name
 
 
 def _finding(counts: PairedCounts, names: Sequence[str], bound: float, confidence: float) -> TestResult:

@@ -18,7 +18,7 @@ from engine.training.evaluation.regression_scores import LossScore, LossTable, R
 from engine.training.reference import Reference
 from engine.training.training_run import TrainResult
 from operators.counts import count
-from operators.metrics.group_scores import few_rows_text
+from operators.metrics.group_scores import group_name
 from operators.report.text import interval, percent
 
 if TYPE_CHECKING:
@@ -102,27 +102,32 @@ def _worst(split: str, evaluation: Evaluation) -> str:
     table = evaluation.groupings[INFERRED]
     if table.worst_group is None or table.worst_group_accuracy is None or evaluation.accuracy is None:
         return f"No inferred group has rows among the {split} rows."
-    name = f"group {table.worst_group}" if table.worst_group.isdecimal() else table.worst_group
     bounds = (table.worst_group_low or 0.0, table.worst_group_high or 1.0)
     return (
-        f"On {count(evaluation.rows, split + ' row')} the model is worst on {name}: "
+        f"On {count(evaluation.rows, split + ' row')} the model is worst on {group_name(table.worst_group)}: "
         f"{percent(table.worst_group_accuracy)} of {count(table.worst_group_rows, 'row')} right, against "
         f"{percent(evaluation.accuracy)} overall. With 95 % confidence the accuracy of the worst group lies "
-        f"within {interval(bounds)}."
+        f"within {interval(bounds)}.{_few_rows(table)}"
     )
+
+
+def _few_rows(table: GroupTable | LossTable) -> str:
+    """Return the sentence on groups of few rows, behind another one; empty without such groups."""
+    text = table.few_rows_text()
+    return f" {text[0].upper()}{text[1:]}." if text else ""
 
 
 def _worst_loss(split: str, evaluation: RegressionEvaluation) -> str:
     table = evaluation.groupings[INFERRED]
     if table.worst_group is None or table.worst_group_loss is None or evaluation.loss is None:
         return f"No inferred group has rows among the {split} rows."
-    name = f"group {table.worst_group}" if table.worst_group.isdecimal() else table.worst_group
+    name = group_name(table.worst_group)
     return (
         f"On {count(evaluation.rows, split + ' row')} the model is worst on {name}: a mean loss "
         f"({evaluation.objective}) of {table.worst_group_loss:.4g} on "
         f"{count(table.worst_group_rows, 'row')}, against {evaluation.loss:.4g} overall. With 95 % "
         f"confidence the loss of the worst group lies within {table.worst_group_low:.4g} to "
-        f"{table.worst_group_high:.4g}."
+        f"{table.worst_group_high:.4g}.{_few_rows(table)}"
     )
 
 
@@ -152,6 +157,7 @@ def _numbers(
                 "rows": [_loss_row(group) for group in _worst_first(table)[:MAX_GROUPS]],
                 "reference": _beside(reference, split, name, shown_number),
                 "hidden": max(len(table.groups) - MAX_GROUPS, 0),
+                "few_rows": table.few_rows_text(),
                 "picture": _data_uri(pictures / f"groups-{name}.png"),
             }
             for name, table in evaluation.groupings.items()
@@ -245,7 +251,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
     """Return a sentence about the chosen strength: the rule, and the accuracies on held-out train rows."""
-    from operators.cues.output.curve_report import group_word
+    from operators.cues.output.curve_report import group_word, small_groups_sentence
 
     curve = found["trade_off"]
     best = max(point["mean_accuracy"] for point in curve["points"])
@@ -253,13 +259,14 @@ def strength_sentence(found: Mapping[str, Any]) -> str:
     end = (
         f" Beyond strength 1 there is nothing to try: {NO_FACTOR}." if found["end"] == "class balance" else ""
     )
+    small = small_groups_sentence(curve)
     return (
         f"The strength of weighting is {found['strength']:g}, the largest whose mean accuracy is at most "
         f"{found['max_mean_loss']:g} below the best ({best:.3f}) and whose worst group is no "
         f"worse than without weights: by linear models on "
         f"{count(curve['rows'], 'train row')}, each scored on rows that it has not seen, it is "
         f"{point['mean_accuracy']:.3f} and the worst {group_word(curve)} has "
-        f"{point['worst_accuracy']:.3f}.{end}"
+        f"{point['worst_accuracy']:.3f}.{end}{small and f' {small}'}"
     )
 
 
@@ -271,7 +278,7 @@ def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:
         "average": "–" if table.average is None else percent(table.average),
         "groups": [group for group in table.groups if group in shown],
         "hidden": len(table.groups) - len(shown),
-        "few_rows": few_rows_text({group.group: group.rows for group in table.groups}),
+        "few_rows": table.few_rows_text(),
         "picture": _data_uri(picture),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.tracking import client
-from engine.recipe.promotion import CannotCompareError, PromotionRule
+from engine.recipe.promotion import CannotCompareError, Condition, PromotionRule
 from engine.storage.object_run_store import synced_executor
 from engine.training.champion import count_paired_answers, rows_for
+from engine.training.evaluation.by_group import INFERRED, Scores
 from engine.training.evaluation.split_scores import score
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
@@ -26,6 +28,8 @@ from operators.base import Executor
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+WORST_GROUP = "worst_group_"
+"""What the names of metrics of the worst group contain, behind the name of the grouping."""
 MAX_COMPARISONS = 3
 """Comparisons of a challenger, of which all but the first follow a change of the champion during the last."""
 _logger = logging.getLogger("rowsieve")
@@ -120,7 +124,9 @@ def _compare(
     with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
         current = champion_of(mlflow_client, registered.name, Path(scratch), output)
         if current is None:
-            return _Comparison(None, PromotionDecision(*rule.evaluate(mine, None, None)))
+            holds, reason = rule.evaluate(mine, None, None)
+            few = _few_rows_text(rule.conditions, result.scores[split])
+            return _Comparison(None, PromotionDecision(holds, reason + few))
         version, folder = current
         if version == registered.version:
             return _Comparison(version, PromotionDecision(True, f"version {version} is the champion already"))
@@ -138,6 +144,8 @@ def _compare(
             )
     theirs = scored[split].metrics()
     holds, reason = rule.evaluate(mine, theirs, paired)
+    untested = [one for one in rule.conditions if one.confidence is None or paired is None]
+    reason += _few_rows_text(untested, result.scores[split])
     lost = rule.unbounded_loss(mine, theirs) if holds else ""
     reason += f"; {lost}" if lost else ""
     if split == "validation":
@@ -145,6 +153,13 @@ def _compare(
     if not holds:
         reason += _withdrawn_text(mlflow_client, registered.name, version, output)
     return _Comparison(version, PromotionDecision(holds, reason), lost)
+
+
+def _few_rows_text(conditions: Sequence[Condition], scores: Scores) -> str:
+    """Name the groups that are pooled or in no figure of the conditions, behind a semicolon; else nothing."""
+    starts = [one.metric.partition(WORST_GROUP)[0] for one in conditions if WORST_GROUP in one.metric]
+    texts = [scores.few_rows_text(start.rstrip("_") or INFERRED) for start in dict.fromkeys(starts)]
+    return "".join(f"; {text}" for text in texts if text)
 
 
 def _warn_of_loss(registered: RegisteredModel, lost: str) -> None:

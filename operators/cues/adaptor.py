@@ -32,7 +32,7 @@ from operators.base import (
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.cues.named.references import FeatureColumns, check_answers, check_references
-from operators.cues.params import IF_HONEST, NOTABLE_LOSS, CuesParams, CueWords, named_words
+from operators.cues.params import IF_HONEST, LEFT_OUT, NOTABLE_LOSS, CuesParams, CueWords, named_words
 from operators.encode.column_use import Kind
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
@@ -122,8 +122,9 @@ class Cues(Operator[CuesParams]):
         of them that are used), ``expected_gain`` (of the worst group; 0 where the gate decides), every
         measurement of the evidence, strength and accuracies of the baseline and of the published weights on
         held-out rows, and accuracies without weights, with the ``gain`` between them, ``effective_share`` and
-        ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows`` and the importances of source
-        columns, as ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
+        ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows``, ``left_out_rows.CLASS`` (rows of a
+        class that is too small for any figure) and the importances of source columns, as
+        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
 
         Raises
         ------
@@ -159,18 +160,23 @@ class Cues(Operator[CuesParams]):
         return metrics
 
     def warnings(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Say so where a model with these weights is right far less often than one without."""
+        """Name classes for which no figure speaks, and say so where these weights cost much accuracy."""
+        from operators.cues.output.verdict import left_out_warning
+
+        rows = {key.removeprefix(LEFT_OUT): int(n) for key, n in metrics.items() if key.startswith(LEFT_OUT)}
+        small = (left_out_warning(rows),) if rows else ()
         known = "unweighted_mean_accuracy" in metrics
         if (
             not known
             or metrics["unweighted_mean_accuracy"] - metrics["published_mean_accuracy"] <= NOTABLE_LOSS
         ):
-            return ()
+            return small
         means, worst = (
             " -> ".join(f"{metrics[f'{kind}_{part}_accuracy']:.3f}" for kind in ("unweighted", "published"))
             for part in ("mean", "worst")
         )
         return (
+            *small,
             f"on held-out rows a model is right on {means} of all rows and on {worst} of the worst group or "
             "class (without -> with these weights). `rowsieve cues OUTPUT` says why; `max_mean_loss: 0.02` "
             "of a training takes milder weights.",

@@ -18,7 +18,7 @@ from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import published_point
 from operators.cues.output.importance import measured_importance, write_importance
 from operators.cues.output.listing import shortcut_names, write_suspects
-from operators.cues.params import CuesParams, CueWords
+from operators.cues.params import LEFT_OUT, CuesParams, CueWords
 from operators.cues.robust_weights import fit
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
@@ -32,6 +32,8 @@ from operators.cues.words.word_suspects import frequent_words, list_word_suspect
 from operators.report.importances import importance_metrics
 from operators.threads import limit_threads
 
+MAX_LEFT_OUT, MAX_NAME = 20, 100
+"""Classes without a figure that have a metric, and the characters of their names: MLflow takes 250."""
 CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
 
 
@@ -197,6 +199,8 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
         return {}
     base, point = curve["baseline"], published_point(curve)
     found = {f"baseline_{name}": float(base[name]) for name in CURVE_METRICS}
+    left_out = [*curve["classes_left_out"].items()][:MAX_LEFT_OUT]
+    found |= {f"{LEFT_OUT}{name[:MAX_NAME]}": float(rows) for name, rows in left_out}
     if point is None:
         return found
     found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}

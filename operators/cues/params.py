@@ -15,6 +15,8 @@ IF_HONEST = (
     "; if a named column is honest signal after all, that is a loss: take its name away, or set "
     "max_named_cost"
 )
+LEFT_OUT = "left_out_rows."
+"""Beginning of the metrics with the rows of a class that is too small for any figure of the worst class."""
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from connectors.foundation.messages import first_of
+from operators.counts import count
 from operators.metrics.intervals import wilson_interval
 
 MIN_ROWS = 50
@@ -86,17 +88,61 @@ def not_compared(rows: Mapping[Any, int], *, min_rows: int = MIN_ROWS) -> tuple[
     return tuple(name for name, count in rows.items() if count > 0 and name not in compared)
 
 
-def few_rows_text(rows: Mapping[str, int], *, min_rows: int = MIN_ROWS) -> str:
-    """Say which named groups are compared as one, or not at all; empty where each is compared by itself."""
-    pooled = [members for members in pool_groups(rows, min_rows=min_rows) if len(members) > 1]
+def few_rows_text(
+    rows: Mapping[str, int],
+    *,
+    min_rows: int = MIN_ROWS,
+    word: str = "group",
+    details: Mapping[str, str] = MappingProxyType({}),
+    remedy: str = "",
+) -> str:
+    """Say which named groups are pooled, or in no figure of the worst group, as they have too few rows.
+
+    This is the sentence beside every worst class or group, without its full stop.
+
+    Parameters
+    ----------
+    rows : name for people -> scored rows; a name that is a number alone is that of a group.
+    min_rows : as in :func:`compare_groups`.
+    word : what the groups are, such as "class".
+    details : name -> what is known of the group, which stands behind its number of rows.
+    remedy : what to do about groups that are left out.
+
+    Returns
+    -------
+    The sentence; empty where every group is compared by itself.
+
+    Examples
+    --------
+    >>> few_rows_text({"class a": 900, "class b": 20}, word="class")
+    'class b (20 rows) is left out of the worst class, as it has fewer than 50 scored rows'
+    >>> few_rows_text({"1": 900, "2": 20, "3": 40})
+    'group 2 (20 rows), group 3 (40 rows) have fewer than 50 scored rows each and are compared as one group'
+    """
+
+    def listed(names: Sequence[str]) -> str:
+        told = {name: f", {details[name]}" if name in details else "" for name in names}
+        texts = [f"{group_name(name)} ({count(rows[name], 'row')}{told[name]})" for name in names]
+        return first_of(texts, MAX_NAMES)
+
+    pooled = next((found for found in pool_groups(rows, min_rows=min_rows) if len(found) > 1), ())
+    if pooled and len(pooled) == sum(size > 0 for size in rows.values()):
+        return f"no group has {min_rows} scored rows, so that all are compared as one: {listed(pooled)}"
     if pooled:
-        return f"fewer than {min_rows} rows: such groups are compared as one group"
-    if alone := not_compared(rows, min_rows=min_rows):
-        return (
-            f"{pooled_name(alone)}: {sum(rows[name] for name in alone)} rows, fewer than {min_rows}, which "
-            "are in no comparison of groups; a larger validation or test split has more of them"
-        )
-    return ""
+        return f"{listed(pooled)} have fewer than {min_rows} scored rows each and are compared as one group"
+    left_out = not_compared(rows, min_rows=min_rows)
+    if not left_out:
+        return ""
+    are, they, together = ("is", "it has", "") if len(left_out) == 1 else ("are", "they have", " together")
+    return (
+        f"{listed(left_out)} {are} left out of the worst {word}, as {they} fewer than {min_rows} scored "
+        f"rows{together}{remedy and f'; {remedy}'}"
+    )
+
+
+def group_name(name: str) -> str:
+    """Return the name of a group in a sentence: ``group 3`` where it is a number alone."""
+    return f"group {name}" if name.isdecimal() else name
 
 
 def simultaneous_level(n_groups: int) -> float:
@@ -118,8 +164,14 @@ def _compared(
     return ComparedGroup(members, n, correct / n, float(low), float(high))
 
 
-def pooled_name(names: Sequence[str]) -> str:
-    """Return one name for a group, or for several groups that are pooled; at most ``MAX_NAMES`` are named."""
+def pooled_name(names: Sequence[str], *, min_rows: int = MIN_ROWS) -> str:
+    """Return one name for a group, or for several groups that are pooled; at most ``MAX_NAMES`` are named.
+
+    Examples
+    --------
+    >>> pooled_name(["a"]), pooled_name(["a", "b"])
+    ('a', '2 groups of fewer than 50 rows, pooled: a, b')
+    """
     if len(names) == 1:
         return names[0]
-    return f"small groups together: {first_of(names, MAX_NAMES)}"
+    return f"{len(names)} groups of fewer than {min_rows} rows, pooled: {first_of(names, MAX_NAMES)}"

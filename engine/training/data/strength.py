@@ -239,7 +239,7 @@ def _curve(
 ) -> dict[str, Any]:
     """Return the record without the choice, and the points."""
     from operators.cues.models.linear import Scaler
-    from operators.cues.models.trade_off import compared_groups, trade_off
+    from operators.cues.models.trade_off import rows_by_group, trade_off
     from operators.cues.models.weight_path import WeightPath, has_factor
     from operators.cues.output.curve_report import curve_record
 
@@ -272,7 +272,7 @@ def _curve(
         return f"rows without a group, class {classes[-1 - group]}" if group < 0 else f"group {group}"
 
     kind = "classes" if by_class else "groups"
-    record = curve_record(points, compared_groups(groups), name, grouping=kind, rows=len(rows))
+    record = curve_record(points, rows_by_group(groups), name, grouping=kind, rows=len(rows))
     limits = path.limits
     kept = {"counts": counts.tolist(), "mean": limits.mean.tolist(), "trust": limits.trust.tolist()}
     return {**end, "trade_off": record, "path": kept | {"cap": limits.cap}, "points": points}

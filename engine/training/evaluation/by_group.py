@@ -21,11 +21,20 @@ from engine.training.evaluation.metric_sums import (
 )
 from engine.training.fit.ensemble import Ensemble
 from operators.arrays import Float64
-from operators.metrics.group_scores import MIN_ROWS, compare_groups, pooled_name, worst_of
+from operators.metrics.group_scores import (
+    MIN_ROWS,
+    compare_groups,
+    few_rows_text,
+    not_compared,
+    pooled_name,
+    worst_of,
+)
 from operators.metrics.intervals import wilson_interval
 
 INFERRED = "inferred"
 """Name of the grouping by inferred groups."""
+MORE_ROWS = "a larger validation or test split has more of them"
+"""Remedy where groups have too few scored rows to be compared."""
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
@@ -54,6 +63,10 @@ class Scores(Protocol):
         """Return the scores of the worst group of a grouping and of all rows: the larger the better."""
         ...
 
+    def few_rows_text(self, grouping: str) -> str:
+        """Name the groups that are pooled or left out as they have too few rows; empty without any."""
+        ...
+
 
 @dataclass(frozen=True)
 class GroupScore:
@@ -71,7 +84,7 @@ class GroupScore:
     overconfidence: float | None = None
     """Mean probability of the predicted class less the accuracy."""
     pooled: bool = False
-    """Whether it has so few rows that it is pooled; see :mod:`operators.metrics.group_scores`."""
+    """Whether it has so few rows that it is pooled or left out; see :mod:`operators.metrics.group_scores`."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,20 @@ class GroupTable:
     rows. None if no train rows are known."""
     without_rows: tuple[str, ...]
     """Groups of the train rows that have none here."""
+    left_out: tuple[str, ...] = ()
+    """Groups with rows that are in no figure of the worst group: they have too few rows, also together."""
+
+    def few_rows_text(self) -> str:
+        """Name the groups that are pooled or left out, with the rows that are right; see group_scores."""
+        rows = {group.group: group.rows for group in self.groups}
+        right = {
+            group.group: f"{round(group.accuracy * group.rows):,} right"
+            for group in self.groups
+            if group.accuracy is not None
+        }
+        text = few_rows_text(rows, details=right, remedy=MORE_ROWS)
+        pool_is_worst = text and self.worst_group not in rows and self.worst_group_accuracy is not None
+        return f"{text}, the worst, with {self.worst_group_accuracy:.3f}" if pool_is_worst else text
 
 
 @dataclass(frozen=True)
@@ -166,6 +193,10 @@ class Evaluation:
     def ranking(self, grouping: str) -> tuple[float | None, float | None]:
         """Return the accuracies of the worst group of a grouping and of all rows: the larger the better."""
         return self.groupings[grouping].worst_group_accuracy, self.accuracy
+
+    def few_rows_text(self, grouping: str) -> str:
+        """Name the groups that are pooled or left out as they have too few rows; empty without any."""
+        return self.groupings[grouping].few_rows_text() if grouping in self.groupings else ""
 
 
 def evaluate(
@@ -253,7 +284,8 @@ def _balanced_accuracy(sums: MetricSums) -> float | None:
 def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=place_of_group)
-    compared = compare_groups({name: found.rows[name] for name in names}, found.right, min_rows=min_rows)
+    rows = {name: found.rows[name] for name in names}
+    compared = compare_groups(rows, found.right, min_rows=min_rows)
     alone = {group.members[0] for group in compared if not group.pooled}
     scores = []
     for name in names:
@@ -267,16 +299,21 @@ def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_r
         scores.append(GroupScore(label, n, accuracy, *ends, train.get(name, 0), ece, over, pooled))
     scored = [(score.accuracy, score) for score in scores if score.accuracy is not None]
     worst = worst_of(compared)
+
+    def labels(members: Sequence[Any]) -> list[str]:
+        return [group_label(grouping, name) for name in members]
+
     share = sum(score.train_rows for _, score in scored)
     return GroupTable(
         tuple(scores),
-        pooled_name([group_label(grouping, name) for name in worst.members]) if worst else None,
+        pooled_name(labels(worst.members), min_rows=min_rows) if worst else None,
         worst.rows if worst else 0,
         worst.accuracy if worst else None,
         min((group.low for group in compared), default=None),
         min((group.high for group in compared), default=None),
         sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
         tuple(score.group for score in scores if not score.rows),
+        tuple(labels(not_compared(rows, min_rows=min_rows))),
     )
 
 

@@ -13,11 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.training.data.rows import GroupedRows
-from engine.training.evaluation.by_group import INFERRED, group_label, place_of_group
+from engine.training.evaluation.by_group import INFERRED, MORE_ROWS, group_label, place_of_group
 from engine.training.fit.ensemble import Ensemble
 from engine.training.objectives import losses_of, objective_of
 from operators.arrays import Float64
-from operators.metrics.group_scores import MIN_ROWS, pool_groups, pooled_name, simultaneous_level
+from operators.metrics.group_scores import (
+    few_rows_text,
+    not_compared,
+    pool_groups,
+    pooled_name,
+    simultaneous_level,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class LossScore:
     """Interval of the mean by its standard error, 95 %, of this group by itself."""
     train_rows: int
     pooled: bool = False
-    """Whether it has too few rows to be compared by itself, see :mod:`operators.metrics.group_scores`."""
+    """Whether it has so few rows that it is pooled or left out; see :mod:`operators.metrics.group_scores`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,16 @@ class LossTable:
     """Group losses weighted by the groups' shares of the train rows; None where no train rows are known."""
     without_rows: tuple[str, ...]
     """Groups of the train rows that have none here."""
+    left_out: tuple[str, ...] = ()
+    """Groups with rows that are in no figure of the worst group: they have too few rows, also together."""
+
+    def few_rows_text(self) -> str:
+        """Name the groups that are pooled or left out, with their mean loss; see group_scores."""
+        rows = {group.group: group.rows for group in self.groups}
+        loss = {g.group: f"mean loss {g.loss:.4g}" for g in self.groups if g.loss is not None}
+        text = few_rows_text(rows, details=loss, remedy=MORE_ROWS)
+        pool_is_worst = text and self.worst_group not in rows and self.worst_group_loss is not None
+        return f"{text}, the worst, with {self.worst_group_loss:.4g}" if pool_is_worst else text
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,10 @@ class RegressionEvaluation:
         """Return the negative losses of the worst group and of all rows: the larger the better."""
         worst, loss = self.groupings[grouping].worst_group_loss, self.loss
         return None if worst is None else -worst, None if loss is None else -loss
+
+    def few_rows_text(self, grouping: str) -> str:
+        """Name the groups that are pooled or left out as they have too few rows; empty without any."""
+        return self.groupings[grouping].few_rows_text() if grouping in self.groupings else ""
 
 
 @dataclass
@@ -181,7 +201,8 @@ def summarise_numbers(
 def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> LossTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=place_of_group)
-    entries = pool_groups({name: found.rows[name] for name in names}, min_rows=MIN_ROWS)
+    rows = {name: found.rows[name] for name in names}
+    entries = pool_groups(rows)
     level = simultaneous_level(len(entries))
     compared = [(found.mean(members, level), members) for members in entries]
     alone = {members[0] for members in entries if len(members) == 1}
@@ -193,7 +214,7 @@ def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> Los
         scores.append(LossScore(label, n, loss, low, high, train.get(name, 0), pooled))
     (worst, members) = max(compared, key=lambda entry: entry[0][0], default=((None, None, None), ()))
     scored = [(score.loss, score.train_rows) for score in scores if score.loss is not None]
-    share = sum(rows for _, rows in scored)
+    share = sum(n for _, n in scored)
     return LossTable(
         tuple(scores),
         pooled_name([group_label(grouping, name) for name in members]) if members else None,
@@ -201,6 +222,7 @@ def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> Los
         worst[0],
         max((ends[1] for ends, _ in compared), default=None),
         max((ends[2] for ends, _ in compared), default=None),
-        sum(loss * rows for loss, rows in scored) / share if share else None,
+        sum(loss * n for loss, n in scored) / share if share else None,
         tuple(score.group for score in scores if not score.rows),
+        tuple(group_label(grouping, name) for name in not_compared(rows)),
     )

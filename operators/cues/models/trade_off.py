@@ -18,7 +18,7 @@ from operators.arrays import Floats, Integers
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import fit_softmax, predict
 from operators.cues.models.weight_path import CLASS_BALANCE, WeightPath, has_factor
-from operators.metrics.group_scores import ComparedGroup, compare_groups, worst_of
+from operators.metrics.group_scores import compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -196,16 +196,16 @@ def trade_off(
     return trials.points(y if groups is None else groups)
 
 
-def compared_groups(groups: Integers) -> tuple[ComparedGroup, ...]:
-    """Return the groups among which the worst is looked for, with the small ones pooled."""
-    rows = _count(groups)
-    return compare_groups(rows, rows)
+def rows_by_group(groups: Integers) -> Counter[int]:
+    """Return the number of rows of each group, in rising order of the groups."""
+    names, counts = np.unique(groups, return_counts=True)
+    return Counter(dict(zip(names.tolist(), counts.tolist(), strict=True)))
 
 
 def _point(
     strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Integers, effective_share: float
 ) -> TradeOffPoint:
-    compared = compare_groups(_count(groups), _count(groups[right]))
+    compared = compare_groups(rows_by_group(groups), rows_by_group(groups[right]))
     worst = worst_of(compared)
     if worst is None:
         raise ValueError("there are no rows to compare groups on")
@@ -224,8 +224,3 @@ def _point(
         rows=worst.rows,
         effective_share=effective_share,
     )
-
-
-def _count(groups: Integers) -> Counter[int]:
-    names, counts = np.unique(groups, return_counts=True)
-    return Counter(dict(zip(names.tolist(), counts.tolist(), strict=True)))

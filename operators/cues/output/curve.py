@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from operators.arrays import Integers
 from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.models.trade_off import compared_groups
+from operators.cues.models.trade_off import rows_by_group
 from operators.cues.output.curve_report import curve_record
 from operators.cues.row_weights import broken_column
 from operators.cues.state import CueState
+from operators.metrics.group_scores import not_compared
 
 
 def measured_curve(
@@ -21,6 +24,7 @@ def measured_curve(
 
     Groups are the rows of each class that follow the suspected or named shortcut and those that break it,
     where the weights trust it at all, or where it decided how far classes are balanced; else the classes.
+    ``classes_left_out`` has the rows of each class that is in no figure of the curve.
 
     Parameters
     ----------
@@ -52,14 +56,23 @@ def measured_curve(
             return f"class {classes[k]}, follows {_listed(columns)}"
         return f"class {classes[k]}, breaks {broken[part - 1]}"
 
-    return curve_record(
+    record = curve_record(
         state.points,
-        compared_groups(groups),
+        rows_by_group(groups),
         name,
         grouping=grouping,
         rows=len(sample.y),
         published=state.published_strength,
     )
+    return record | {"classes_left_out": _classes_left_out(sample.y, groups, classes)}
+
+
+def _classes_left_out(y: Integers, groups: Integers, classes: Sequence[str]) -> dict[str, int]:
+    """Return the rows of each class of which no row is in a compared group."""
+    left_out = np.isin(groups, not_compared(rows_by_group(groups)))
+    names, rows = np.unique(y[left_out], return_counts=True)
+    whole = rows == np.bincount(y, minlength=len(classes))[names]
+    return {classes[c]: int(n) for c, n in zip(names[whole], rows[whole], strict=True)}
 
 
 def _listed(names: Sequence[str]) -> str:

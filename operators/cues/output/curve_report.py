@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.cues.params import NOTABLE_LOSS
-from operators.metrics.group_scores import pooled_name
+from operators.metrics.group_scores import few_rows_text, not_compared, pool_groups, pooled_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from operators.cues.models.trade_off import TradeOffPoint
-    from operators.metrics.group_scores import ComparedGroup
 
 MAX_TICKS = 5
 """Intervals of an axis whose numbers have several decimals, which collide otherwise."""
@@ -29,7 +28,7 @@ EXPLANATION = (
     "point is a linear model, scored on rows that it has not seen: mean accuracy, accuracy of the worst "
     "group or class, its rows, and the share of rows that the weighted ones are worth. The interval holds "
     "the lowest true accuracy of any compared group with 95 % confidence; groups with fewer than 50 rows "
-    "are pooled."
+    "are pooled, and left out where they have fewer than 50 together."
 )
 RULE = (
     f"To train at another strength, put `train: {{params: {{max_mean_loss: {SUGGESTED_LOSS}}}}}` into the "
@@ -41,7 +40,7 @@ RULE = (
 
 def curve_record(
     points: Sequence[TradeOffPoint],
-    compared: Sequence[ComparedGroup],
+    group_rows: Mapping[int, int],
     name: Callable[[int], str],
     *,
     grouping: str,
@@ -52,8 +51,10 @@ def curve_record(
 
     Parameters
     ----------
-    points, compared
-        From ``trade_off.trade_off`` and ``trade_off.compared_groups``.
+    points
+        From ``trade_off.trade_off``.
+    group_rows
+        Rows of each group, from ``trade_off.rows_by_group``.
     name
         Name of a group by its number.
     grouping
@@ -66,11 +67,13 @@ def curve_record(
     """
     from operators.cues.models.curve_points import baseline
 
-    pooled = [name(member) for group in compared if group.pooled for member in group.members]
+    pooled = [name(one) for members in pool_groups(group_rows) if len(members) > 1 for one in members]
     return {
         "grouping": grouping,
         "rows": rows,
+        "group_rows": {name(group): n for group, n in group_rows.items()},
         "pooled": pooled,
+        "left_out": [name(group) for group in not_compared(group_rows)],
         "baseline": _point_record(baseline(points), name) | {"name": BASELINES[baseline(points).strength]},
         "published_strength": published,
         "points": [_point_record(point, name) for point in points],
@@ -111,6 +114,12 @@ def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**best, "name": BASELINES[best["strength"]]}
 
 
+def small_groups_sentence(record: Mapping[str, Any]) -> str:
+    """Name the groups that are pooled or in no figure of the curve; empty where there are none."""
+    text = few_rows_text(record.get("group_rows", {}), word=group_word(record))
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
 def baseline_sentence(record: Mapping[str, Any]) -> str:
     """Say what the published weights win and cost against the baseline, in the figures of the curve."""
     word, base = group_word(record), baseline_of(record)
@@ -119,17 +128,17 @@ def baseline_sentence(record: Mapping[str, Any]) -> str:
         f"({base['worst_group']}) has an accuracy of {base['worst_accuracy']:.3f}, all rows "
         f"{base['mean_accuracy']:.3f}."
     )
-    point = published_point(record)
+    point, small = published_point(record), small_groups_sentence(record)
     if point is None:
-        return text
+        return " ".join(filter(None, (text, small)))
     if abs(point["strength"] - base["strength"]) < SAME:
         text = f"{text} The published weights are these."
-        return " ".join(filter(None, (text, price_sentence(record, "They"))))
+        return " ".join(filter(None, (text, small, price_sentence(record, "They"))))
     text = (
         f"{text} With the published weights (strength {point['strength']:.3g}) the worst {word} "
         f"({point['worst_group']}) has {point['worst_accuracy']:.3f}, all rows {point['mean_accuracy']:.3f}."
     )
-    return " ".join(filter(None, (text, price_sentence(record))))
+    return " ".join(filter(None, (text, small, price_sentence(record))))
 
 
 def price_sentence(record: Mapping[str, Any], subject: str = "The published weights") -> str:

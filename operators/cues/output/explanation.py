@@ -8,6 +8,7 @@ import numpy as np
 
 from operators.base import FEATURES, LABEL
 from operators.columns import vectors_to_numpy
+from operators.counts import count
 from operators.cues.output.listing import read_suspects
 from operators.cues.row_weights import breaks
 from operators.cues.serialise import load_state
@@ -31,8 +32,11 @@ def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
         return []
     state, suspects = load_state(folder), read_suspects(folder)
     X, y = vectors_to_numpy(row.table.column(FEATURES)), row.table.column(LABEL).to_numpy().astype(np.int64)
+    left_out = (suspects.get("trade_off") or {}).get("classes_left_out", {})
+    name = suspects["classes"][y[0]]
+    few = f"; no figure speaks for this class of {count(left_out[name], 'row')}" if name in left_out else ""
     facts = [
-        Fact("class_balance", float(state.class_factor[y[0]]), "the weight without any suspicion"),
+        Fact("class_balance", float(state.class_factor[y[0]]), f"the weight without any suspicion{few}"),
         Fact("evidence", state.blend, "share of the robust weight in use; the rest is class balance"),
     ]
     X = state.scaler.extend(X)

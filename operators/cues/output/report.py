@@ -13,12 +13,12 @@ from operators.cues.output.curve_report import (
     group_word,
     is_overpriced,
     price_sentence,
+    small_groups_sentence,
     summary_sentence,
     table_rows,
 )
 from operators.cues.output.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
-from operators.cues.output.verdict import possible_shortcut, summary, verdict, word_notes
-from operators.metrics.group_scores import pooled_name
+from operators.cues.output.verdict import left_out_warning, possible_shortcut, summary, verdict, word_notes
 from operators.report import (
     Finding,
     RecipeChoice,
@@ -112,12 +112,11 @@ def _trade_off(record: Mapping[str, Any]) -> list[Any]:
     caption = (
         f"Left: over the strength, with 95 % intervals. Right: worst {group_word(record)} over the mean."
     )
-    pooled = record["pooled"]
     return [
         summary_sentence(record),
         ReportFigure(draw(record), description, "Worst and mean accuracy over the strength", caption),
         ReportTable(COLUMNS, table_rows(record)),
-        EXPLANATION_OF_CURVE + (f" Pooled: {pooled_name(pooled)}." if pooled else ""),
+        " ".join(filter(None, (EXPLANATION_OF_CURVE, small_groups_sentence(record)))),
         RULE,
     ]
 
@@ -136,6 +135,9 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     notes = [Finding(summary(found).replace("`", ""), "information")]
     notes += [Finding(note, "warning") for note in word_notes(found)]
+    if found.get("trade_off") and found["trade_off"].get("classes_left_out"):
+        text = left_out_warning(found["trade_off"]["classes_left_out"])
+        notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning"))
     if found.get("trade_off") and is_overpriced(found["trade_off"]):
         notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from connectors.foundation.messages import first_of, shorten
+from operators.counts import count
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
+from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
 
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
@@ -177,6 +180,28 @@ def _strongest(found: Mapping[str, Any]) -> str:
         )
     return (
         f" The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`."
+    )
+
+
+def left_out_warning(rows: Mapping[str, int]) -> str:
+    """Say that no figure speaks for some classes, and what to do.
+
+    Parameters
+    ----------
+    rows
+        Rows of each class that is in no figure of the trade-off, among those that operators learn from; at
+        least one class.
+
+    """
+    listed = first_of([f"{shorten(name)} ({count(n, 'row')})" for name, n in rows.items()], MAX_NAMES)
+    begin = f"the class {listed} has" if len(rows) == 1 else f"the classes {listed} have"
+    it = "it" if len(rows) == 1 else "them"
+    return (
+        f"{begin} fewer than {MIN_ROWS} rows to learn from: no figure of the worst class or group speaks for "
+        f"{it}. Add rows, lower split.validation and split.test, or join {it} with "
+        f"another class (source.label_map). `operators.weights: {{min_class_rows: {min(rows.values())}, "
+        f"class_strength: 1}}` gives {it} the full share of a class, which costs the other classes as far as "
+        "models cannot tell them apart."
     )
 
 

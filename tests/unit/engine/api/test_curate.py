@@ -142,6 +142,15 @@ def test_a_notebook_shows_the_groups(curated: Any) -> None:
     assert repr(curated).startswith(f"Curated('{curated.version}')")
 
 
+def test_a_notebook_warns_of_a_class_without_a_figure() -> None:
+    rng = np.random.default_rng(0)
+    label = np.repeat(["a", "b", "far"], [300, 200, 20])
+    x = rng.normal(0, 1, 520) + np.repeat([0.0, 2.0, 6.0], [300, 200, 20])
+    found = rowsieve.curate(pd.DataFrame({"x": x, "z": rng.normal(0, 1, 520), "label": label}), label="label")
+    assert "Warning: operators.cues: the class 'far' (" in repr(found)
+    assert "the class &#x27;far&#x27; (" in found._repr_html_()
+
+
 def test_a_notebook_shows_class_names_as_text(tmp_path: Path) -> None:
     table = spurious_table().drop_columns(["vector"])
     wild = pc.if_else(pc.equal(table["label"], "yes"), "<script>alert(1)</script>", "no")

@@ -172,6 +172,9 @@ def test_a_handful_of_rows_is_never_the_worst_group() -> None:
     assert worst is not None
     assert worst.members == (large[1],)
     assert "accuracy on group 1 (class b" in summary_text(*large, handful)
+    left_out = "Group 2 of class a (8 rows, 0 right) is left out of the worst group, as it has fewer than 50"
+    assert left_out in summary_text(*large, handful)
+    assert "left out" not in summary_text(*large)
     pool = [row(0, group, 20, 2) for group in (2, 3, 4)]
     worst = worst_group([*large, *pool])
     assert worst is not None

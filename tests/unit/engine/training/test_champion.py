@@ -203,8 +203,8 @@ def test_the_test_names_groups_that_it_does_not_compare() -> None:
     said = "group 0: of 80 rows the champion has 60 right and the challenger 68, 9 gained and 1 lost"
     assert f"p = 0.0107 by McNemar's exact test, one-sided, in {said}" in worst
     assert worst.endswith(
-        "; 1: 12 rows, fewer than 50, which are in no comparison of groups; a larger validation or test "
-        "split has more of them"
+        "; group 1 (12 rows, 2 right by the champion and 12 by the challenger) is left out of the worst "
+        "group, as it has fewer than 50 scored rows; a larger validation or test split has more of them"
     )
     whole = paired("accuracy", 0.0, 0.95).text
     assert "in all rows: of 92 rows the champion has 62 right and the challenger 80, 19 gained" in whole

@@ -28,7 +28,12 @@ from engine.training import TrainResult, TrainSpec, parse_params, train
 from engine.training.champion import rows_for
 from engine.training.data.version import open_version
 from engine.training.evaluation.plots import PLOTS, draw_importance, draw_losses
-from engine.training.evaluation.regression_scores import LossSums, RegressionEvaluation
+from engine.training.evaluation.regression_scores import (
+    LossSums,
+    RegressionEvaluation,
+    RegressionSums,
+    summarise_numbers,
+)
 from engine.training.fit.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.selection import select
@@ -277,6 +282,17 @@ def test_a_group_of_one_row_has_no_interval() -> None:
     sums = LossSums()
     sums.add(LossSums(Counter({0: 1}), Counter({0: 4.0}), Counter({0: 16.0})))
     assert sums.mean((0,), 0.95) == (4.0, 0.0, math.inf)
+
+
+def test_a_group_in_no_figure_of_the_worst_group_is_named() -> None:
+    rows, losses, squares = Counter({0: 80, 1: 12}), Counter({0: 80.0, 1: 60.0}), Counter({0: 90.0, 1: 400.0})
+    sums = RegressionSums(92, {"inferred": LossSums(rows, losses, squares)}, np.ones(6))
+    found = summarise_numbers(sums, "squared")
+    table = found.groupings["inferred"]
+    assert (table.worst_group, table.left_out) == ("0", ("1",))
+    assert found.few_rows_text("inferred").startswith(
+        "group 1 (12 rows, mean loss 5) is left out of the worst"
+    )
 
 
 def test_a_row_without_a_number_is_named(tmp_path: Path) -> None:

@@ -366,3 +366,17 @@ def test_a_champion_that_changes_during_the_comparison_is_compared_anew(
     assert now == [alias]
     if alias == "7":
         assert "changed during each of 3 comparisons" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "named"),
+    [
+        ("worst_group_accuracy > 0.9 and worst_group_accuracy > champion", "; inferred: few"),
+        ("true_worst_group_accuracy > 0.9", "; true: few"),
+        ("accuracy > 0.9", ""),
+    ],
+)
+def test_the_reason_names_groups_that_a_figure_of_the_worst_group_leaves_out(rule: str, named: str) -> None:
+    conditions = promotion.PromotionRule.parse(rule).conditions
+    scores = SimpleNamespace(few_rows_text=lambda grouping: f"{grouping}: few")
+    assert promotion._few_rows_text(conditions, cast(Any, scores)) == named

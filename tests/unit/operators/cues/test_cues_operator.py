@@ -21,7 +21,9 @@ from operators.cues.adaptor import WEIGHT_COLUMN, Cues
 from operators.cues.gather import TextRequest, _write_drawn_rows, read_sample, rows_that_fit
 from operators.cues.models.draws import draw_sample
 from operators.cues.named.references import FeatureColumns
+from operators.cues.output.explanation import row_facts
 from operators.cues.params import CuesParams
+from operators.explanations import ExplainedRow
 from operators.hashing import END
 from operators.ingest.adaptor import Ingest
 from operators.ingest.params import IngestParams
@@ -281,3 +283,25 @@ def test_a_run_says_what_the_weights_cost():
     assert "0.100 -> 0.310 of the worst" in said
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}) == ()
     assert Cues(CuesParams()).warnings({}) == ()
+    left_out = {"left_out_rows.far": 13.0}
+    (small,) = Cues(CuesParams()).warnings(left_out)
+    assert small.startswith(
+        "the class 'far' (13 rows) has fewer than 50 rows to learn from: no figure of the "
+    )
+    assert "`operators.weights: {min_class_rows: 13, class_strength: 1}`" in small
+    assert Cues(CuesParams()).warnings(costly | left_out) == (small, said)
+
+
+def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path: Path) -> None:
+    """The worst class was 1.000 where a class of 20 rows, which was not named, had .049."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [500, 300, 20])
+    X = (rng.normal(size=(820, 3)) + np.eye(3)[y]).astype(np.float32)
+    _, metrics, state = run_cues(tmp_path, [as_table(X, y)], classes=3)
+    assert {key: value for key, value in metrics.items() if "left_out" in key} == {"left_out_rows.2": 20.0}
+    assert len(Cues(CuesParams()).warnings(metrics)) == 1
+    told = [row_facts(state, ExplainedRow(row, 0, as_table(X[[row]], y[[row]])))[0].note for row in (0, 810)]
+    assert told == [
+        "the weight without any suspicion",
+        "the weight without any suspicion; no figure speaks for this class of 20 rows",
+    ]

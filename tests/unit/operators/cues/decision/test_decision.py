@@ -63,6 +63,15 @@ def test_nine_random_rows_of_a_third_class_do_not_wreck_the_others(churn: Any) -
     assert balanced.mean > unweighted.mean - 0.02
 
 
+def test_a_class_that_is_in_no_figure_is_named(churn: Any) -> None:
+    X, label, ids = churn
+    state = fit(X, label, ids)
+    record = measured_curve(state, SampledRows(X, label, ids), ["no", "yes", "other"], ["plan"])
+    assert record is not None
+    assert record["classes_left_out"] == {"other": RARE_ROWS}
+    assert "(9 rows) is left out of the worst" in baseline_sentence(record)
+
+
 def test_gate_curve_and_text_share_one_baseline(churn: Any) -> None:
     X, label, ids = churn
     for settings in (CueSettings(), CueSettings(legitimate=frozenset({7, 8}))):

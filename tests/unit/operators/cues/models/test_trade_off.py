@@ -15,12 +15,18 @@ from operators.class_shares import class_factors
 from operators.cues import CueSettings, WeightPath, choose, fit, full_factor, trade_off, weights
 from operators.cues.gather import SampledRows
 from operators.cues.models.draws import Split, halves
-from operators.cues.models.trade_off import STRENGTHS, TradeOffPoint, compared_groups
+from operators.cues.models.trade_off import STRENGTHS, TradeOffPoint, rows_by_group
 from operators.cues.output.curve import measured_curve
-from operators.cues.output.curve_report import curve_record, draw, summary_sentence, table_rows
+from operators.cues.output.curve_report import (
+    baseline_sentence,
+    curve_record,
+    draw,
+    small_groups_sentence,
+    summary_sentence,
+    table_rows,
+)
 from operators.cues.output.report import cue_section
 from operators.cues.settings import Named
-from operators.metrics.group_scores import pooled_name
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.output.test_cue_report import FOUND
 
@@ -129,15 +135,36 @@ def test_small_groups_are_pooled_and_named() -> None:
     groups = y.copy()
     groups[:30], groups[30:70] = 7, 8
     (point,) = trade_off(X - 0.5, y, ids, path_of(y, factor), factor, groups, strengths=(0.0,))
-    pool = next(group for group in compared_groups(groups) if group.pooled)
-    assert pool.members == (7, 8)
-    assert pool.rows == 70
     record = curve_record(
-        [replace(point, group=(7, 8))], compared_groups(groups), str, grouping="groups", rows=len(y)
+        [replace(point, group=(7, 8))], rows_by_group(groups), str, grouping="groups", rows=len(y)
     )
-    assert record["pooled"] == ["7", "8"]
-    assert record["points"][0]["worst_group"] == "small groups together: 7, 8"
-    assert pooled_name([*"abcdefg"]) == "small groups together: a, b, c, d, e and 2 more"
+    assert (record["pooled"], record["left_out"]) == (["7", "8"], [])
+    assert record["points"][0]["worst_group"] == "2 groups of fewer than 50 rows, pooled: 7, 8"
+    assert small_groups_sentence(record) == (
+        "Group 7 (30 rows), group 8 (40 rows) have fewer than 50 scored rows each and are compared as one "
+        "group."
+    )
+
+
+def test_groups_that_are_in_no_figure_are_named() -> None:
+    X, y, ids, factor = cells_problem()
+    groups = np.where(np.arange(len(y)) < 30, 7, y)
+    points = trade_off(X - 0.5, y, ids, path_of(y, factor), factor, groups, strengths=(0.0, 1.0))
+    record = curve_record(
+        points, rows_by_group(groups), "class {}".format, grouping="classes", rows=len(y), published=1.0
+    )
+    assert (record["pooled"], record["left_out"]) == ([], ["class 7"])
+    assert record["group_rows"]["class 7"] == 30
+    said = "Class 7 (30 rows) is left out of the worst class, as it has fewer than 50 scored rows."
+    assert said in baseline_sentence(record)
+    section = cue_section({**FOUND, "trade_off": record | {"classes_left_out": {"7": 30}}})
+    assert any(isinstance(item, str) and item.endswith(said) for item in section.content)
+    warned = [finding.text for finding in section.findings if finding.severity == "warning"]
+    assert any(text.startswith("The class '7' (30 rows) has fewer than 50 rows") for text in warned)
+    record["published_strength"] = None
+    assert baseline_sentence(record).endswith(said)
+    del record["group_rows"]  # of an earlier release
+    assert small_groups_sentence(record) == ""
 
 
 def test_without_robust_weights_the_path_ends_at_class_balance() -> None:
