@@ -123,7 +123,9 @@ def _introduction(manifest: Mapping[str, Any]) -> str:
 
 def _oracle_column(manifest: Mapping[str, Any]) -> str | None:
     """Return the column that the groups were read from; None where they were inferred."""
-    params = next((op["params"] for op in manifest["operators"] if op["name"] == "groups"), {})
+    params: Mapping[str, Any] = next(
+        (op["params"] for op in manifest["operators"] if op["name"] == "groups"), {}
+    )
     return str(params["column"]) if params.get("method") == "oracle" and "column" in params else None
 
 
