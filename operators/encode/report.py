@@ -25,10 +25,10 @@ def encoding_section(context: ReportContext) -> ReportSection:
     table = ReportTable(
         ("column", "used as", "features", "missing", "distinct", "examples", "note"),
         rows,
-        f"Source columns and their use. Missing and distinct values are counted in the "
-        f"{count(n_rows, 'row')} learnt from. A missing number or date is replaced by the median, and where enough "
-        "rows lack one a feature says so; a missing category is a category. A row with an infinite number is "
-        "faulty.",
+        "Source columns and their use. Missing and distinct values are counted in the "
+        f"{count(n_rows, 'row')} learnt from. A missing number or date is replaced by the median, and where "
+        "enough rows lack one a feature says so; a missing category is a category. A row with an infinite "
+        "number is faulty.",
     )
     text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
     findings = [Finding(f"Columns that are not used as features: {', '.join(unused)}.")] if unused else []
