@@ -16,27 +16,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from connectors.storage import read_columns
 from engine.core.errors import BudgetError, InputError, RowsieveError
-from engine.core.json_files import read_key
 from engine.core.suggestions import without_recipe
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.plan.sample import count_label, draw_sample
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
-from engine.runs.descriptions import read_descriptions
-from engine.storage.stores import store_of
 from engine.training.data.version import open_version
-from operators.arrays import NOISE, Float64
-from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
+from operators.arrays import NOISE
+from operators.base import SPLIT, WEIGHT
 from operators.counts import count
 from operators.ingest.label_checks import check_labels
-from operators.ingest.labels import class_indices
 from operators.leaks import Leak
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 
 from .execution import run
-from .published import GROUP_COLUMNS, PublishedVersion
+from .published import PublishedVersion
 from .python_remedies import with_arguments, with_whole_chain
 from .tables import write_input
 
@@ -89,37 +85,6 @@ class Curated(PublishedVersion):
         """``train``, ``validation``, ``test`` or ``dropped`` for each row, shape (n,)."""
         return np.array(self._column(SPLIT).cast(pa.string()).to_pylist(), dtype=np.str_)
 
-    @cached_property
-    def groups(self) -> pd.DataFrame:
-        """One row for each inferred group of each class, largest first within its class.
-
-        Columns: ``group`` (-1: in no cluster), ``class``, ``rows``, ``share`` of all rows, ``accuracy``
-        of the probe on the group (NaN where the chain has no probe), and ``description``: what tells the
-        group from the rest of its class, in words of the source's columns.
-        """
-        import pandas as pd
-
-        def whole_numbers(kind: pa.DataType) -> pd.ArrowDtype | None:
-            """Keep integers, which numpy turns into floats where a label is missing."""
-            missing = self.table.column(label).null_count > 0
-            return pd.ArrowDtype(kind) if missing and pa.types.is_integer(kind) else None
-
-        label = self.recipe.source.label
-        frame = pd.DataFrame(
-            {
-                "group": self._column(GROUP).to_numpy(),
-                "class": self.table.column(label).to_pandas(types_mapper=whole_numbers),
-                "correct": self._probe_is_correct(),
-            }
-        )
-        by_group = frame.groupby(["group", "class"], observed=True, dropna=False)
-        found = by_group["correct"].agg(rows="size", accuracy="mean").reset_index()
-        found["share"] = found["rows"] / max(self.num_rows, 1)
-        found["noise"] = found["group"] == NOISE
-        found = found.sort_values(["class", "noise", "rows", "group"], ascending=[True, True, False, True])
-        found["description"] = self._descriptions(found)
-        return found[[*GROUP_COLUMNS]].reset_index(drop=True)
-
     def report(self, copy_to: str | Path | None = None) -> Path:
         """Draw the HTML report, unless it is there already, and return its path.
 
@@ -136,29 +101,8 @@ class Curated(PublishedVersion):
             run(self.recipe.model_copy(update={"report": enabled}))
         return path if copy_to is None else Path(shutil.copy(path, copy_to))
 
-    def _descriptions(self, groups: pd.DataFrame) -> list[str]:
-        described = read_descriptions(self._found.output, self.version) or {"groups": []}
-        texts = {(entry["class"], entry["group"]): entry["description"] for entry in described["groups"]}
-        pairs = zip(groups["class"], groups["group"], strict=True)
-        return [texts.get((str(label), int(group)), "") for label, group in pairs]
-
     def _column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(self.prefix + name)
-
-    def _probe_is_correct(self) -> Float64:
-        """Return 1 where the probe predicts the label, 0 where it does not, NaN where that is not known."""
-        store = store_of(Path(self.recipe.output.path))
-        known = {entry["name"]: entry["fingerprint"] for entry in self.manifest["operators"]}
-        if "probe" not in known:
-            return np.full(self.num_rows, np.nan)
-        shards = range(len(self.manifest["parts"]))
-        parts = [read_columns(store.part(known["probe"], shard), [PREDICTION]) for shard in shards]
-        predicted = pa.concat_tables(parts).column(PREDICTION)
-        classes = read_key(store.state(known["ingest"]) / "classes.json", "classes", list)
-        labels, _ = class_indices(self.table.column(self.recipe.source.label), classes)
-        correct = np.equal(predicted.fill_null(NOISE).to_numpy(), labels)
-        unknown = (labels < 0) | predicted.is_null().to_numpy()
-        return np.where(unknown, np.nan, correct.astype(np.float64))
 
     def _summary(self) -> str:
         summary, groups = self.manifest["summary"], self.groups
@@ -172,17 +116,7 @@ class Curated(PublishedVersion):
             names = ", ".join(repr(leak.name) for leak in self.leaks)
             text += f" Likely leaks, each of which tells the label on its own: {names}."
         text += "".join(f" Warning: {warning}" for warning in self.manifest.get("warnings", ()))
-        known = clusters.dropna(subset=["accuracy"])
-        if known.empty:
-            return text
-        worst = known.sort_values("accuracy").iloc[0]
-        every = groups.dropna(subset=["accuracy"])
-        overall = float((every["accuracy"] * every["rows"]).sum() / every["rows"].sum())
-        return (
-            f"{text} The classifier of `probe` is least accurate on group {worst['group']} of class "
-            f"{worst['class']}: {worst['accuracy']:.0%} of {worst['rows']:,} rows, against {overall:.0%} of "
-            "all rows."
-        )
+        return text + _worst_group(groups)
 
     def __repr__(self) -> str:
         return f"Curated({self.version!r}): {self._summary()}"
@@ -193,6 +127,31 @@ class Curated(PublishedVersion):
             accuracy=self.groups["accuracy"].map(lambda value: "" if np.isnan(value) else f"{value:.0%}"),
         )
         return f"<p>{html.escape(self._summary())}</p>{shown.to_html(index=False, border=0)}"
+
+
+def _worst_group(groups: pd.DataFrame) -> str:
+    """Return the sentence on the group on which the classifier is worst; empty if there is none to compare.
+
+    As in the report, groups of few rows are compared as one.
+    """
+    known = groups.dropna(subset=["accuracy"])
+    clusters = known[known["group"] != NOISE]
+    rows = dict(clusters["rows"])
+    compared = compare_groups(rows, dict(clusters["accuracy"] * clusters["rows"]))
+    worst = worst_of(compared)
+    if worst is None or len(compared) < 2:
+        return ""
+    member = clusters.loc[worst.members[0]]
+    name = (
+        f"the {len(worst.members)} groups with fewer than {MIN_ROWS} rows, taken together"
+        if worst.pooled
+        else f"group {member['group']} of class {member['class']}"
+    )
+    overall = float(np.average(known["accuracy"], weights=known["rows"]))
+    return (
+        f" The classifier is least accurate on {name}: {worst.accuracy:.0%} of {worst.rows:,} rows, against "
+        f"{overall:.0%} of all rows."
+    )
 
 
 def curate(

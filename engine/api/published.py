@@ -73,10 +73,11 @@ class PublishedVersion:
 
     @property
     def groups(self) -> pd.DataFrame:
-        """One row for each inferred group of each class and, with ``group`` -1, the rows in no group.
+        """One row for each group of each class and, with ``group`` -1, those of the class in no group.
 
-        Columns: ``group``, ``class``, ``rows``, ``share`` of all rows, ``accuracy`` of the classifier of the
-        chain on the group (NaN where there is none), and ``description``: the group in words of the source.
+        Columns: ``group``, ``class`` (as the label column has it), ``rows``, ``share``, ``accuracy`` of the
+        classifier of the chain on the group (NaN where there is none), and ``description``: the group in
+        words of the source. Quarantined rows are in none of them, and ``share`` is that of the other rows.
 
         Raises
         ------
@@ -88,7 +89,18 @@ class PublishedVersion:
 
         described = required_descriptions(self._found.output, self.version)
         frame = pd.DataFrame(described["groups"], columns=list(GROUP_COLUMNS))
+        frame["class"] = self._labels(frame["class"].tolist())
         return frame.astype({"accuracy": "float64", "share": "float64"})
+
+    def _labels(self, names: list[str]) -> list[Any]:
+        """Return names of classes as values of the label column; as texts where they are not of its type."""
+        types = {field["name"]: field["type"] for field in self.manifest["schema"]}
+        try:
+            kind = pa.type_for_alias(types.get(self.manifest["source"]["label"], "string"))
+            labels: list[Any] = pa.array(names, pa.string()).cast(kind).to_pylist()
+        except (ValueError, pa.ArrowException):
+            return names
+        return labels
 
     def iter_parts(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the parts in the order of ``row_id``, each read when it is asked for."""

@@ -73,7 +73,7 @@ class OperatorStatus(Record):
     seconds: float
     """Computing time of the workers, added up."""
     rate: float | None
-    """Rows per second."""
+    """Rows per second between the first and last shard of the last run; null below two of them."""
     eta_seconds: float | None
     """Time left at this rate, while a run goes on."""
 

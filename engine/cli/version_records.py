@@ -142,7 +142,8 @@ class GroupsRecord(Record):
     sampled_rows: int
     """Number of rows that were drawn."""
     groups: list[Object]
-    """`group`, `class`, `rows`, `share`, `accuracy`, `description`, `rule`, `terms`, `central_rows`."""
+    """`group`, `class`, `rows`, `share` (of the rows that are not quarantined), `accuracy`, `description`,
+    `rule`, `terms`, `central_rows`."""
     slices: list[Object]
     """Suspected shortcuts: `slice`, `also`, `description`."""
 

@@ -257,7 +257,7 @@ class _Base:
         if changed:
             return f"{changed[0]}{IS_FITTED_AGAIN}"
         if learns:
-            return "it learns from all rows"
+            return "it is to learn from old and new rows"
         if self.matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):
             return "rows are gone"
         if entry["fingerprint"] in self.replays:

@@ -12,6 +12,7 @@ import yaml
 
 from engine.core.errors import InputError
 from engine.plan.chain import contract_columns
+from operators.arrays import NOISE
 from operators.base import GROUP, SPLIT, WEIGHT
 from operators.counts import count
 
@@ -98,16 +99,34 @@ def _introduction(manifest: Mapping[str, Any]) -> str:
                 "card. Publish again."
             )
     split, weight, group = (_code(names[name]["name"]) for name in (SPLIT, WEIGHT, GROUP))
+    unusable = ""
+    if n := summary["quarantined"]:
+        unusable = f" {n:,} of them could not be used: they have the split `dropped` and the weight 0."
+    column = _oracle_column(manifest)
+    if column is None:
+        made = (
+            "Rowsieve inferred a group, an outlier mark, a sample weight and a split for every row, without "
+        )
+        made += "group labels."
+        origin = "is inferred from the data; it is not an attribute of a person"
+    else:
+        made = "Rowsieve gave every row a group, an outlier mark, a sample weight and a split."
+        origin = f"was read from the column {_code(column)}, which the recipe names as the truth (`oracle`)"
     return (
         f"# {_text(manifest['recipe'])}\n\n"
         f"Version `{manifest['version']}`: {count(manifest['rows'], 'row')} of {_code(source['path'])}, "
-        f"label {_code(source['label'])}. Rowsieve inferred a group, an outlier mark, a sample weight and a "
-        f"split for every row, without group labels. {summary['quarantined']:,} further rows could not be "
-        "read and are in quarantine.\n\n"
+        f"label {_code(source['label'])}.{unusable} {made}\n\n"
         f"Train on the rows whose {split} is `train`, with {weight} as sample weight. Rows that are "
-        f"`dropped` have the weight 0. {group} is inferred from the data; it is not "
-        "an attribute of a person.\n"
+        f"`dropped` have the weight 0. {group} {origin}.\n"
     )
+
+
+def _oracle_column(manifest: Mapping[str, Any]) -> str | None:
+    """Return the column that the groups were read from; None where they were inferred."""
+    params: Mapping[str, Any] = next(
+        (op["params"] for op in manifest["operators"] if op["name"] == "groups"), {}
+    )
+    return str(params["column"]) if params.get("method") == "oracle" and "column" in params else None
 
 
 def _columns(manifest: Mapping[str, Any], *, exported: bool) -> str:
@@ -130,13 +149,22 @@ def _columns(manifest: Mapping[str, Any], *, exported: bool) -> str:
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    groups = sorted(summary["groups"].items(), key=lambda item: (-item[1], item[0]))
+    quarantined = summary["quarantined"]
+    sizes = {
+        name: rows - (quarantined if name == str(NOISE) else 0) for name, rows in summary["groups"].items()
+    }
+    groups = sorted(
+        ((n, rows) for n, rows in sizes.items() if rows > 0), key=lambda item: (-item[1], item[0])
+    )
     lines = [f"| group {_text(name)} | {count:,} |" for name, count in groups[:MAX_ROWS]]
     if len(groups) > MAX_ROWS:
         lines.append(f"| {len(groups) - MAX_ROWS:,} more groups | {sum(n for _, n in groups[MAX_ROWS:]):,} |")
     lines += [f"| split {_text(name)} | {count:,} |" for name, count in sorted(summary["splits"].items())]
     lines.append(f"| probable outliers | {summary['outliers']:,} |")
-    lines.append(f"| effective sample size of the weights | {summary['effective_sample_size']:,.0f} |")
+    if quarantined:
+        lines.append(f"| in quarantine: split dropped, in no group, marked as outliers | {quarantined:,} |")
+    size = summary["effective_sample_size"]
+    lines.append(f"| effective sample size of the weights of the train rows | {size:,.0f} |")
     return f"## Counts\n\n| rows | count |\n|---|---|\n{_block(lines)}"
 
 

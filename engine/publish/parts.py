@@ -17,6 +17,8 @@ from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEI
 
 DATA = "data"
 """Folder of the parts. pandas, polars and DuckDB read a folder only if all of its files are Parquet."""
+TRAIN = "train"
+"""Split of the rows that a model is trained on."""
 QUARANTINE_SOURCE = "quarantine"
 """Value of ``outlier_source`` of quarantined rows."""
 QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: QUARANTINE_SOURCE, WEIGHT: 0.0, SPLIT: "dropped"}
@@ -125,8 +127,12 @@ def fill(column: pa.ChunkedArray, complete: pa.ChunkedArray, value: Any) -> pa.C
 
 
 def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
-    """Count groups, splits, outliers and weights of a part. The counts of parts add up."""
-    weight = columns[WEIGHT].to_numpy().astype(np.float64)
+    """Count groups, splits and outliers of a part, and sum the weights of its train rows.
+
+    The figures of parts add up.
+    """
+    train = pc.equal(columns[SPLIT].cast(pa.string()), TRAIN)
+    weight = columns[WEIGHT].filter(train).to_numpy().astype(np.float64)
     quarantined = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), QUARANTINE_SOURCE)
     outliers = pc.and_not(columns[IS_OUTLIER], quarantined)  # quarantined rows are counted separately
     return {

@@ -228,7 +228,7 @@ def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def total_summary(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add up the counts of the parts."""
+    """Add up the counts of the parts. The effective sample size is that of the weights of the train rows."""
     counts: dict[str, Counter[str]] = {"groups": Counter(), "splits": Counter()}
     for summary in summaries:
         for key, counter in counts.items():

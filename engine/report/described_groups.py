@@ -42,7 +42,8 @@ class DescribedGroups:
 def describe_groups(descriptions: Mapping[str, Any] | None) -> DescribedGroups:
     """Convert descriptions, as ``reports/<version>.groups.json`` holds them, for the template.
 
-    Where no class is split into groups, groups are not described.
+    Where every class is one group without noise, nothing in a class can be told apart, and groups are not
+    described.
     """
     if descriptions is None:
         return DescribedGroups()
@@ -51,7 +52,7 @@ def describe_groups(descriptions: Mapping[str, Any] | None) -> DescribedGroups:
     inferred = [entry for entry in entries if entry["group"] >= 0 and entry["central_rows"]]
     slices = [(", ".join([one["slice"], *one["also"]]), one["description"]) for one in descriptions["slices"]]
     classes = [entry["class"] for entry in entries]
-    if len(set(classes)) == len(classes):  # no class is split
+    if len(set(classes)) == len(classes):
         return DescribedGroups(slices=slices)
     groups = [_described(entry) for entry in entries]
     return DescribedGroups(groups, sum(by_class.values()), slices, _central(inferred))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors.foundation.messages import first_of
@@ -11,10 +12,14 @@ from operators.arrays import NOISE
 from operators.counts import count
 from operators.metrics.group_scores import MIN_ROWS, compare_groups, few_rows_text, worst_of
 from operators.report import RowStatistics
-from operators.report.text import percent
+from operators.report.text import percent, short
 
 MAX_NAMED = 5
 """Classes that one sentence names."""
+DROPPED = "dropped"
+"""Split of the rows that are in no training, validation or test."""
+MAX_NAME = 40
+"""Characters of a class's name in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,19 @@ class GroupRow:
         return self.group == NOISE
 
     @property
+    def class_text(self) -> str:
+        """Name of the class in a sentence: cut if it is long, in quotes if it is blank."""
+        return short(self.class_name, MAX_NAME) if self.class_name.strip() else repr(self.class_name)
+
+    @property
     def label(self) -> str:
         """Name in the report's sentences."""
-        return f"the noise of class {self.class_name}" if self.is_noise else f"group {self.group}"
+        return f"the noise of class {self.class_text}" if self.is_noise else f"group {self.group}"
+
+    @property
+    def sized_name(self) -> str:
+        """Name in a sentence, with the class and the number of rows."""
+        return f"{self.label} (class {self.class_text}, {_size(self.stat.rows, self.share)})"
 
 
 @dataclass(frozen=True)
@@ -79,11 +94,15 @@ class WorstGroup:
     @property
     def name(self) -> str:
         """Name in a sentence, with the number of rows."""
-        size = f"{count(self.stat.rows, 'row')}, {percent(self.share)}"
         if not self.pooled:
-            return f"{self.members[0].label} (class {self.members[0].class_name}, {size})"
+            return self.members[0].sized_name
         named = first_of([str(row.group) for row in self.members], MAX_NAMED)
+        size = _size(self.stat.rows, self.share)
         return f"the groups with fewer than {MIN_ROWS} rows taken together (groups {named}; {size})"
+
+
+def _size(rows: int, share: float) -> str:
+    return f"{count(rows, 'row')}, {percent(share)}"
 
 
 def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
@@ -118,7 +137,7 @@ def worst_group(rows: list[GroupRow]) -> WorstGroup | None:
     """Return the group with the lowest accuracy, the larger one of ties. Noise is not a group.
 
     Groups with fewer than ``MIN_ROWS`` rows are compared as one, since the accuracy of a few rows is mostly
-    chance. None if there is nothing to compare: no predictions, or only small groups.
+    chance. None if fewer than two are left to compare: no predictions, one group, or all others too small.
     """
     known = {
         (row.y, row.group): row for row in rows if not row.is_noise and not math.isnan(row.stat.accuracy)
@@ -128,7 +147,7 @@ def worst_group(rows: list[GroupRow]) -> WorstGroup | None:
         {key: row.stat.right for key, row in known.items()},
     )
     worst = worst_of(compared)
-    if worst is None or worst.rows < MIN_ROWS or not any(row.stat.rows >= MIN_ROWS for row in known.values()):
+    if worst is None or len(compared) < 2:
         return None
     members = tuple(known[key] for key in worst.members)
     return WorstGroup(
@@ -152,20 +171,41 @@ def _overall(rows: list[GroupRow]) -> float:
     return sum(row.stat.right for row in rows) / max(sum(row.stat.rows for row in rows), 1)
 
 
-def summary_sentences(rows: list[GroupRow], n_classes: int, quarantined: int) -> list[str]:
-    """Summarise the table of groups; each item is one or two sentences."""
+def is_split(rows: list[GroupRow]) -> bool:
+    """Return whether a class has several groups. Noise is not a group."""
+    classes = [row.y for row in rows if not row.is_noise]
+    return len(set(classes)) < len(classes)
+
+
+def summary_sentences(rows: list[GroupRow], quarantined: int, oracle: Sequence[str] = ()) -> list[str]:
+    """Summarise the table of groups; each item is one or two sentences.
+
+    Parameters
+    ----------
+    rows
+        The table of groups. Classes without a valid row do not occur in it, and are not counted.
+    quarantined
+        Number of rows that could not be used.
+    oracle
+        Truth columns that the groups were read from; empty where they were inferred.
+    """
     total = sum(row.stat.rows for row in rows)
     groups = [row for row in rows if not row.is_noise]
+    n_groups = len({row.group for row in groups})  # an oracle's group may lie in several classes
     texts = [
-        f"{count(total, 'row')} in {count(n_classes, 'class')}; {count(len(groups), 'group')} "
-        f"{'was' if len(groups) == 1 else 'were'} inferred."
+        f"{count(total, 'row')} in {count(len({row.y for row in rows}), 'class')}; "
+        f"{count(n_groups, 'group')} {'was' if n_groups == 1 else 'were'} "
+        f"{f'read from {column_names(oracle)} (oracle: the truth, not inferred)' if oracle else 'inferred'}."
     ]
-    if len(groups) <= n_classes:
-        texts.append(
-            "No class was split into several groups: either the classifier treats the rows of each class "
-            "alike, or what shows that it does not is too weak to divide them."
+    if not is_split(rows):
+        reason = (
+            ""
+            if oracle
+            else ": either the classifier treats the rows of each class alike, or what shows that it does "
+            "not is too weak to divide them"
         )
-    texts += accuracy_sentences(rows, n_classes)
+        texts.append(f"No class was split into several groups{reason}.")
+    texts += accuracy_sentences(rows)
     texts += noise_sentences(rows)
     if quarantined:
         texts.append(
@@ -175,36 +215,46 @@ def summary_sentences(rows: list[GroupRow], n_classes: int, quarantined: int) ->
     return texts
 
 
-def accuracy_sentences(rows: list[GroupRow], n_classes: int) -> list[str]:
+def column_names(names: Sequence[str]) -> str:
+    """Return ``the column 'a'`` or ``the columns 'a', 'b'``."""
+    return f"the column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def accuracy_sentences(rows: list[GroupRow]) -> list[str]:
     """Say on which group the classifier is worst, and whether that can be chance."""
     groups = [row for row in rows if not row.is_noise]
     worst = worst_group(rows)
     if worst is None:
-        small = groups and not any(math.isnan(row.stat.accuracy) for row in groups)
-        few = f"Every group has fewer than {MIN_ROWS} rows, too few to say on which the classifier is worst."
-        return [few] if small else []
+        return _without_worst_group(groups)
     against = f"{percent(worst.stat.accuracy)}, against {percent(_overall(rows))} over all rows"
+    small_groups = [] if worst.pooled else _small_groups(groups)
     if not worst.clearly_worse:
         text = f"No group stands out. The classifier has its lowest accuracy on {worst.name}: {against}."
-        return [text, *_small_groups(groups, worst)]
-    smallest = len(groups) > 1 and min(groups, key=lambda g: g.stat.rows) in worst.members
+        return [text, *small_groups]
+    smallest = min(groups, key=lambda g: g.stat.rows) in worst.members
     which = f"the smallest group, {worst.name}" if smallest and not worst.pooled else worst.name
-    advice = " A model trained on all rows alike is likely to fail on these rows."
-    advice = advice if len(groups) > n_classes else ""
-    return [
-        f"The classifier has its lowest accuracy on {which}: {against}.{advice}",
-        *_small_groups(groups, worst),
-    ]
+    advice = " A model trained on all rows alike is likely to fail on these rows." if is_split(rows) else ""
+    return [f"The classifier has its lowest accuracy on {which}: {against}.{advice}", *small_groups]
 
 
-def _small_groups(groups: list[GroupRow], worst: WorstGroup) -> list[str]:
-    """Return a sentence that names the groups that are pooled or not compared; none without such groups.
-
-    Nor is there one where the pool is the worst, whose name has its members.
-    """
-    if worst.pooled:
+def _without_worst_group(groups: list[GroupRow]) -> list[str]:
+    """Say why no group is called the worst; nothing without predictions or with at most one group."""
+    if len(groups) < 2 or any(math.isnan(row.stat.accuracy) for row in groups):
         return []
-    rows = {f"group {row.group} of class {row.class_name}": row.stat for row in groups}
+    large = [row for row in groups if row.stat.rows >= MIN_ROWS]
+    if not large:
+        few = f"Every group has fewer than {MIN_ROWS} rows, too few to say on which the classifier is worst."
+        return [few]
+    only = (
+        f"Only {large[0].sized_name} has at least {MIN_ROWS} rows, so that there is no other group to "
+        "compare its accuracy with."
+    )
+    return [only, *_small_groups(groups)]
+
+
+def _small_groups(groups: list[GroupRow]) -> list[str]:
+    """Return a sentence that names the groups that are pooled or not compared; none without such groups."""
+    rows = {f"group {row.group} of class {row.class_text}": row.stat for row in groups}
     right = {name: f"{round(stat.right):,} right" for name, stat in rows.items()}
     text = few_rows_text({name: stat.rows for name, stat in rows.items()}, details=right)
     return [f"{text[0].upper()}{text[1:]}."] if text else []
@@ -218,13 +268,13 @@ def noise_sentences(rows: list[GroupRow]) -> list[str]:
     sizes = {y: sum(row.stat.rows for row in rows if row.y == y) for y in {row.y for row in rows}}
     mostly = [row for row in noise_rows if 2 * row.stat.rows > sizes[row.y]]
     if mostly:
-        names = [f"{row.class_name} ({row.stat.rows:,} of {sizes[row.y]:,} rows)" for row in mostly]
+        names = [f"{row.class_text} ({row.stat.rows:,} of {sizes[row.y]:,} rows)" for row in mostly]
         texts.append(
             f"More than half of class {', '.join(names[:MAX_NAMED])} is in no group: its groups mean little."
         )
     low = sorted((row for row in noise_rows if row.clearly_worse), key=lambda row: row.stat.accuracy)
     if low:
-        names = [f"{row.class_name} (accuracy {percent(row.stat.accuracy)})" for row in low]
+        names = [f"{row.class_text} (accuracy {percent(row.stat.accuracy)})" for row in low]
         texts.append(
             f"The classifier is also poor on the rows in no group of class {', '.join(names[:MAX_NAMED])}. "
             "They need not be corrupt: a minority may be among them. Look at them before you drop them."
@@ -244,3 +294,19 @@ def noise_and_outliers(noise: int, outliers: int, rows: int) -> str:
         return f"{first} No row is marked as an outlier."
     are = "is marked as an outlier" if outliers == 1 else "are marked as outliers"
     return f"{first} {count(outliers, 'row')} ({percent(outliers / max(rows, 1))}) {are}."
+
+
+@dataclass(frozen=True)
+class MarkedRows:
+    """The valid rows whose ``is_outlier`` is true."""
+
+    rows: int
+    left_out: bool
+    """Whether training leaves all of them out: they are ``dropped``, or their weight is 0."""
+
+
+def marked_rows(found: Survey) -> MarkedRows:
+    """Count the rows that are marked as outliers. Quarantined rows, which are marked too, do not count."""
+    marked = {key: stat for key, stat in found.cells.items() if key.is_outlier}
+    left_out = all(stat.weight == 0 or key.split == DROPPED for key, stat in marked.items())
+    return MarkedRows(sum(stat.rows for stat in marked.values()), left_out)

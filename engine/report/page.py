@@ -11,7 +11,15 @@ from engine.plan.model import Plan
 from engine.publish.parts import DATA
 from engine.report.context import operator_sections, plan_operator, read_classes
 from engine.report.described_groups import describe_groups
-from engine.report.groups import GroupRow, group_rows, group_to_inspect, summary_sentences, worst_group
+from engine.report.groups import (
+    GroupRow,
+    column_names,
+    group_rows,
+    group_to_inspect,
+    marked_rows,
+    summary_sentences,
+    worst_group,
+)
 from engine.report.pictures import NOISE_STYLE, data_uri, png, style, symbol
 from engine.report.point_maps import point_map_figures
 from engine.report.rows import Album, make_gallery
@@ -19,7 +27,7 @@ from engine.report.scores import score
 from engine.report.survey import Survey, survey
 from engine.report.templates import template
 from engine.report.times import time_section
-from operators.base import PREDICTION, Executor
+from operators.base import GRADIENT, GROUP, PREDICTION, Executor
 from operators.metrics.group_scores import MIN_ROWS
 from operators.report import (
     Content,
@@ -56,7 +64,7 @@ def render(
     described = describe_groups(descriptions)
     gallery = make_gallery(plan, found, groups, classes, described.central, sections)
     n_central = len(described.central)
-    truth = plan.recipe.truth
+    truth, oracle = plan.recipe.truth, oracle_columns(plan)
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
     return template("report.html.j2").render(
@@ -67,7 +75,7 @@ def render(
         opening=OPENING.format(folder=folder),
         prefix=plan.recipe.output.prefix,
         classifier=_classifier(plan),
-        sentences=summary_sentences(groups, len(classes), found.quarantined),
+        sentences=summary_sentences(groups, found.quarantined, oracle),
         findings=[
             *(Finding(text, "warning") for text in warnings),
             *(finding for one in sections for finding in one.findings),
@@ -79,13 +87,23 @@ def render(
         sections=list(printable_sections(contributed, iter(gallery.examples[n_central:]))),
         has_choices=any(isinstance(item, RecipeChoices) for one in sections for item in one.content),
         gallery=gallery,
+        has_gradients=GRADIENT in plan.reader().columns,
         truth=truth,
+        oracle=column_names(oracle) if oracle else "",
         scores=score(found, truth.group, truth.outlier),
         operators=operator_records(plan, metrics),
         time=time_section(plan),
         files=sources[:MAX_FILES],
         more_files=max(0, len(sources) - MAX_FILES),
     )
+
+
+def oracle_columns(plan: Plan) -> tuple[str, ...]:
+    """Return the truth columns that the groups were read from; empty where they were inferred."""
+    try:
+        return plan_operator(plan, GROUP).operator.oracle_columns
+    except KeyError:
+        return ()
 
 
 def _classifier(plan: Plan) -> str:
@@ -108,6 +126,8 @@ def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
         "least_rows": MIN_ROWS,
         "worst_members": {(group.y, group.group) for group in worst.members} if worst else set(),
         "inspect": group_to_inspect(groups),
+        "marked": marked_rows(found),
+        "quarantined": found.quarantined,
         "splits": splits,
         "split_rows": {name: sum(group.splits.get(name, 0) for group in groups) for name in splits},
         "colour": {(g.y, g.group): NOISE_STYLE[0] if g.is_noise else style(g.rank)[0] for g in groups},

@@ -66,7 +66,8 @@ def colourings_of(plan: Plan, row_ids: NDArray[np.int64], groups: list[GroupRow]
     table = gather(plan, row_ids, [LABEL, GROUP], [truth] if truth else [])
     found = [inferred_colouring(table, groups)]
     if truth:
-        names = [str(name) for name in table.column(f"source.{truth}").to_pylist()]
+        values = table.column(f"source.{truth}").to_pylist()
+        names = ["no value" if value is None else str(value) for value in values]
         styles = {name: style(i) for i, name in enumerate(sorted(set(names)))}
         found.append(Colouring("true group", _by_row(table, names), styles))
     return found
@@ -85,7 +86,7 @@ def inferred_colouring(table: pa.Table, groups: list[GroupRow]) -> Colouring:
         for group in groups
         if (group.y, group.group) in pairs
     }
-    return Colouring("inferred group", _by_row(table, names), {"not valid": REST_STYLE, **styles})
+    return Colouring("group", _by_row(table, names), {"not valid": REST_STYLE, **styles})
 
 
 def _by_row(table: pa.Table, names: list[str]) -> dict[int, str]:

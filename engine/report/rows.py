@@ -129,9 +129,10 @@ def group_requests(found: Survey, groups: list[GroupRow]) -> tuple[list[Request]
     chosen, hidden = inferred[:MAX_GROUPS], inferred[MAX_GROUPS:]
     notes = []
     if hidden:
-        notes.append(
-            f"{count(len(hidden), 'more group')}, on which the classifier is more accurate, are not shown."
-        )
+        scored = not math.isnan(hidden[0].stat.accuracy)
+        which = ", on which the classifier is more accurate," if scored else ""
+        are = "is" if len(hidden) == 1 else "are"
+        notes.append(f"{count(len(hidden), 'more group')}{which} {are} not shown.")
     requests = [group_request(group, found.shown[group.y, group.group]) for group in chosen]
     strongest = found.strongest.tolist()
     if strongest:

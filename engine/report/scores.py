@@ -16,6 +16,7 @@ from engine.plan.model import Plan
 from engine.report.survey import Key, Survey, cast_or_null
 from operators.arrays import NOISE
 from operators.base import LABEL, ROW_ID, Labelings
+from operators.counts import count
 from operators.report import RowStatistics
 
 MAX_NAMES = 40
@@ -66,43 +67,62 @@ class Scores:
     """Inferred groups that the table shows."""
     table: list[tuple[str, list[int]]] = field(default_factory=list)
     """True group and its rows in each inferred group of ``columns``."""
+    more_true_groups: int = 0
+    more_columns: int = 0
+    """Groups that the table leaves out, in its rows and columns."""
     flaggings: list[Flagging] = field(default_factory=list)
     base_rate: float = math.nan
     """Share of true outliers."""
-    note: str = ""
+    notes: tuple[str, ...] = ()
+    """What could not be scored, and why."""
 
 
 def score(found: Survey, group: str | None, outlier: str | None) -> Scores:
     """Compare the groups and outliers with the truth columns of these names."""
     scores = Scores()
     if group is not None:
-        scores = group_scores(found)
+        scores = group_scores(found, group)
     if outlier is not None:
         flaggings, base_rate = outlier_scores(found)
         note = (
             f"truth.outlier: the values of the column {outlier!r} cannot be read as true or false, so "
             "outliers are not scored. Use true/false or 1/0."
         )
-        scores = replace(scores, flaggings=flaggings, base_rate=base_rate, note="" if flaggings else note)
+        notes = scores.notes if flaggings else (*scores.notes, note)
+        scores = replace(scores, flaggings=flaggings, base_rate=base_rate, notes=notes)
     return scores
 
 
-def group_scores(found: Survey) -> Scores:
-    """Score the inferred groups and the class label, and tabulate where the rows of each true group are."""
-    inferred = {k: s.rows for k, s in found.total(lambda key: (key.true_group, key.group)).items()}
-    labels = {k: s.rows for k, s in found.total(lambda key: (key.true_group, key.y)).items()}
-    stats = {str(name): stat for name, stat in found.total(lambda key: key.true_group).items()}
+def group_scores(found: Survey, column: str) -> Scores:
+    """Score the inferred groups and the class label, and tabulate where the rows of each true group are.
+
+    Rows without a true group count nowhere.
+    """
+    known = replace(found, cells={k: stat for k, stat in found.cells.items() if k.true_group is not None})
+    missing = found.everything.rows - known.everything.rows
+    if not known.cells:
+        note = (
+            f"truth.group: no value of the column {column!r} can be read as the name of a group, so groups "
+            "are not scored. Name a column of texts or numbers."
+        )
+        return Scores(notes=(note,))
+    inferred = {k: s.rows for k, s in known.total(lambda key: (key.true_group, key.group)).items()}
+    labels = {k: s.rows for k, s in known.total(lambda key: (key.true_group, key.y)).items()}
+    stats = known.total(lambda key: str(key.true_group))
     names = sorted(stats, key=lambda name: -stats[name].rows)[:MAX_NAMES]
-    sizes = found.total(lambda key: key.group)
+    sizes = {group: stat for group, stat in known.total(lambda key: key.group).items() if group is not None}
     largest = sorted(sizes, key=lambda g: -sizes[g].rows)[:MAX_NAMES]
-    columns = sorted((int(g) for g in largest if g is not None), key=lambda g: (g == NOISE, g))
-    by_name = {(str(name), g): rows for (name, g), rows in inferred.items()}
+    columns = sorted(largest, key=lambda g: (g == NOISE, g))
+    note = f"{count(missing, 'row')} without a value in the column {column!r} count in no true group."
     return Scores(
         ari=adjusted_rand_index(inferred),
         floor=adjusted_rand_index(labels),
         true_groups=[(name, stats[name]) for name in names],
         columns=columns,
-        table=[(name, [by_name.get((name, g), 0) for g in columns]) for name in names],
+        table=[(name, [inferred.get((name, g), 0) for g in columns]) for name in names],
+        more_true_groups=len(stats) - len(names),
+        more_columns=len(sizes) - len(columns),
+        notes=(note,) if missing else (),
     )
 
 
@@ -131,8 +151,8 @@ def agreement_with_truth(
     One table of counts for each class and labeling is added up, shard by shard. Memory: the tables, and the
     labels of one shard's rows.
     """
-    names = sorted({str(name) for name in found.total(lambda key: key.true_group)})
-    if plan.recipe.truth.group is None or len(names) > MAX_TRUE_GROUPS:
+    names = sorted(name for name in found.total(lambda key: key.true_group) if name is not None)
+    if plan.recipe.truth.group is None or not names or len(names) > MAX_TRUE_GROUPS:
         return {}
     tables: dict[tuple[int, Hashable], NDArray[np.int64]] = {}
     for info in plan.shards:
@@ -148,14 +168,14 @@ def agreement_with_truth(
 def _shard_truth(
     plan: Plan, shard: int, names: list[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return row id, class and true group (its position in ``names``) of a shard's valid rows."""
+    """Return row id, class and true group (its position in ``names``) of a shard's rows that have both."""
     reader, column = plan.reader(), str(plan.recipe.truth.group)
     table = reader.read_all(shard, [LABEL])
     true = cast_or_null(reader.read_with_truth(shard, [column]).column(column), pa.string())
-    place = pc.index_in(pc.fill_null(true, "None"), pa.array(names))
-    valid = pc.is_valid(table.column(LABEL)).to_numpy()
+    place = pc.fill_null(pc.index_in(true, pa.array(names)), -1).to_numpy()
     classes = table.column(LABEL).fill_null(-1).to_numpy()
-    return table.column(ROW_ID).to_numpy()[valid], classes[valid], place.to_numpy()[valid]
+    known = (classes >= 0) & (place >= 0)
+    return table.column(ROW_ID).to_numpy()[known], classes[known], place[known]
 
 
 def _contingency(labels: NDArray[np.integer], true: NDArray[np.int64], n_true: int) -> NDArray[np.int64]:

@@ -187,7 +187,9 @@ def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Ta
 
 
 def cast_or_null(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column; all nulls if its values cannot be cast (the scores then say so)."""
+    """Cast a column; all nulls if its values cannot be cast (the scores then say so). NaN becomes a null."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -102,9 +102,9 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
     -------
     JSON-able: ``format``, ``version``, ``recipe``, ``columns`` (the source columns that a description may
     name), ``sampled_rows``, ``groups``, whose entries are those of
-    ``operators.descriptions.describe_groups`` with ``share`` of all rows, ``accuracy`` of the classifier on
-    the group and ``class_accuracy`` (None if the chain has no classifier), and ``slices``, the suspected
-    shortcuts of `cues` on entries of vectors.
+    ``operators.descriptions.describe_groups`` with ``share`` of the rows that are not quarantined,
+    ``accuracy`` of the classifier on the group and ``class_accuracy`` (None if the chain has no classifier),
+    and ``slices``, the suspected shortcuts of `cues` on entries of vectors.
 
     """
     reader = plan.reader()
@@ -135,7 +135,7 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
         "recipe": plan.recipe.name,
         "columns": columns,
         "sampled_rows": len(rows),
-        "groups": _with_accuracy(groups, plan.n_rows, sizes, scored, read_classes(plan)),
+        "groups": _with_accuracy(groups, sizes, scored, read_classes(plan)),
         "slices": describe_slices(sample, _nameless_slices(plan)),
     }
 
@@ -187,11 +187,11 @@ def _count(rows: Rows) -> Counts:
 
 def _with_accuracy(
     groups: list[dict[str, Any]],
-    n_rows: int,
     sizes: Mapping[tuple[int, int], int],
     right: Mapping[tuple[int, int], int] | None,
     classes: Sequence[str],
 ) -> list[dict[str, Any]]:
+    n_rows = sum(sizes.values())
     for entry in groups:
         y, group = classes.index(entry["class"]), entry["group"]
         own = [pair for pair in sizes if pair[0] == y]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +21,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
     Returns
     -------
     JSON-able. For each operator, ``rate`` is in rows per second between its first and last commit since the
-    present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
+    last writer started, null if this writer has made fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
     failed or were interrupted. ``withdrawn`` is the reason of a withdrawal, ``withdrawn_as`` the version that
     was withdrawn: this one, or one of the same rows and recipe, so that a run is refused (newer
@@ -38,7 +39,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
     bases = withdrawn_bases(output, read_manifest(folder) if published else increment)
     running, holder = has_active_writer(output), read_holder(output)
     asked_for = [(table.format, table.path) for table in plan.recipe.output.export]
-    since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
+    since = datetime.fromisoformat(holder.since).timestamp() if holder else math.inf
     return {
         "version": plan.version,
         "published": published,
@@ -81,12 +82,12 @@ def _operator(plan: Plan, planned: PlannedOperator, since: float, running: bool)
 
 
 def rate_of(commits: list[tuple[float, int]], since: float) -> float | None:
-    """Return the rows per second of commits, given as (time in seconds, rows); None below two commits.
+    """Return the rows per second of the commits from ``since`` on; None if there are fewer than two.
 
-    Commits before ``since`` count only if there are no later ones. The rows of the first commit were computed
-    before its time and do not count.
+    Commits are given as (time in seconds, rows). The rows of the first one were computed before its time and
+    do not count, nor do commits of earlier runs, between which time passed without work.
     """
-    recent = sorted(commit for commit in commits if commit[0] >= since) or sorted(commits)
+    recent = sorted(commit for commit in commits if commit[0] >= since)
     if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
         return None
     return sum(rows for _, rows in recent[1:]) / (recent[-1][0] - recent[0][0])

@@ -7,6 +7,7 @@ from typing import Any
 
 from operators.base import FEATURES, ReportContext
 from operators.bounded_json import read_json
+from operators.counts import count
 from operators.encoded_features import STATE
 from operators.report import Finding, ReportSection, ReportTable
 
@@ -20,12 +21,14 @@ def encoding_section(context: ReportContext) -> ReportSection:
     uses, summaries = state["uses"], state["summaries"]
     rows = [_row(name, uses[name], summaries[name], widths[name]) for name in uses]
     unused = [name for name in uses if not widths[name]]
+    n_rows = max((summary["rows"] for summary in summaries.values()), default=0)
     table = ReportTable(
         ("column", "used as", "features", "missing", "distinct", "examples", "note"),
         rows,
-        "Source columns and their use. A missing number or date is replaced by the median, and where enough "
-        "rows lack one a feature says so; a missing category is a category. A row with an infinite number is "
-        "faulty.",
+        "Source columns and their use. Missing and distinct values are counted in the "
+        f"{count(n_rows, 'row')} learnt from. A missing number or date is replaced by the median, and where "
+        "enough rows lack one a feature says so; a missing category is a category. A row with an infinite "
+        "number is faulty.",
     )
     text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
     findings = [Finding(f"Columns that are not used as features: {', '.join(unused)}.")] if unused else []

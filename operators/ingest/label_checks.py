@@ -203,8 +203,9 @@ def _alike(label: LabelCounts) -> list[LabelFinding]:
     joined = merging_map(label, strip=spaces)
     steps = [STRIP] if spaces else []
     steps += [f"source.label_map: {inline_yaml(dict(sorted(joined.items())))}"] if joined else []
+    counted = "" if label.counted == "rows" else f", counted in the {label.counted},"
     text = (
-        f"Values of the label {label.name!r} look like one class: {listed}. If they are, set "
+        f"Values of the label {label.name!r}{counted} look like one class: {listed}. If they are, set "
         f"{' and '.join(steps)}."
     )
     return [LabelFinding("alike", text)]

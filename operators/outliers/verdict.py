@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from operators.arrays import Float32, Float64, Int64, Mask
+from operators.counts import count
 from operators.hashing import folds_of, row_hashes
 from operators.outliers.evidence import (
     DISTANCE_COLUMNS,
@@ -309,9 +310,10 @@ def _assessed_rows(y: Int64, row_ids: Int64, seed: int) -> tuple[Int64, Int64]:
     order = np.lexsort((row_ids, row_hashes(row_ids, seed, SAMPLE)))
     order = order[np.isin(y[order], classes)]
     if len(classes) < 2 or len(order) < MIN_ROWS:
+        have = "has" if len(classes) == 1 else "have"
         raise NoEvidenceError(
-            f"{len(classes)} classes have {MIN_CLASS} sampled rows or more ({len(order)} rows in all); two "
-            f"such classes and {MIN_ROWS} rows are needed"
+            f"{count(len(classes), 'class')} {have} {MIN_CLASS} sampled rows or more "
+            f"({count(len(order), 'row')} in all); two such classes and {MIN_ROWS} rows are needed"
         )
     return classes, order
 

@@ -12,19 +12,17 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from operators.base import PART, ROW_ID, Apply, Context, Cost, Executor, Operator, ReportContext, ShardReader
+from operators.base import PART, ROW_ID, Apply, Context, Cost, Executor, Operator, ShardReader
 from operators.bounded_json import read_json
 from operators.explanations import ExplainedRow, Fact
 from operators.hashing import Hashes
 from operators.parts.content import table_hashes, value_hashes
 from operators.parts.held_out import FITTED, TEST, VALIDATION, By, Draw, Parts
 from operators.parts.params import PartsParams
-from operators.report import ReportSection
 from operators.row_identity import key_hashes, position_identities
 
 NAME = "parts"
@@ -112,10 +110,6 @@ class RowParts(Operator[PartsParams]):
         )
         return [Fact("drawn as", NAMES[part or 0], note)]
 
-    def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Say in one sentence which rows operators have learnt from."""
-        return ReportSection("Rows that operators learn from", [learnt_from(self.params, context.metrics)])
-
     def _counts(self, context: Context, executor: Executor, by: By) -> Counts:
         rows = _Rows(self.params, context.shards, context.seed, by)
         shards = range(len(context.shards.shards))
@@ -125,20 +119,16 @@ class RowParts(Operator[PartsParams]):
         return total
 
 
-def learnt_from(params: PartsParams, metrics: Any = None) -> str:
+def learnt_from(params: PartsParams) -> str:
     """Return the sentence that manifest, plan and report have on the rows that operators learn from."""
     draw = params.draw
     named = [f"source.holdout ({params.holdout.share:g})"] if params.holdout else []
     if draw is not None:
         what = f"the column {draw.key!r}" if draw.key else "their content"
         named.append(f"a hash of {what} (validation {draw.validation:g}, test {draw.test:g})")
-    counted = ""
-    if metrics:
-        rows = sum(int(metrics.get(name, 0)) for name in NAMES)
-        counted = f" ({int(metrics.get(NAMES[FITTED], 0)):,} of {rows:,})"
     kinds = "validation and test rows" if draw is not None else "held-out rows"
     return (
-        f"Operators learn from training rows only{counted}: {kinds} are drawn by {' and '.join(named)} "
+        f"Operators learn from training rows only: {kinds} are drawn by {' and '.join(named)} "
         f"before anything is fitted, and are then placed as new rows are."
     )
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from operators.bounded_json import read_json
+from operators.counts import count
 
 RECORD = "classes.json"
 
@@ -34,7 +35,7 @@ class ClassTotal:
     def rows_text(self) -> str:
         """The number of training rows in words, with that of rows that are learnt from if they differ."""
         of = f" (of {self.all_rows:,} that operators learn from)" if self.all_rows > self.rows else ""
-        return f"{self.rows:,} training rows{of}"
+        return f"{count(self.rows, 'training row')}{of}"
 
 
 def class_totals(

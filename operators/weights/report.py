@@ -16,7 +16,10 @@ def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) 
         return None
     share = metrics.get("effective_share")
     rows = number(round(metrics["effective_sample_size"]))
-    of_kept = "" if share is None else f", {percent(share)} of the rows that are kept"
+    of_kept = ""
+    if share:
+        kept = round(metrics["effective_sample_size"] / share)
+        of_kept = f", {percent(share)} of the {count(kept, 'row')} learnt from that are kept"
     doubted = int(metrics["doubted"])
     text = (
         f"The effective sample size of the weights is {rows} rows{of_kept}. The largest weight is "

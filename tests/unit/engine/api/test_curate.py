@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowsieve
+from engine.api.curation import _worst_group
 from engine.api.tables import as_arrow, write_input
 from engine.core.errors import BudgetError, InputError
 from tests.data import spurious_table
@@ -78,13 +79,12 @@ def test_whole_numbers_as_labels_are_described_where_some_are_missing(table: pa.
     found = rowsieve.curate(
         faulty, label="label", operators=PLAIN, source={"on_error": "quarantine", "max_error_rate": 0.1}
     )
-    groups = found.groups[found.groups["class"].notna()]
-    assert len(groups) < len(found.groups)
+    groups = found.groups
     assert {type(name) for name in groups["class"]} == {int}
     assert all(groups["description"])
-    published = rowsieve.open(found.path).groups
-    assert groups["share"].tolist() == published["share"].tolist()
-    assert groups["share"].sum() == pytest.approx(1 - 1 / table.num_rows)
+    assert groups.equals(rowsieve.open(found.path).groups)
+    assert groups["rows"].sum() == table.num_rows - 1
+    assert groups["share"].sum() == pytest.approx(1)
 
 
 def test_the_rows_are_those_that_were_given_though_another_version_is_current(
@@ -140,6 +140,21 @@ def test_a_notebook_shows_the_groups(curated: Any) -> None:
     assert f"{curated.num_rows:,} rows" in shown
     assert shown.count("<tr") == len(curated.groups) + 1
     assert repr(curated).startswith(f"Curated('{curated.version}')")
+
+
+def test_a_notebook_compares_groups_of_few_rows_as_one() -> None:
+    def sentence(*rows: tuple[int, int, float]) -> str:
+        groups, sizes, accuracy = zip(*rows, strict=True)
+        return _worst_group(
+            pd.DataFrame({"group": groups, "class": "a", "rows": sizes, "accuracy": accuracy})
+        )
+
+    large = [(0, 100, 0.9), (1, 100, 0.8)]
+    assert "least accurate on group 1 of class a: 80% of 100 rows, against 85%" in sentence(*large)
+    assert "least accurate on group 1 of class a" in sentence(*large, (2, 2, 0.0), (-1, 90, 0.1))
+    pooled = sentence(*large, (2, 30, 0.0), (3, 30, 0.1))
+    assert "on the 2 groups with fewer than 50 rows, taken together: 5% of 60 rows" in pooled
+    assert sentence(*large[:1], (2, 2, 0.0)) == ""
 
 
 def test_a_notebook_warns_of_a_class_without_a_figure() -> None:

@@ -20,6 +20,8 @@ from markdown_it import MarkdownIt
 
 from engine.publish.croissant import describe_version, field_id
 from engine.publish.dataset_card import write_card
+from engine.publish.parts import summarise
+from engine.publish.publisher import total_summary
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from engine.storage.manifest import read_manifest
@@ -101,6 +103,47 @@ def test_the_card_has_the_hubs_front_matter(version: Path) -> None:
 def test_a_versions_folder_loads_by_its_card(version: Path, tmp_path: Path) -> None:
     loaded = load_dataset(str(version), cache_dir=str(tmp_path / "cache"))
     assert {name: rows.num_rows for name, rows in loaded.items()} == {"rows": 120}
+
+
+def test_quarantined_rows_are_among_the_rows_and_in_no_group(version: Path) -> None:
+    manifest = dict(read_manifest(version))
+    assert "could not be used" not in write_card(manifest)
+    groups = {"0": 70, "1": 10, "-1": 40}
+    manifest["summary"] = manifest["summary"] | {"groups": groups, "quarantined": 40, "outliers": 27}
+    card = write_card(manifest)
+    assert (
+        "label `label`. 40 of them could not be used: they have the split `dropped` and the weight 0." in card
+    )
+    assert "further rows" not in card
+    assert "| group -1 |" not in card
+    assert "| in quarantine: split dropped, in no group, marked as outliers | 40 |" in card
+    manifest["summary"] = manifest["summary"] | {"quarantined": 30}
+    assert "| group -1 | 10 |" in write_card(manifest)
+
+
+def test_groups_of_an_oracle_are_not_called_inferred(version: Path) -> None:
+    manifest = dict(read_manifest(version))
+    assert "Rowsieve inferred a group" in write_card(manifest)
+    manifest["operators"] = [
+        op | {"params": {"method": "oracle", "column": "_g"}} if op["name"] == "groups" else op
+        for op in manifest["operators"]
+    ]
+    card = write_card(manifest)
+    assert "`rs_group` was read from the column `_g`, which the recipe names as the truth (`oracle`)." in card
+    assert "inferred a" not in card
+
+
+def test_the_effective_sample_size_is_that_of_the_train_rows() -> None:
+    columns = {
+        "group": pa.chunked_array([[0, 0, 1, -1]]),
+        "split": pa.chunked_array([["train", "train", "validation", "dropped"]]),
+        "is_outlier": pa.chunked_array([[False, True, False, True]]),
+        "outlier_source": pa.chunked_array([["", "eos", "", "quarantine"]]),
+        "weight": pa.chunked_array([[1.0, 3.0, 9.0, 0.0]]),
+    }
+    found = total_summary([summarise(columns), summarise(columns)])
+    assert found["effective_sample_size"] == pytest.approx(8.0**2 / 20.0)
+    assert found["outliers"] == found["quarantined"] == 2
 
 
 def test_names_of_strangers_are_escaped(version: Path) -> None:

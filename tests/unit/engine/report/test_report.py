@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,43 @@ def test_a_truth_that_is_no_truth_value_is_said(tmp_path: Path) -> None:
     source, columns = made()
     html = html_of(plan_over(tmp_path, source, columns, truth={"outlier": "text"}))
     assert "cannot be read as true or false" in html
+
+
+def test_a_truth_of_lists_has_no_scores_of_groups(tmp_path: Path) -> None:
+    source, columns = made()
+    html = html_of(plan_over(tmp_path, source, columns, truth={"group": "picture"}))
+    assert "no value of the column &#39;picture&#39; can be read as the name of a group" in html
+    assert "adjusted Rand index" not in html
+
+
+def test_missing_true_groups_are_said(tmp_path: Path) -> None:
+    source, columns = made()
+    names = [None if i % 3 else "None" for i in range(source.num_rows)]
+    source = source.append_column("missing", pa.array(names))
+    html = html_of(plan_over(tmp_path, source, columns, truth={"group": "missing"}))
+    assert "rows without a value in the column &#39;missing&#39; count in no true group." in html
+    table = html[html.index("True groups, and") :]
+    assert [row[0] for row in cells(table[: table.index("</table>")])[1:]] == ["None"]
+
+
+def test_the_rows_to_look_at_are_those_that_the_sentence_names(tmp_path: Path) -> None:
+    source, columns = made()
+    html = html_of(plan_over(tmp_path / "kept", source, columns))
+    rows = sum(bool(mark) for mark in columns["is_outlier"])
+    assert f"Look at the {rows} rows whose <code>is_outlier</code> is true and whose" in html
+    assert "<code>outlier_source</code> is not <code>quarantine</code>, which are probably corrupt." in html
+    assert "They keep their weight" in html
+    columns["weight"] = [
+        w and float(not m) for w, m in zip(columns["weight"], columns["is_outlier"], strict=True)
+    ]
+    html = html_of(plan_over(tmp_path / "left out", source, columns))
+    assert "They keep their weight" not in html
+    assert "Training leaves them out" in html
+
+
+def test_the_page_says_which_rows_operators_learn_from(tmp_path: Path) -> None:
+    plan = replace(plan_over(tmp_path, *made()), learnt_from="Operators learn from all rows, so optimistic.")
+    assert "Operators learn from all rows, so optimistic." in html_of(plan)
 
 
 def test_lists_are_counted_and_long_values_cut(tmp_path: Path) -> None:

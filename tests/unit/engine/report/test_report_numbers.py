@@ -1,6 +1,7 @@
 """The report's arithmetic against independent references."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,16 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import adjusted_rand_score, precision_score, recall_score
 
-from engine.report.groups import GroupRow, group_to_inspect, summary_sentences, worst_group
-from engine.report.scores import adjusted_rand_index, outlier_scores
+from engine.report.groups import (
+    GroupRow,
+    MarkedRows,
+    group_to_inspect,
+    marked_rows,
+    summary_sentences,
+    worst_group,
+)
+from engine.report.rows import group_requests
+from engine.report.scores import adjusted_rand_index, group_scores, outlier_scores
 from engine.report.survey import ROW, Key, Survey, first_per_group
 from engine.report.thumbnails import flat_numbers, scaled
 from operators.hashing import row_hashes
@@ -151,7 +160,7 @@ def row(y: int, group: int, rows: int, right: int, *, worse: bool = False, outli
 
 
 def summary_text(*groups: GroupRow, quarantined: int = 0) -> str:
-    return " ".join(summary_sentences(list(groups), 2, quarantined)).replace("\u00a0", " ")
+    return " ".join(summary_sentences(list(groups), quarantined)).replace("\u00a0", " ")
 
 
 def test_the_worst_group_is_named_with_its_numbers() -> None:
@@ -186,7 +195,98 @@ def test_a_handful_of_rows_is_never_the_worst_group() -> None:
     assert "the groups with fewer than 50 rows taken together (groups 2, 3, 4; 60 rows, 60 %): 10 %" in text
     assert group_to_inspect([*large, *pool]) is pool[0]
     assert worst_group(pool[:2]) is None
+    assert worst_group(large[:1]) is None
     assert "Every group has fewer than 50 rows, too few to say on which" in summary_text(*pool[:2])
+
+
+def test_one_group_that_is_large_enough_is_not_the_worst_of_one() -> None:
+    groups = [row(0, 0, 58, 58), row(1, 1, 2, 0)]
+    assert worst_group(groups) is None
+    assert group_to_inspect(groups) is None
+    text = summary_text(*groups)
+    assert "lowest accuracy" not in text
+    assert "Only group 0 (class a, 58 rows, 58 %) has at least 50 rows, so that there is no other" in text
+    assert "Group 1 of class b (2 rows, 0 right) is left out" in text
+
+
+def test_a_class_is_split_whatever_other_classes_hold() -> None:
+    split = [row(0, 0, 500, 500), row(0, 1, 100, 10, worse=True)]
+    for others in ([], [row(1, -1, 100, 50)]):
+        text = summary_text(*split, *others)
+        assert "No class was split" not in text
+        assert "likely to fail" in text
+    assert "600 rows in 1 class; 2 groups" in summary_text(*split)
+    assert "No class was split" in summary_text(row(0, 0, 90, 90), row(1, 1, 90, 90), row(1, -1, 9, 9))
+
+
+def test_groups_of_an_oracle_are_not_called_inferred() -> None:
+    groups = [row(0, 0, 90, 90), row(1, 1, 90, 90), row(1, -1, 9, 9)]
+    assert "1 group was read" in summary_sentences([row(0, 0, 90, 90), row(1, 0, 90, 90)], 0, ("_g",))[0]
+    text = " ".join(summary_sentences(groups, 0, ("_g",)))
+    assert "2 groups were read from the column '_g' (oracle: the truth, not inferred)." in text
+    assert "No class was split into several groups. " in text
+    assert "inferred." not in text
+
+
+def test_names_of_classes_are_cut_and_blank_ones_quoted() -> None:
+    def named(name: str) -> str:
+        return replace(row(0, 0, 90, 90), class_name=name).sized_name
+
+    assert named("y" * 300).count("y") == 39
+    assert "(class '', 90 rows" in named("")
+    assert "(class ' ', 90 rows" in named(" ")
+
+
+def marked(split: str, weight: float) -> Survey:
+    key = Key(0, 0, split, True, "eos", None, None, None)
+    other = key._replace(split="train", is_outlier=False)
+    cells = {key: RowStatistics(3, weight=weight), other: RowStatistics(9, weight=9.0)}
+    none = np.empty(0, np.int64)
+    return Survey(cells, 2, none, {}, none)
+
+
+@pytest.mark.parametrize(
+    ("split", "weight", "left_out"), [("train", 1.0, False), ("train", 0.0, True), ("dropped", 1.0, True)]
+)
+def test_marked_rows_are_left_out_where_they_are_dropped_or_weigh_nothing(
+    split: str, weight: float, left_out: bool
+) -> None:
+    assert marked_rows(marked(split, weight)) == MarkedRows(3, left_out)
+
+
+def by_truth(rows: list[tuple[str | None, int, int]]) -> Survey:
+    cells = {Key(0, g, None, False, None, None, name, None): RowStatistics(n) for name, g, n in rows}
+    none = np.empty(0, np.int64)
+    return Survey(cells, 0, none, {}, none)
+
+
+def test_rows_without_a_true_group_count_in_none() -> None:
+    found = group_scores(by_truth([("None", 0, 7), ("a", 1, 5), (None, 0, 30), (None, 1, 30)]), "_t")
+    assert found.true_groups == [("None", RowStatistics(7)), ("a", RowStatistics(5))]
+    assert found.table == [("None", [7, 0]), ("a", [0, 5])]
+    assert found.ari == 1
+    assert found.notes == ("60 rows without a value in the column '_t' count in no true group.",)
+
+
+def test_a_truth_without_values_is_said() -> None:
+    (note,) = group_scores(by_truth([(None, 0, 30)]), "_t").notes
+    assert "no value of the column '_t' can be read as the name of a group" in note
+
+
+def test_true_groups_and_groups_that_the_table_leaves_out_are_counted() -> None:
+    found = group_scores(by_truth([(f"t{i}", i % 50, 9) for i in range(300)]), "_t")
+    assert (len(found.true_groups), found.more_true_groups) == (40, 260)
+    assert (len(found.columns), found.more_columns) == (40, 10)
+
+
+def test_hidden_groups_are_called_more_accurate_only_if_there_is_an_accuracy() -> None:
+    def notes(right: float) -> list[str]:
+        groups = [GroupRow(g, g, "c", RowStatistics(9, right), 0.1, {}, 0, 0, False) for g in range(30)]
+        none = np.empty(0, np.int64)
+        return group_requests(Survey({}, 0, none, {(g, g): none for g in range(30)}, none), groups)[1]
+
+    assert notes(math.nan) == ["6 more groups are not shown."]
+    assert notes(5.0) == ["6 more groups, on which the classifier is more accurate, are not shown."]
 
 
 def test_groups_that_all_do_well_are_not_called_worst() -> None:

@@ -290,7 +290,7 @@ def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
     assert record["outcome"] == "refit"
     assert next(figure for figure in record["drift"] if figure["name"] == "features")["over"]
     assert set(record["kept"]) == {"parts", "encode", "ingest", "probe", "gradients"}
-    assert record["fitted"]["groups"] == "it learns from all rows"
+    assert record["fitted"]["groups"] == "it is to learn from old and new rows"
     assert record["fitted"]["split"] == "groups is fitted again"
     assert computed(stormy)["gradients"] == (1, 2)
     assert computed(stormy)["groups"] == (3, 0)
@@ -515,7 +515,7 @@ def test_refit_without_new_rows_fits_again_what_was_only_placed(tmp_path: Path) 
     record = fitted.manifest["incremental"]
     assert fitted.version != placed.version
     assert (record["base"], record["outcome"]) == (placed.version, "refit")
-    assert record["fitted"]["groups"] == "it learns from all rows"
+    assert record["fitted"]["groups"] == "it is to learn from old and new rows"
     assert run(recipe(tmp_path, incremental=refit)).version == fitted.version
     assert run(recipe(tmp_path)).version == fitted.version
 

@@ -127,7 +127,8 @@ def test_the_report_names_faults_of_the_label(tmp_path: Path) -> None:
     section = Ingest(IngestParams(label="y", features=None)).report_section(context)
     assert section is not None
     assert [finding.severity for finding in section.findings] == ["warning", "warning"]
-    assert "look like one class: 'a' (500 rows) and 'a.' (400 rows)" in section.findings[0].text
+    alike = ", counted in the rows to learn from, look like one class: 'a' (500 rows) and 'a.' (400 rows)"
+    assert alike in section.findings[0].text
     state["counts"] = [500, 0, 600]
     (tmp_path / "classes.json").write_text(json.dumps(state))
     assert Ingest(IngestParams(label="y", features=None)).report_section(context) is None

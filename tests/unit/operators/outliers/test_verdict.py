@@ -137,7 +137,7 @@ def test_one_hot_columns() -> None:
 
 def test_rows_without_evidence_are_refused_with_the_reason() -> None:
     X, y, ids, _ = separable(n=400)
-    with pytest.raises(NoEvidenceError, match="1 classes have 20 sampled rows"):
+    with pytest.raises(NoEvidenceError, match="1 class has 20 sampled rows"):
         fit(X, np.zeros_like(y), ids)
     with pytest.raises(NoEvidenceError, match=r"\(99 rows in all\)"):
         fit(X[:99], y[:99], ids[:99])

@@ -12,12 +12,14 @@ import pytest
 from operators.base import FEATURES, LABEL, ROW_ID
 from operators.columns import numpy_to_vectors
 from operators.dckm.report import balance_section
+from operators.encode.report import encoding_section
+from operators.encoded_features import STATE
 from operators.eos.report import eos_section
 from operators.neighbours.graph import DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.neighbours.report import duplicate_sentence
 from operators.planes import vector_maps
-from operators.report import Notice, ReportFigure, ReportSection
+from operators.report import Notice, ReportFigure, ReportSection, ReportTable
 from operators.splits.report import split_section
 from operators.weights.report import weight_section
 
@@ -29,16 +31,31 @@ def texts(section: ReportSection | None) -> str:
     return " ".join(item for item in section.content if isinstance(item, str)).replace("\xa0", " ")
 
 
-@pytest.mark.parametrize(("share", "severities"), [(0.05, ["warning"]), (0.5, [])])
-def test_weights_warn_where_they_are_very_unequal(share: float, severities: list[str]) -> None:
+@pytest.mark.parametrize(("share", "kept", "severities"), [(0.05, 240, ["warning"]), (0.5, 24, [])])
+def test_weights_warn_where_they_are_very_unequal(share: float, kept: int, severities: list[str]) -> None:
     section = weight_section({**WEIGHTS, "effective_share": share})
-    assert f"is 12 rows, {100 * share:.0f} % of the rows that are kept. The largest weight is 31." in texts(
-        section
+    text = texts(section)
+    assert (
+        f"is 12 rows, {100 * share:.0f} % of the {kept} rows learnt from that are kept. The largest" in text
     )
     assert "1 row has a reduced weight" in texts(section)
     assert section is not None
     assert [finding.severity for finding in section.findings] == severities
     assert weight_section({}) is None
+
+
+def test_figures_of_columns_name_the_rows_that_they_are_counted_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = {"rows": 1422, "missing": 0, "distinct": 952, "distinct_is_exact": True, "examples": ["1"]}
+    use = {"kind": "numeric", "reason": None, "note": ""}
+    state = {"outputs": [{"source": "a"}], "uses": {"a": use}, "summaries": {"a": summary}}
+    (tmp_path / STATE).write_text(json.dumps(state))
+    monkeypatch.setattr("operators.planes.vector_maps", lambda *_, **__: [])
+    context: Any = SimpleNamespace(state=tmp_path)
+    table = encoding_section(context).content[1]
+    assert isinstance(table, ReportTable)
+    assert "Missing and distinct values are counted in the 1,422 rows learnt from." in table.caption
 
 
 def test_the_shift_of_a_split_stands_beside_a_random_one() -> None:
