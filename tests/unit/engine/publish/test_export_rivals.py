@@ -187,5 +187,5 @@ def test_parquet_goes_to_an_object_store_and_is_marked_once_it_is_whole(s3: S3Se
     assert sorted(names) == sorted([*files, "people/v1/_rowsieve.json", "people/v2/_rowsieve.json"])
     assert target.ids() == sorted([*range(5), *range(8)])
     other = Version(tmp_path / "other", "v2", 3)
-    with pytest.raises(InputError, match="another export"):
+    with pytest.raises(InputError, match="not of this export"):
         target.export(other, "append")
