@@ -105,26 +105,35 @@ class Curated(PublishedVersion):
         return self.table.column(self.prefix + name)
 
     def _summary(self) -> str:
-        summary, groups = self.manifest["summary"], self.groups
-        clusters = groups[groups["group"] != NOISE]
-        outliers = summary["outliers"]
+        groups, outliers = self._described(), self.manifest["summary"]["outliers"]
+        clusters = "groups not described" if groups is None else count((groups.group != NOISE).sum(), "group")
         text = (
-            f"{count(self.num_rows, 'row')}, {count(len(clusters), 'group')}, {count(outliers, 'outlier')} "
+            f"{count(self.num_rows, 'row')}, {clusters}, {count(outliers, 'outlier')} "
             f"({outliers / max(self.num_rows, 1):.1%})."
         )
         if self.leaks:
             names = ", ".join(repr(leak.name) for leak in self.leaks)
             text += f" Likely leaks, each of which tells the label on its own: {names}."
         text += "".join(f" Warning: {warning}" for warning in self.manifest.get("warnings", ()))
-        return text + _worst_group(groups)
+        return text if groups is None else text + _worst_group(groups)
+
+    def _described(self) -> pd.DataFrame | None:
+        """Return ``groups``; None where the step that describes them failed, or its file is gone."""
+        try:
+            return self.groups
+        except InputError:
+            return None
 
     def __repr__(self) -> str:
         return f"Curated({self.version!r}): {self._summary()}"
 
     def _repr_html_(self) -> str:
-        shown = self.groups.assign(
-            share=self.groups["share"].map("{:.1%}".format),
-            accuracy=self.groups["accuracy"].map(lambda value: "" if np.isnan(value) else f"{value:.0%}"),
+        groups = self._described()
+        if groups is None:
+            return f"<p>{html.escape(self._summary())}</p>"
+        shown = groups.assign(
+            share=groups["share"].map("{:.1%}".format),
+            accuracy=groups["accuracy"].map(lambda value: "" if np.isnan(value) else f"{value:.0%}"),
         )
         return f"<p>{html.escape(self._summary())}</p>{shown.to_html(index=False, border=0)}"
 
@@ -230,6 +239,7 @@ def curate(
     """
     if isinstance(data, str) and not data.strip():
         raise InputError("curate: data is an empty text. Give a table, or the path of a dataset.")
+    features = features if features is None or isinstance(features, str) else tuple(features)
     _check_columns(label, features, source or {})
     temporary = tempfile.TemporaryDirectory(prefix="rowsieve-") if output is None else None
     folder = _folder_of(temporary.name if temporary else str(output))
@@ -238,7 +248,7 @@ def curate(
         "source": {
             **(source or {}),
             "label": label,
-            **({} if features is None else {"features": tuple(features)}),
+            **({} if features is None else {"features": features}),
         },
         "truth": {"group": truth} if isinstance(truth, str) else dict(truth or {}),
         **({} if operators is None else {"operators": _chain(operators)}),

@@ -142,6 +142,16 @@ def test_a_notebook_shows_the_groups(curated: Any) -> None:
     assert repr(curated).startswith(f"Curated('{curated.version}')")
 
 
+def test_a_notebook_shows_a_result_whose_groups_are_not_described(table: pa.Table, tmp_path: Path) -> None:
+    """The file is gone, or the step that writes it failed; names of features may come one by one."""
+    names = (name for name in table.column_names if name not in ("label", "truth"))
+    found = rowsieve.curate(table, label="label", features=names, output=tmp_path)
+    for file in tmp_path.rglob("*.groups.json"):
+        file.unlink()
+    assert "groups not described" in repr(found)
+    assert found._repr_html_().endswith("</p>")
+
+
 def test_a_notebook_compares_groups_of_few_rows_as_one() -> None:
     def sentence(*rows: tuple[int, int, float]) -> str:
         groups, sizes, accuracy = zip(*rows, strict=True)
