@@ -105,6 +105,23 @@ def test_a_named_column_is_balanced_and_listed(cue_problem: Any, tmp_path: Path)
     assert record["spurious"] == ["background"]
 
 
+@pytest.mark.parametrize("answer", ["open", "spurious", "legitimate"])
+def test_one_answer_is_enough_for_a_column_and_its_complement(
+    cue_problem: Any, tmp_path: Path, answer: str
+) -> None:
+    X, label, _, cue, _ = cue_problem
+    X = X.copy()
+    X[:, 5], X[:, 6] = 1 - cue, cue
+    answers = {} if answer == "open" else {answer: ("background",)}
+    found, metrics, state = run_cues(tmp_path, [as_table(X, label)], CuesParams.model_validate(answers))
+    record = json.loads((state / "suspects.json").read_text())
+    (twin,) = (one for one in record["suspects"] if one["feature"] in ("f5", "background"))
+    assert {twin["feature"], *twin["also"]} == {"f5", "background"}
+    assert twin["answer"] == answer
+    assert "kept" not in record
+    assert (metrics["blend"] > 0.5) == (answer != "legitimate")
+
+
 def test_the_first_suspect_is_told_in_words_of_the_source(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, cue, _ = cue_problem
     X = X.copy()
