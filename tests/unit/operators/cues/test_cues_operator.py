@@ -113,7 +113,7 @@ def test_one_answer_is_enough_for_a_column_and_its_complement(
     X = X.copy()
     X[:, 5], X[:, 6] = 1 - cue, cue
     answers = {} if answer == "open" else {answer: ("background",)}
-    found, metrics, state = run_cues(tmp_path, [as_table(X, label)], CuesParams.model_validate(answers))
+    _, metrics, state = run_cues(tmp_path, [as_table(X, label)], CuesParams.model_validate(answers))
     record = json.loads((state / "suspects.json").read_text())
     (twin,) = (one for one in record["suspects"] if one["feature"] in ("f5", "background"))
     assert {twin["feature"], *twin["also"]} == {"f5", "background"}
