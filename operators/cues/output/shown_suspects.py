@@ -87,7 +87,7 @@ def sentence_on_entries(found: Mapping[str, Any]) -> str:
     listed = " and ".join(f"`{name}`" for name in entries[:2]) + (" and the like" if entries[2:] else "")
     return (
         f"{begin}{listed} is a direction of the vector that stands for a row's picture, text or signal, "
-        "and nothing tells its meaning in words. Look at the report's example rows: what sets the rows of a group "
-        "of low accuracy apart from the other rows of their class may be the shortcut. Answer only if you "
-        "see it."
+        "and nothing tells its meaning in words. Look at the report's example rows: what sets the rows of a "
+        "group of low accuracy apart from the other rows of their class may be the shortcut. Answer only if "
+        "you see it."
     )
