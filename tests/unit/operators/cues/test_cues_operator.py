@@ -187,7 +187,8 @@ def test_where_the_evidence_is_weak_the_log_says_so(tmp_path: Path, caplog: pyte
         found, metrics, _ = run_cues(tmp_path, [as_table(X, y)])
     assert metrics["gate"] == metrics["blend"] == 0
     assert len(np.unique(found)) == 2
-    assert "evidence for a shortcut is weak" in caplog.text
+    assert "is a shortcut or honest signal" in caplog.text
+    assert "so that it is not balanced without your answer" in caplog.text
 
 
 @pytest.mark.parametrize("spurious", [(), ("f1",)])
