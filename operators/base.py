@@ -341,6 +341,7 @@ class Cost:
     ----------
     small, large : CPU seconds per million rows in a table of 10,000 rows, and in one of 100,000 or more.
     mib : peak memory of the process at 100,000 rows, above what it held before, in MiB; 0 is not measured.
+    by_features : whether time and memory grow with the number of features; a network reads its column alone.
 
     Notes
     -----
@@ -354,6 +355,7 @@ class Cost:
     small: float
     large: float
     mib: int = 0
+    by_features: bool = True
 
     def per_million(self, n_rows: int) -> float:
         """Return the CPU seconds per million rows in a table of ``n_rows`` rows: linear between the two."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from connectors.foundation.messages import cut
 from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError, RowsieveError
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from engine.training.data.version import Version
 
 console = SafeConsole()
-MAX_CLASSES = 6
-"""Classes whose accuracies stand in a cell."""
+MAX_CLASSES = 2
+"""Classes up to which the accuracies of all stand in a cell."""
+MAX_NAME = 24
+"""Characters of the name of a class in a cell."""
 MIN_SLICE_WIDTH = 12
 """Columns of the terminal that the name of a slice keeps; accuracies of many classes wrap instead."""
 
@@ -114,6 +117,15 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _show_suspects(found: dict[str, Any]) -> None:
+    from operators.cues.output.shown_suspects import (
+        WEAK,
+        WEAK_EXPLAINED,
+        answer_text,
+        asked_suspects,
+        sentence_on_entries,
+        slice_text,
+    )
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
@@ -128,21 +140,34 @@ def _show_suspects(found: dict[str, Any]) -> None:
         )
     for suspect in found["suspects"]:
         table.add_row(
-            suspect["slice"],
+            slice_text(suspect),
             f"{suspect['share']:.1%}",
             *(accuracies(suspect[key]) for key in ("accuracy_inside", "accuracy_outside")),
             f"{suspect['gain']:+.3f}",
             f"{suspect['cost']:+.3f}",
             f"{suspect['strength']:.2f}",
-            suspect["answer"],
+            answer_text(suspect, found),
         )
     console.print(table)
+    names = [*found["suspects"][0]["accuracy_inside"]]
+    classes = f"for the classes {', '.join(names)}"
+    if len(names) > MAX_CLASSES:
+        classes = "for the class that has the lowest one there"
+    is_weak = any(answer_text(suspect, found) == WEAK for suspect in found["suspects"])
     console.print(
-        f"accuracy: of a class-balanced model on rows that it has not seen, for the classes "
-        f"{_class_names(found['suspects'][0]['accuracy_inside'])}. gain: rise of the "
+        f"accuracy: of a class-balanced model on rows that it has not seen, {classes}. gain: rise of the "
         "worst class and side over the better of no weights and class balance, cost: loss of balanced "
         "accuracy against class balance, if label and slice are balanced. strength: "
-        "from 0 to 1. A suspect can be honest signal: only you can tell. Put your answers into the recipe "
+        f"from 0 to 1.{f' {WEAK_EXPLAINED}' if is_weak else ''}",
+        soft_wrap=True,
+    )
+    if said := sentence_on_entries(found):
+        console.print(said, soft_wrap=True)
+    if not asked_suspects(found):
+        console.print("No suspect needs an answer.")
+        return
+    console.print(
+        "A suspect can be honest signal: only you can tell. Put your answers into the recipe "
         "and run it again; several shortcuts are balanced together. For example:",
         soft_wrap=True,
     )
@@ -165,23 +190,23 @@ def _show_curve(record: Mapping[str, Any]) -> None:
 
 
 def accuracies(by_class: Mapping[str, float | None]) -> str:
-    """Return accuracies in the order of the classes, which a line below the table names."""
-    texts = ["–" if value is None else f"{value:.2f}" for value in by_class.values()]
-    return " ".join(texts[:MAX_CLASSES]) + (" ..." if len(texts) > MAX_CLASSES else "")
+    """Return the accuracies of two classes, in the order that a line below the table names, or the lowest of
+    more classes with its name."""
+    from operators.cues.output.shown_suspects import lowest_accuracies
 
-
-def _class_names(by_class: Mapping[str, float | None]) -> str:
-    names = [*by_class]
-    return ", ".join(names[:MAX_CLASSES]) + (", ..." if len(names) > MAX_CLASSES else "")
+    if len(by_class) <= MAX_CLASSES:
+        return " ".join("–" if value is None else f"{value:.2f}" for value in by_class.values())
+    lowest = [f"{cut(name, MAX_NAME)} {value:.2f}" for name, value in lowest_accuracies(by_class, 1)]
+    return "".join(lowest) or "–"
 
 
 def example_section(found: dict[str, Any]) -> str:
-    """Return the recipe section to copy: today's answers, with the open suspects as comments."""
+    """Return the recipe section to copy: today's answers, with the suspects to answer as a comment."""
     from operators.cues.named.recipe_text import yaml_reference
+    from operators.cues.output.shown_suspects import asked_suspects
 
     text = str(found["recipe_section"])
-    open_ones = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
-    names = dict.fromkeys(yaml_reference(suspect["reference"]) for suspect in open_ones)
+    names = dict.fromkeys(yaml_reference(suspect["reference"]) for suspect in asked_suspects(found))
     if not names:
         return text
     without, empty, _ = text.partition(" {}\n")

@@ -18,6 +18,8 @@ SHARD_ROWS = 50_000
 """Rows of a shard in the measurement: memory is bounded by a shard, not by the rows."""
 TEXTS_PER_SECOND = 50.7
 """Free texts that the network ``minilm`` reads in a CPU second without bfloat16: the table "embed" there."""
+IMAGES_PER_SECOND = 37.4
+"""Images that the network ``efficientnet_lite0`` reads in a CPU second, with decoding: the same table."""
 FIXED_SHARE = 0.3
 """Share of the cost that does not depend on the number of features."""
 CLASSES = 2
@@ -42,11 +44,9 @@ class Estimate:
         Peak memory of one process, in MiB.
     slowest
         The operator or step that takes most of the time.
-    networks
-        Columns of images that go through a pretrained network, whose time is not included.
-    text_seconds
-        CPU seconds that a network takes for free texts, which are not part of ``seconds``: a GPU, bfloat16
-        and repeated texts make it less.
+    image_seconds, text_seconds
+        CPU seconds that networks take for images and for free texts, which are not part of ``seconds``: a GPU
+        makes them less, and so do bfloat16 and repeated texts.
     added
         Whether ``slowest`` is not an operator of the recipe: every run of its kind has it.
 
@@ -55,7 +55,7 @@ class Estimate:
     seconds: float
     mib: float
     slowest: str
-    networks: int = 0
+    image_seconds: float = 0.0
     text_seconds: float = 0.0
     added: bool = False
 
@@ -63,9 +63,12 @@ class Estimate:
     def text(self) -> str:
         """The estimate as a phrase, rounded, since the rates are of another machine."""
         time, memory = _duration(self.seconds), _memory(self.mib)
-        beside = ", beside the pretrained network" if self.networks else ""
-        if self.text_seconds:
-            beside += f"; up to {_duration(self.text_seconds)} more for the network that reads free text"
+        networks = {"images": self.image_seconds, "free text": self.text_seconds}
+        beside = "".join(
+            f"; up to {_duration(seconds)} more for the network that reads {kind}"
+            for kind, seconds in networks.items()
+            if seconds
+        )
         added = ", which the run adds" if self.added else ""
         return f"about {time} of one core and {memory}, mostly for `{self.slowest}`{added}{beside}"
 
@@ -76,7 +79,7 @@ def estimate(
     n_features: int,
     shard_rows: Sequence[int],
     *,
-    networks: int = 0,
+    images: int = 0,
     texts: int = 0,
     n_classes: int = CLASSES,
     named: Collection[str] | None = None,
@@ -93,7 +96,7 @@ def estimate(
         Number of features of a row after encoding.
     shard_rows
         Number of rows of each shard.
-    networks
+    images
         Number of columns of images.
     texts
         Number of columns of free text.
@@ -110,9 +113,9 @@ def estimate(
     largest = max(shard_rows, default=n_rows) / SHARD_ROWS
     peak = max(cost.mib for cost in steps.values()) * max(0.2, largest) * wide
     slowest = max(seconds, key=lambda name: seconds[name])
-    total, text_seconds = START_SECONDS + sum(seconds.values()), texts * n_rows / TEXTS_PER_SECOND
-    added = named is not None and slowest not in named
-    return Estimate(total, BASE_MIB + peak, slowest, networks, text_seconds, added)
+    total, added = START_SECONDS + sum(seconds.values()), named is not None and slowest not in named
+    reading = images * n_rows / IMAGES_PER_SECOND, texts * n_rows / TEXTS_PER_SECOND
+    return Estimate(total, BASE_MIB + peak, slowest, *reading, added)
 
 
 def width_factor(n_features: int) -> float:

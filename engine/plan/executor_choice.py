@@ -84,7 +84,8 @@ def pending_cpu_seconds(plan: Plan) -> float:
     for planned in plan.operators:
         committed = plan.store.committed(planned.fingerprint)
         missing = sum(n for index, n in rows.items() if index not in committed)
-        total += missing / 1e6 * planned.operator.cost.per_million(n_rows) * factor
+        cost = planned.operator.cost
+        total += missing / 1e6 * cost.per_million(n_rows) * (factor if cost.by_features else 1.0)
     return total
 
 

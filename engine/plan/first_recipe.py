@@ -252,7 +252,7 @@ def _cost(made: _Planned) -> Estimate:
         sum(rows),
         _n_features(made.preview),
         rows,
-        networks=kinds.count(Kind.IMAGE),
+        images=kinds.count(Kind.IMAGE),
         texts=kinds.count(Kind.TEXT),
         n_classes=len(made.preview.label.counts),
         named=made.plan.recipe.operators,

@@ -11,7 +11,7 @@ import numpy as np
 
 from operators.base import OperatorError
 from operators.cues.gather import SampledRows, read_sample
-from operators.cues.models.linear import with_directions
+from operators.cues.models.linear import Scaler, with_directions
 from operators.cues.named.answers import Answers, check_categories, undivided_names
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.curve import measured_curve
@@ -20,6 +20,7 @@ from operators.cues.output.importance import measured_importance, write_importan
 from operators.cues.output.listing import shortcut_names, write_suspects
 from operators.cues.params import LEFT_OUT, CuesParams, CueWords
 from operators.cues.robust_weights import fit
+from operators.cues.search.same_rows import with_same
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.serialise import save_state
@@ -57,6 +58,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
     y, ids = sample.y, sample.ids
     settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
     with limit_threads(1):  # the same bytes, however many cores there are
+        settings = replace(settings, legitimate=_legitimate(sample, task))
         fitted = _fitted(sample, task, settings)
         state, X, columns = fitted.state, fitted.X, fitted.columns
         suspects, words = ([], []) if state.reason else _suspects(X, y, ids, fitted.task(task), settings)
@@ -126,6 +128,15 @@ def _fitted(sample: SampledRows, task: FitTask, settings: CueSettings) -> _Fitte
     if coefficients:
         state = replace(state, scaler=replace(state.scaler, directions=np.hstack(coefficients)))
     return _Fitted(state, X, columns, directions, found)
+
+
+def _legitimate(sample: SampledRows, task: FitTask) -> frozenset[int]:
+    """Return the legitimate features, with those that say the same of all rows unless they are spurious."""
+    answers = Answers.of(task.params, task.columns)
+    if not answers.legitimate or not len(sample.y):
+        return answers.legitimate
+    Z = Scaler.from_rows(sample.X).apply(sample.X)
+    return with_same(answers.legitimate, Z, answers.spurious)
 
 
 def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:

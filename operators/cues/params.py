@@ -96,8 +96,9 @@ class CuesParams(OperatorParams):
     legitimate: tuple[Reference, ...] = Field(
         default=(),
         description="Columns that are honest signal and have no part in the search, written as for "
-        "`spurious`; the cut of a slice does not matter. Words leave the list of suspects and are not "
-        "balanced without a name, but features that "
+        "`spurious`; the cut of a slice does not matter, and a column that is equal or opposite in every "
+        "row, such as the other one of two one-hot columns, is answered as well. Words leave the list of "
+        "suspects and are not balanced without a name, but features that "
         "tell them stay in the search",
     )
     max_named_cost: float = Field(

@@ -47,7 +47,7 @@ class Embed(ColumnEncoder[EmbedParams]):
 
     name = "embed"
     version = 4
-    cost = Cost(20_000, 20_000)
+    cost = Cost(20_000, 20_000, by_features=False)
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
     prefers_gpu = True

@@ -73,7 +73,7 @@ class NetworkInputs(ColumnEncoder[NetworkInputsParams]):
 
     name = NAME
     version = 1
-    cost = Cost(20_000, 20_000)
+    cost = Cost(20_000, 20_000, by_features=False)
     Params = NetworkInputsParams
 
     @property

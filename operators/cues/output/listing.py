@@ -79,7 +79,7 @@ def write_suspects(
         **_one_class(state, classes),
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
         **({"several": True} if state.further and state.blend > 0 else {}),
-        **({"kept": kept} if (kept := _kept(state, columns, answers)) else {}),
+        **({"kept": kept} if (kept := _kept(state, columns, answers, suspects)) else {}),
         **summary(state),
         "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
     }
@@ -104,11 +104,15 @@ def _one_class(state: CueState, classes: Sequence[str]) -> dict[str, str]:
     return {"one_class": classes[state.class_column.one_class]}
 
 
-def _kept(state: CueState, columns: FeatureColumns, answers: Answers) -> list[str]:
+def _kept(
+    state: CueState, columns: FeatureColumns, answers: Answers, suspects: Sequence[Suspect]
+) -> list[str]:
     """Return the columns that are balanced beside the named ones, as the search has found them."""
     if not answers.spurious or state.blend <= 0:
         return []
-    unnamed = [sides for sides in state.named or () if answers.spurious.isdisjoint(sides.columns)]
+    same = {other for one in suspects if one.feature in answers.spurious for other in one.same}
+    named = answers.spurious | same
+    unnamed = [sides for sides in state.named or () if named.isdisjoint(sides.columns)]
     return list(dict.fromkeys(name for sides in unnamed for name in _sources(sides, columns)))
 
 
@@ -152,18 +156,22 @@ def _record(
     values: tuple[float, float] | None,
 ) -> dict[str, Any]:
     name, words = columns.name(suspect.feature), columns.words_of(suspect.feature)
+    given = (answers.answer(position) for position in (suspect.feature, *suspect.same))
     inside = words.condition(suspect.gap)
     if values and isinstance(words, NumberWords):
         low, high = (float(words.scale.backward(value)) for value in values)
         inside = f"{name} is {high:g} (not {low:g})" + inside[len(inside.removesuffix(OR_MISSING)) :]
+    reference = recipe_reference(suspect.feature, columns, inside)
+    also = [_whole_name(position, columns) for position in suspect.same]
     return {
         "feature": name,
+        "also": [one for one in dict.fromkeys(also) if one not in (reference, name)],
         "position": suspect.feature,
         "cut": words.threshold(suspect.gap),
         "feature_cut": suspect.gap.middle,
         "slice": inside,
-        "answer": answers.answer(suspect.feature),
-        "reference": recipe_reference(suspect.feature, columns, inside),
+        "answer": next((answer for answer in given if answer != "open"), "open"),
+        "reference": reference,
         "share": suspect.share,
         "share_by_class": _by_class(suspect.share_by_class, classes),
         "accuracy_inside": _by_class(suspect.accuracy_inside, classes),
@@ -171,6 +179,7 @@ def _record(
         "gain": suspect.gain,
         "cost": suspect.cost,
         "strength": suspect.strength,
+        **({"stands_out": True} if suspect.stands_out else {}),
     }
 
 
@@ -181,10 +190,16 @@ def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any
     """
     if position >= columns.n_features:
         return columns.mentions[position - columns.n_features].model_dump(mode="json")
+    parts = isinstance(columns.words_of(position), PartWords | YearWords)
+    return inside if parts else _whole_name(position, columns)
+
+
+def _whole_name(position: int, columns: FeatureColumns) -> str:
+    """Return the name of a feature, or of its column where that is one of categories."""
     if columns.outputs and (output := columns.outputs[position]).kind == "categorical":
         whole = position in columns.positions(output.source, main=True)
         return output.source if whole else columns.name(position)
-    return inside if isinstance(columns.words_of(position), PartWords | YearWords) else columns.name(position)
+    return columns.name(position)
 
 
 def _by_class(values: npt.NDArray[np.floating[Any]], classes: Sequence[str]) -> dict[str, float]:

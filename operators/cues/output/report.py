@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from operators.cues.named.recipe_text import yaml_reference
@@ -18,6 +18,17 @@ from operators.cues.output.curve_report import (
     table_rows,
 )
 from operators.cues.output.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
+from operators.cues.output.shown_suspects import (
+    SEE_ROWS,
+    WEAK,
+    WEAK_EXPLAINED,
+    answer_text,
+    asked_suspects,
+    is_entry,
+    lowest_accuracies,
+    sentence_on_entries,
+    slice_text,
+)
 from operators.cues.output.verdict import left_out_warning, possible_shortcut, summary, verdict, word_notes
 from operators.report import (
     Finding,
@@ -68,7 +79,10 @@ def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None =
             "strength",
             "answer",
         )
-        content += [EXPLANATION, ReportTable(columns, [_row(suspect) for suspect in found["suspects"]])]
+        rows = [_row(suspect, found) for suspect in found["suspects"]]
+        content += [EXPLANATION, ReportTable(columns, rows)]
+        content += [WEAK_EXPLAINED] if any(row[-1] == WEAK for row in rows) else []
+        content += [said] if (said := sentence_on_entries(found)) else []
     items = choice_items(found)
     if items:
         content += [
@@ -140,9 +154,8 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
         notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning"))
     if found.get("trade_off") and is_overpriced(found["trade_off"]):
         notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
-    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
-    if found["gate"] and suspects:
-        return *notes, _finding("A model may rely on a shortcut:", suspects[0], "warning")
+    if found["gate"] and (asked := asked_suspects(found)):
+        return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
     if found["gate"] == 0 and (possible := possible_shortcut(found)):
         return *notes, _finding(
             "A model leans on what may be a shortcut or honest signal:", possible, "information"
@@ -152,23 +165,28 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
 
 def _finding(begin: str, suspect: Mapping[str, Any], severity: Severity) -> Finding:
     said = f"{begin} {suspect['slice']} ({suspect['share']:.0%} of the rows)."
+    if is_entry(suspect):
+        return Finding(f"{said} This has no meaning in words: {SEE_ROWS}.", severity)
     return Finding(f"{said} Say whether it is one under suspected shortcuts.", severity)
 
 
-def _row(suspect: Mapping[str, Any]) -> tuple[str | float, ...]:
+def _row(suspect: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str | float, ...]:
     return (
-        suspect["slice"],
+        slice_text(suspect),
         f"{suspect['share']:.1%}",
         accuracy_by_class(suspect["accuracy_inside"]),
         accuracy_by_class(suspect["accuracy_outside"]),
         f"{suspect['gain']:+.3f}",
         f"{suspect['cost']:+.3f}",
         f"{suspect['strength']:.2f}",
-        suspect["answer"],
+        answer_text(suspect, found),
     )
 
 
 def accuracy_by_class(accuracies: Mapping[str, float | None]) -> str:
-    """Return the accuracies of the first classes as text."""
-    texts = [f"{name}: " + ("–" if value is None else f"{value:.2f}") for name, value in accuracies.items()]
-    return ", ".join(texts[:MAX_CLASSES]) + (", ..." if len(texts) > MAX_CLASSES else "")
+    """Return the accuracies of the classes as text: of many those of the lowest, the lowest first."""
+    shown: Iterable[tuple[str, float | None]] = accuracies.items()
+    if many := len(accuracies) > MAX_CLASSES:
+        shown = lowest_accuracies(accuracies, MAX_CLASSES)
+    texts = [f"{name}: " + ("–" if value is None else f"{value:.2f}") for name, value in shown]
+    return ("lowest " if many else "") + (", ".join(texts) or "–")

@@ -10,6 +10,7 @@ from connectors.foundation.messages import first_of, shorten
 from operators.counts import count
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
+from operators.cues.output.shown_suspects import LEANING, SEE_ROWS, asked_suspects, is_entry, wins_much
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
 from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
@@ -19,7 +20,7 @@ NO_AGREEMENT = 0.5
 
 WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
 WEAKEST = {
-    "agreement": "no single feature explains where models fail",
+    "agreement": "no single feature alone explains where models fail",
     "mistake_confidence": "models are not sure of themselves where they are wrong",
     "crispness": "what models get right does not follow one clear rule",
     "recovery": "rows on which models fail are hardly put right by giving them more weight",
@@ -41,13 +42,9 @@ WEAKEST = {
 """Words for the measurement that shuts the gate."""
 MIXED = 0.85
 """Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
-LARGE_GAIN = 0.1
-"""Gain of a suspect from which the verdict names it although the evidence is weak."""
 SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
 """Up to a full stop that is in no name."""
 WHY_LESS = "as held-out rows of the worst class are better so than with balanced classes"
-LEANING = 0.25
-"""Strength of a suspect from which the verdict names it although its balance is not worth its cost."""
 
 
 def verdict(found: Mapping[str, Any]) -> str:
@@ -77,7 +74,7 @@ def verdict(found: Mapping[str, Any]) -> str:
         return _columns_sentence(found) + measured
     if found["gate"] > 0:
         return f"{_searched_sentence(found)}{_strongest(found)}{measured}"
-    return f"{_weak_sentence(found)}{_question(found)}{measured}"
+    return f"{_weak_evidence(found)}{measured}"
 
 
 def _kept_sentence(found: Mapping[str, Any]) -> str:
@@ -132,12 +129,34 @@ def _why_leaning(found: Mapping[str, Any]) -> str:
     return f"as with {balance} models mistake far more held-out rows that contradict `{found['leaning']}`"
 
 
-def _weak_sentence(found: Mapping[str, Any]) -> str:
-    """Say which measurement speaks most against a shortcut, and what the weights are."""
-    weakest = WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
+def _weak_evidence(found: Mapping[str, Any]) -> str:
+    """Say what the weights are where the evidence is weak, and ask about what is worth an answer."""
+    equal, first = _equal_suspects(found), possible_shortcut(found)
+    if first is not None and not equal:
+        return _unknown_suspect(found, first)
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
     how = _balance_of_classes(found)
-    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
+    weak = f"The evidence for a shortcut is weak ({_weakest(found)}), so that the weights {how}.{extra}"
+    return weak + (equal or _leant_on(found))
+
+
+def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """Say why a suspect whose balance would win much is not balanced, and ask about it."""
+    reference = yaml_reference(first["reference"])
+    balanced = "balanced in part alone" if found["slice_blend"] else "not balanced"
+    return (
+        f"It is not known whether `{first['slice']}`, on which models lean, is a shortcut or honest signal "
+        f"({_weakest(found)}), so that it is {balanced} without your answer: the weights "
+        f"{_balance_of_classes(found)}. Named under `spurious`, it would be balanced, which would raise the "
+        f"worst class and side by {first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced "
+        f"accuracy: name `{reference}` there if it is a shortcut, or under `legitimate` if it is honest "
+        "signal."
+    )
+
+
+def _weakest(found: Mapping[str, Any]) -> str:
+    """Return which measurement speaks most against a shortcut."""
+    return WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
 
 
 def _searched_sentence(found: Mapping[str, Any]) -> str:
@@ -173,6 +192,8 @@ def _strongest(found: Mapping[str, Any]) -> str:
     if not suspects:
         return ""
     name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
+    if is_entry(suspects[0]):
+        return f" The strongest suspect is `{name}`, which has no meaning in words: {SEE_ROWS}."
     if found["gate"] < MIXED:
         return (
             f" The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
@@ -206,11 +227,8 @@ def left_out_warning(rows: Mapping[str, int]) -> str:
 
 
 def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the strongest open suspect whose balance would win much and more than it costs, if any."""
-    for suspect in found["suspects"]:
-        if suspect["answer"] == "open" and suspect["gain"] >= max(LARGE_GAIN, suspect["cost"]):
-            return dict(suspect)
-    return None
+    """Return the strongest suspect to ask about whose balance would win much, if any."""
+    return next((suspect for suspect in asked_suspects(found) if wins_much(suspect)), None)
 
 
 def summary(found: Mapping[str, Any]) -> str:
@@ -220,11 +238,6 @@ def summary(found: Mapping[str, Any]) -> str:
     expected = found.get("balanced_columns") and found.get("expected_gain")
     in_two = found["reason"] or found.get("found_words") or expected
     return "".join(sentences[: 2 if in_two else 1]).strip() or text
-
-
-def _question(found: Mapping[str, Any]) -> str:
-    """Ask about what is worth an answer although the evidence is weak; empty if there is nothing."""
-    return _equal_suspects(found) or _possible_shortcut(found) or _leant_on(found)
 
 
 def _leant_on(found: Mapping[str, Any]) -> str:
@@ -240,29 +253,13 @@ def _leant_on(found: Mapping[str, Any]) -> str:
     )
 
 
-def _possible_shortcut(found: Mapping[str, Any]) -> str:
-    """Ask about the suspect whose balance would win much; empty if there is none."""
-    first = possible_shortcut(found)
-    if first is None:
-        return ""
-    known = (
-        "Measurements are more like those of honest signal or of wrong labels, which proves neither"
-        if found["weakest"] == "not_honest"
-        else "Nothing measured tells whether it is a shortcut or honest signal"
-    )
-    return (
-        f" Models lean on `{first['slice']}`: balancing that would raise the worst class and side by "
-        f"{first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced accuracy. {known}: name "
-        f"`{yaml_reference(first['reference'])}` under `spurious` or `legitimate`."
-    )
-
-
 def _equal_suspects(found: Mapping[str, Any]) -> str:
     """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
     are none."""
     if (found["evidence"] or {}).get("slice_rival", 0.0) < EQUAL_RIVAL:
         return ""
-    names = [yaml_reference(one["reference"]) for one in found["suspects"] if one["answer"] == "open"]
+    suspects = [one for one in found["suspects"] if one["answer"] == "open" and not is_entry(one)]
+    names = [yaml_reference(one["reference"]) for one in suspects]
     first, *others = dict.fromkeys(names) or [""]
     if not others:
         return ""

@@ -21,6 +21,7 @@ from operators.cues.models.draws import Split, draw_sample, halves
 from operators.cues.models.linear import Scaler, class_balance
 from operators.cues.models.twins import fit_twins, held_out
 from operators.cues.search.gain import MIN_CELL_ROWS
+from operators.cues.search.same_rows import SaySame, equal_but_for_sign, grouped
 from operators.cues.search.slices import TOP, Slices, strongest
 from operators.cues.settings import CueSettings
 from operators.encode.words import Gap
@@ -50,6 +51,10 @@ class Suspect:
         Loss of held-out balanced accuracy against class balance by the same.
     strength
         Geometric mean of the explained shares of probabilities and error, in [0, 1].
+    same
+        Other columns that say the same of the rows (:mod:`operators.cues.search.same_rows`).
+    stands_out
+        Whether it is worth an answer whatever these figures say.
 
     """
 
@@ -62,6 +67,8 @@ class Suspect:
     gain: float
     cost: float
     strength: float
+    same: tuple[int, ...] = ()
+    stands_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,12 @@ def measured_sample(
 
 
 def measure_suspects(
-    slices: Slices, sample: MeasuredSample, *, top: int = TOP, always: Collection[int] = ()
+    slices: Slices,
+    sample: MeasuredSample,
+    *,
+    top: int = TOP,
+    always: Collection[int] = (),
+    same: SaySame = equal_but_for_sign,
 ) -> list[Suspect]:
     """Return at most ``top`` suspects among the slices, one per feature, the strongest first.
 
@@ -140,10 +152,18 @@ def measure_suspects(
         Each suspect costs one fit of the probe.
     always
         Features that are listed whatever their strength, if they have a usable cut.
+    same
+        Whether two columns say the same of the rows, so that they are one suspect.
 
     """
     strength = slices.slice_strength()
-    return [_measure(slices, int(k), float(strength[k]), sample) for k in strongest(slices, top, always)]
+    numbers = {int(slices.feature[k]): int(k) for k in strongest(slices, len(strength), always)}
+    groups = grouped([*numbers], sample.Z, same, top=top, always=always)
+    measured = (
+        replace(_measure(slices, numbers[first], float(strength[numbers[first]]), sample), same=tuple(others))
+        for first, *others in groups
+    )
+    return list(measured)
 
 
 def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) -> Suspect:

@@ -18,6 +18,7 @@ from operators.arrays import Floats
 from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CueWords
 from operators.cues.search.ramps import LEAST_PART
+from operators.cues.search.same_rows import occur_together
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import MeasuredSample, Suspect, measure_suspects
 from operators.cues.words.shard_texts import SampledTexts
@@ -25,8 +26,6 @@ from operators.cues.words.word_shortcuts import judge_word_families
 from operators.unspaced_scripts import separate_words
 
 MAX_WORDS = 2_000
-SAME_ROWS = 0.95
-"""Share of the texts with one of two words that have both, from which the words are one suspect."""
 WORD = r"(?u)\b\w[\w'-]+\b"
 
 
@@ -59,26 +58,12 @@ def list_word_suspects(
             words, occurs, rows.y, rows.ids, others=others, answered=answered, seed=sample.seed
         )
         always = {words.index(word) for one in families if one.support() >= LEAST_PART for word in one.words}
-        suspects = measure_suspects(slices, replace(rows, X=occurs, Z=occurs), always=always)
-        for first, *same in _of_the_same_rows(suspects, occurs):
-            found_words = tuple(words[one.feature] for one in (first, *same))
-            listed.append((CueWords(column=column, words=found_words), first))
+        measured = replace(rows, X=occurs, Z=occurs)
+        for one in measure_suspects(slices, measured, always=always, same=occur_together):
+            found_words = tuple(words[feature] for feature in (one.feature, *one.same))
+            suspect = replace(one, same=(), stands_out=one.feature in always)
+            listed.append((CueWords(column=column, words=found_words), suspect))
     return sorted(listed, key=lambda item: -item[1].strength)
-
-
-def _of_the_same_rows(suspects: Sequence[Suspect], occurs: npt.NDArray[np.float32]) -> list[list[Suspect]]:
-    """Return the suspects, the strongest first, those together whose words occur in the same texts."""
-    found: list[list[Suspect]] = []
-    for one in suspects:
-        inside = occurs[:, one.feature] > 0
-        for group in found:
-            other = occurs[:, group[0].feature] > 0
-            if np.count_nonzero(inside & other) >= SAME_ROWS * np.count_nonzero(inside | other):
-                group.append(one)
-                break
-        else:
-            found.append([one])
-    return found
 
 
 def _separated(text: str) -> str:

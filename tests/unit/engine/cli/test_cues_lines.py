@@ -15,9 +15,11 @@ from engine.cli.cues import accuracies
 from engine.cli.safe_output import SafeConsole
 
 
-def test_accuracies_stand_in_the_order_of_the_classes() -> None:
-    assert accuracies({"low": 0.5, "middle": None, "a long name of a class": 0.987}) == "0.50 – 0.99"
-    assert accuracies({str(n): 1.0 for n in range(9)}) == "1.00 1.00 1.00 1.00 1.00 1.00 ..."
+def test_accuracies_of_two_classes_stand_in_their_order_and_of_more_the_lowest_has_a_name() -> None:
+    assert accuracies({"low": 0.5, "high": None}) == "0.50 –"
+    assert accuracies({"low": 0.5, "middle": None, "high": 0.25}) == "high 0.25"
+    assert accuracies({"low": None, "middle": None, "high": None}) == "–"
+    assert accuracies({"a" * 40: 0.1, "b": 0.2, "c": 0.3}) == "a" * 23 + "… 0.10"
 
 
 def test_the_slice_is_named_in_a_narrow_terminal(
@@ -37,13 +39,31 @@ def test_the_slice_is_named_in_a_narrow_terminal(
     }
     monkeypatch.setattr(cues, "console", Console(width=80))
     monkeypatch.setattr("operators.cues.output.verdict.verdict", lambda found: "weak")
-    cues._show({"version": "v1", "suspects": [suspect], "recipe_section": ""})
+    cues._show({"version": "v1", "gate": 0.0, "suspects": [suspect], "recipe_section": ""})
     lines = capsys.readouterr().out.splitlines()
     (header,) = (line for line in lines if line.startswith("slice "))
     assert header.rstrip().endswith("answer")
     (first,) = (line for line in lines if line.startswith("education"))
     for cell in ("40.0%", "+0.100", "+0.020", "0.50", "open"):
         assert cell in first
+
+
+@pytest.mark.parametrize("strength", [0.05, 0.5])
+def test_nobody_is_urged_to_answer_weak_suspects(
+    strength: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_class = dict.fromkeys("ab", 0.25)
+    suspect = {"slice": "x is 1", "also": ["z"], "reference": "x", "share": 0.4, "answer": "open"}
+    suspect |= {"accuracy_inside": by_class, "accuracy_outside": by_class, "gain": 0.3, "cost": 0.0}
+    monkeypatch.setattr(cues, "console", Console(width=200))
+    monkeypatch.setattr("operators.cues.output.verdict.verdict", lambda found: "said")
+    found = {"version": "v1", "gate": 0.0, "recipe_section": "operators:\n  cues: {}\n"}
+    cues._show(found | {"suspects": [suspect | {"strength": strength}]})
+    shown = capsys.readouterr().out
+    (line,) = (line for line in shown.splitlines() if line.startswith("x is 1; also z"))
+    assert line.split()[-1] == ("weak" if strength < 0.1 else "open")
+    assert ("No suspect needs an answer." in shown) == (strength < 0.1)
+    assert ("to be named under `spurious` or `legitimate`: x" in shown) == (strength > 0.1)
 
 
 def test_a_row_of_a_table_is_one_line_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

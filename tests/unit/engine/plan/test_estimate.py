@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.plan.estimate import START_SECONDS, STEPS, TEXTS_PER_SECOND, estimate
+from engine.plan.estimate import IMAGES_PER_SECOND, START_SECONDS, STEPS, TEXTS_PER_SECOND, estimate
 from engine.plan.first_recipe import draft
 from engine.recipe.recipe import STANDARD_CHAIN
 from operators.base import Cost
@@ -88,6 +88,13 @@ def test_an_operator_that_is_not_in_the_recipe_is_told_apart(tmp_path: Path) -> 
     found = draft(str(tmp_path / "t.csv"), "y", output=str(tmp_path / "out")).estimate
     assert found.slowest == "outliers"
     assert ", which the run adds" in found.text
+
+
+def test_images_are_told_apart() -> None:
+    cost = estimate(COSTS, 3500, 1280, [3500], images=1)
+    assert cost.image_seconds == pytest.approx(3500 / IMAGES_PER_SECOND)
+    assert cost.text.endswith("; up to 2 min more for the network that reads images")
+    assert f"embed, decoding included | {IMAGES_PER_SECOND:g} |" in README.read_text("utf-8")
 
 
 def test_free_text_is_told_apart() -> None:

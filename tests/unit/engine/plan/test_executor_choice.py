@@ -100,6 +100,17 @@ def test_committed_shards_count_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert pending_cpu_seconds(made) == 0
 
 
+def test_a_network_takes_as_long_however_few_columns_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(tmp_path)
+    before, rows = pending_cpu_seconds(made), sum(shard.n_rows for shard in made.shards)
+    (probe,) = (one.operator.cost for one in made.operators if one.name == "probe")
+    network = Cost(probe.small + 1e6, probe.large + 1e6, by_features=False)
+    monkeypatch.setattr(Probe, "cost", network)
+    assert rows <= pending_cpu_seconds(made) - before <= 1.1 * rows
+
+
 def test_vectors_count_by_their_length() -> None:
     schema = pa.schema(
         {"a": pa.int64(), "v": pa.list_(pa.float32(), 10), "w": pa.list_(pa.float32()), "t": pa.string()}

@@ -105,6 +105,23 @@ def test_a_named_column_is_balanced_and_listed(cue_problem: Any, tmp_path: Path)
     assert record["spurious"] == ["background"]
 
 
+@pytest.mark.parametrize("answer", ["open", "spurious", "legitimate"])
+def test_one_answer_is_enough_for_a_column_and_its_complement(
+    cue_problem: Any, tmp_path: Path, answer: str
+) -> None:
+    X, label, _, cue, _ = cue_problem
+    X = X.copy()
+    X[:, 5], X[:, 6] = 1 - cue, cue
+    answers = {} if answer == "open" else {answer: ("background",)}
+    _, metrics, state = run_cues(tmp_path, [as_table(X, label)], CuesParams.model_validate(answers))
+    record = json.loads((state / "suspects.json").read_text())
+    (twin,) = (one for one in record["suspects"] if one["feature"] in ("f5", "background"))
+    assert {twin["feature"], *twin["also"]} == {"f5", "background"}
+    assert twin["answer"] == answer
+    assert "kept" not in record
+    assert (metrics["blend"] > 0.5) == (answer != "legitimate")
+
+
 def test_the_first_suspect_is_told_in_words_of_the_source(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, cue, _ = cue_problem
     X = X.copy()
@@ -170,7 +187,8 @@ def test_where_the_evidence_is_weak_the_log_says_so(tmp_path: Path, caplog: pyte
         found, metrics, _ = run_cues(tmp_path, [as_table(X, y)])
     assert metrics["gate"] == metrics["blend"] == 0
     assert len(np.unique(found)) == 2
-    assert "evidence for a shortcut is weak" in caplog.text
+    assert "is a shortcut or honest signal" in caplog.text
+    assert "so that it is not balanced without your answer" in caplog.text
 
 
 @pytest.mark.parametrize("spurious", [(), ("f1",)])

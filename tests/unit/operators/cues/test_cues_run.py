@@ -79,8 +79,9 @@ def test_the_command_lists_the_cue_first(first: Any) -> None:
     assert found["gate"] > 0.5
     assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {}}}
     assert "background" in example_section(found).splitlines()[-1]
-    names = {"recipe_section": found["recipe_section"]}
-    told = [{"reference": name, "answer": "open"} for name in ("new\nline", "hired in Nov-Feb")]
+    names = {"recipe_section": found["recipe_section"], "gate": 0.0}
+    strong = {"answer": "open", "strength": 0.5, "gain": 0.2, "cost": 0.0}
+    told = [{**strong, "reference": name} for name in ("new\nline", "hired in Nov-Feb")]
     section = example_section(names | {"suspects": told})
     assert yaml.safe_load(section) == {"operators": {"cues": {"spurious": [], "legitimate": []}}}
     last = section.splitlines()[-1].partition("`: ")[2]

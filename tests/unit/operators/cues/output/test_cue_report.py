@@ -220,7 +220,7 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     partly = cue_section({**FOUND, "gate": 0.0, "class_strength": 0.5})
     assert "balance the classes in part" in str(partly.content[0])
     weak = cue_section({**FOUND, "gate": 0.0, "suspects": []})
-    assert "is weak (no single feature explains where models fail)" in str(weak.content[0])
+    assert "is weak (no single feature alone explains where models fail)" in str(weak.content[0])
     assert len(weak.content) == 1
     none = cue_section({**FOUND, "reason": "99 rows are fewer than 100", "gate": 0.0, "suspects": []})
     assert "No shortcut was searched for (99 rows" in str(none.content[0])
@@ -274,9 +274,17 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     depot = {**SUSPECT, "slice": "depot = Lyon", "reference": "depot", "gain": 0.35, "cost": 0.08}
     found = {**FOUND, "gate": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
     said = verdict(found)
-    assert "Models lean on `depot = Lyon`" in said
-    assert "by 0.35, for 0.08 of balanced accuracy" in said
-    assert "name `depot` under `spurious` or `legitimate`" in said
+    assert said == (
+        "It is not known whether `depot = Lyon`, on which models lean, is a shortcut or honest signal (no "
+        "single feature alone explains where models fail), so that it is not balanced without your answer: "
+        "the weights balance the classes. Named under `spurious`, it would be balanced, which would raise "
+        "the worst class and side by 0.35, for 0.08 of balanced accuracy: name `depot` there if it is a "
+        "shortcut, or under "
+        "`legitimate` if it is honest signal."
+    )
+    assert summary(found).endswith("without your answer: the weights balance the classes.")
+    bold = verdict({**found, "slice_blend": 0.5})
+    assert "so that it is balanced in part alone without your answer" in bold
     _, finding = cue_section(found).findings
     assert finding.severity == "information"
     assert "depot = Lyon (25% of the rows)" in finding.text
@@ -285,11 +293,9 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
 def test_a_suspect_whose_balance_wins_much_contradicts_no_reason_of_the_verdict() -> None:
     assay = {**SUSPECT, "slice": "assay > 1.5", "reference": "assay", "gain": 0.26, "cost": 0.05}
     said = verdict({**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": [assay]})
-    assert "robust weights gain little on held-out rows" in said
+    assert "(robust weights gain little on held-out rows, as where models lean on an honest column or" in said
     assert "balancing the column on which models lean most gains little" not in said
-    assert "Nothing measured tells" not in said
-    assert "Measurements are more like those of honest signal or of wrong labels, which proves" in said
-    assert "name `assay` under `spurious` or `legitimate`" in said
+    assert "name `assay` there if it is a shortcut, or under `legitimate`" in said
 
 
 def test_weights_that_follow_the_robust_ones_in_part_have_mixed_evidence_and_a_question() -> None:
@@ -306,7 +312,7 @@ def test_weights_that_follow_the_robust_ones_in_part_have_mixed_evidence_and_a_q
 def test_nothing_is_asked_about_a_suspect_that_wins_little_or_is_answered(changed: dict[str, Any]) -> None:
     depot = {**SUSPECT, "gain": 0.35, "cost": 0.08, **changed}
     found = {**FOUND, "gate": 0.0, "suspects": [depot]}
-    assert "Models lean on" not in verdict(found)
+    assert "on which models lean" not in verdict(found)
     assert [one.text for one in cue_section(found).findings] == [summary(found)]
 
 

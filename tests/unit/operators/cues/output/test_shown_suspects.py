@@ -1,0 +1,77 @@
+"""Which suspects are asked about, and how they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operators.cues.output.report import accuracy_by_class, choice_items, cue_section
+from operators.cues.output.shown_suspects import answer_text, asked_suspects, sentence_on_entries, slice_text
+from operators.cues.output.verdict import verdict
+from operators.report import ReportTable
+from tests.unit.operators.cues.output.test_cue_report import FOUND, SUSPECT
+
+WEAK: dict[str, Any] = {**SUSPECT, "strength": 0.06, "gain": 0.15, "cost": 0.02}
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked"),
+    [
+        ({}, False),
+        ({"stands_out": True}, True),
+        ({"strength": 0.1}, True),
+        ({"strength": 0.1, "gain": 0.09}, False),
+        ({"strength": 0.24, "cost": 0.16}, False),
+        ({"strength": 0.25, "gain": 0.0}, True),
+        ({"strength": 0.25, "answer": "legitimate"}, False),
+    ],
+)
+def test_a_suspect_is_asked_about_if_that_is_worth_it(changed: dict[str, Any], asked: bool) -> None:
+    suspect = WEAK | changed
+    found = {**FOUND, "gate": 0.0, "suspects": [suspect]}
+    assert bool(asked_suspects(found)) == asked
+    assert answer_text(suspect, found) == (
+        "weak" if suspect["answer"] == "open" and not asked else suspect["answer"]
+    )
+
+
+def test_a_weak_suspect_keeps_its_buttons_and_is_told_to_need_no_answer() -> None:
+    found = {**FOUND, "gate": 0.0, "suspects": [WEAK]}
+    section = cue_section(found)
+    (table,) = (item for item in section.content if isinstance(item, ReportTable))
+    assert table.rows[0][-1] == "weak"
+    assert any("weak: no answer is needed" in str(item) for item in section.content)
+    assert [item.value for item in choice_items(found)] == ["PAY_0"]
+    assert "`PAY_0" not in verdict(found)
+
+
+def test_the_strongest_suspect_of_robust_weights_is_asked_about() -> None:
+    found = {**FOUND, "gate": 0.8, "suspects": [WEAK, {**WEAK, "slice": "b > 1"}]}
+    assert [one["slice"] for one in asked_suspects(found)] == ["PAY_0 > 1.5"]
+
+
+def test_columns_that_say_the_same_stand_beside_a_slice() -> None:
+    assert slice_text(SUSPECT) == "PAY_0 > 1.5"
+    assert slice_text({**SUSPECT, "also": ["a", "b"]}) == "PAY_0 > 1.5; also a, b"
+    assert slice_text({**SUSPECT, "also": [*"abcde"]}) == "PAY_0 > 1.5; also a, b, c and 2 more"
+
+
+def test_of_many_classes_the_lowest_are_named() -> None:
+    figures = dict(zip("abcdef", (0.9, None, 0.2, 0.5, 0.1, 0.7), strict=True))
+    assert accuracy_by_class(figures) == "lowest e: 0.10, c: 0.20, d: 0.50, f: 0.70"
+
+
+def test_an_entry_of_a_vector_is_said_to_have_no_meaning_in_words() -> None:
+    entries = [
+        {**SUSPECT, "feature": f"x[{n}]", "slice": f"x[{n}] > 0.5", "reference": f"x[{n}]"} for n in (9, 4)
+    ]
+    found = {**FOUND, "gate": 1.0, "suspects": entries, "evidence": {"agreement": 0.9, "slice_rival": 0.95}}
+    assert sentence_on_entries(found).startswith("Each of `x[9]` and `x[4]` is a direction of the vector")
+    said = verdict(found)
+    assert "suspected about equally" not in said
+    assert "`x[9] > 0.5`, which has no meaning in words: look at the report's example rows" in said
+    section = cue_section(found)
+    assert sentence_on_entries(found) in section.content
+    assert "look at the report's example rows" in section.findings[-1].text
+    assert not sentence_on_entries({**found, "suspects": [SUSPECT | {"feature": "PAY_0"}]})
