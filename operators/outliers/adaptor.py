@@ -63,7 +63,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 9
+    version = 10
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 

@@ -20,6 +20,7 @@ rows reached a threshold then depended on the noise in the assumed share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,12 @@ LOWER_LIMIT = 1.64
 """Standard deviations, of an area of chance, by which the lower 95 % limit of an area lies below it."""
 STARTS = tuple((slope, share) for share in (0.005, 0.03, 0.1) for slope in (2.0, 6.0))
 """Slopes and shares from which the likelihood is maximised, as it may have several maxima."""
+LABEL_STARTS = tuple((slope, share) for share in (0.005, 0.1, 0.4, 0.7) for slope in (0.5, 2.0, 6.0))
+"""The same for the rows of one label, of which more may be wrong, and which features tell less well."""
+MAX_LABEL_SHARE = 0.9
+"""Bound on the share of wrong labels among the rows of one label."""
+MAX_RIGHT = 0.5
+"""Bound on the share of right labels among those planted in one class, beyond which they tell nothing."""
 
 
 class FlipShare(NamedTuple):
@@ -66,24 +73,22 @@ def fit_flip_share(observed: Float64, planted: Float64, n_classes: int, max_shar
     FlipShare
         The slope is positive: the ranking stays. The share is at most :func:`share_bound`.
     """
-    t = np.concatenate([observed, planted])
-    centre, deviation = float(t.mean()), float(t.std()) + 1e-9
-    x, is_observed = (t - centre) / deviation, np.arange(len(t)) < len(observed)
-    bounds = [(0.1, MAX_SLOPE), (-MAX_SHIFT, MAX_SHIFT), (MIN_SHARE, max_share)]
-    fits = [
-        minimize(
-            _loss,
-            [slope, 0.0, share],
-            args=(x, is_observed, 1.0 / (n_classes - 1)),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-        )
-        for slope, share in STARTS
-    ]
-    slope, shift, share = min(fits, key=lambda fit: float(fit.fun)).x.tolist()
-    share = min(share, share_bound(observed, planted))
-    return FlipShare(slope / deviation, shift - slope * centre / deviation, share)
+    fit = _maximise_likelihood(observed, planted, 0.0, 1.0 / (n_classes - 1), STARTS, max_share)
+    return fit._replace(share=min(fit.share, share_bound(observed, planted)))
+
+
+def share_of_label(observed: Float64, planted: Float64, right: float) -> float:
+    """Return the share of wrong labels among the rows of one label, by the likelihood of these rows alone.
+
+    The shift is free, so that neither the rarity of the label nor the share of wrong labels in other classes
+    has a say: only a part of the rows that stands apart from the others as planted flips do counts.
+
+    Parameters
+    ----------
+    observed, planted : (n,) log ratios of the observed rows, and (m,) of others to which the label was given.
+    right : share of the planted labels that are right.
+    """
+    return _maximise_likelihood(observed, planted, right, 0.0, LABEL_STARTS, MAX_LABEL_SHARE).share
 
 
 def share_bound(observed: Float64, planted: Float64) -> float:
@@ -128,6 +133,10 @@ def checkable_classes(
     Where features say nothing, all rows of a rare class would pass for flipped rows of the others. Among rows
     of one label, features alone can tell wrong labels from right ones.
 
+    The posterior takes wrong labels to fall on all classes alike. Where large classes are confused with each
+    other only, it calls most rows of a rare one wrong; so the share of wrong labels that is taken out of the
+    area is at most the one that the rows of the label show by themselves (:func:`share_of_label`).
+
     Parameters
     ----------
     log_ratios : (n,) of the observed rows, and (n,) of the same rows with another label.
@@ -141,9 +150,10 @@ def checkable_classes(
     for label in range(n_classes):
         seen, planted = (one == label for one in labels)
         if seen.any() and planted.any():
-            wrong = float(posterior[seen].mean())
+            t, flips = log_ratios[0][seen], log_ratios[1][planted]
             back = float(posterior[planted].mean()) / (n_classes - 1)
-            area = separation(log_ratios[0][seen], log_ratios[1][planted])
+            wrong = min(float(posterior[seen].mean()), share_of_label(t, flips, min(back, MAX_RIGHT)))
+            area = separation(t, flips)
             area -= LOWER_LIMIT * float(np.sqrt((1 / seen.sum() + 1 / planted.sum()) / 12))
             enough = 1 - wrong - back >= MIN_RIGHT
             found[label] = enough and unmixed_separation(area, wrong, back) >= min_separation
@@ -157,7 +167,46 @@ def separation(log_ratio: Float64, planted: Float64) -> float:
     return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
 
 
-def _loss(parameters: Float64, x: Float64, is_observed: Mask, back: float) -> tuple[float, Float64]:
+def _maximise_likelihood(
+    observed: Float64,
+    planted: Float64,
+    right: float,
+    back: float,
+    starts: Sequence[tuple[float, float]],
+    max_share: float,
+) -> FlipShare:
+    """Return slope, shift and share of the greatest likelihood; both samples weigh the same.
+
+    Parameters
+    ----------
+    observed, planted : (n,) and (m,) log ratios.
+    right, back : share of right labels among the planted ones, ``right + back * share``.
+    starts : slopes, of the standardised log ratio, and shares from which the likelihood is maximised.
+    max_share : bound on the share.
+    """
+    t = np.concatenate([observed, planted])
+    centre, deviation = float(t.mean()), float(t.std()) + 1e-9
+    is_observed = np.arange(len(t)) < len(observed)
+    weights = len(t) / 2 / np.where(is_observed, len(observed), len(planted))
+    bounds = [(0.1, MAX_SLOPE), (-MAX_SHIFT, MAX_SHIFT), (MIN_SHARE, max_share)]
+    fits = [
+        minimize(
+            _loss,
+            [slope, 0.0, share],
+            args=((t - centre) / deviation, is_observed, weights, right, back),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+        )
+        for slope, share in starts
+    ]
+    slope, shift, share = min(fits, key=lambda fit: float(fit.fun)).x.tolist()
+    return FlipShare(slope / deviation, shift - slope * centre / deviation, share)
+
+
+def _loss(
+    parameters: Float64, x: Float64, is_observed: Mask, weights: Float64, right: float, back: float
+) -> tuple[float, Float64]:
     """Return the negative log likelihood, and its gradient (3,) by slope, shift and share.
 
     Parameters
@@ -165,16 +214,17 @@ def _loss(parameters: Float64, x: Float64, is_observed: Mask, back: float) -> tu
     parameters : slope, shift and share s.
     x : (n,) standardised log ratios.
     is_observed : (n,) bool.
-    back : probability 1 / (C - 1) that a planted flip of a wrong label gives the right one back.
+    weights : (n,) of the rows.
+    right, back : share ``right + back * s`` of the planted labels that are right.
     """
     slope, shift, s = parameters
-    u = expit(slope * x + shift)
+    u, r = expit(slope * x + shift), right + back * s
     # Densities of both samples in units of c + q.
-    seen, planted = (1 - s) * (1 - u) + s * u, (1 - back * s) * u + back * s * (1 - u)
-    by_u = np.where(is_observed, (2 * s - 1) / seen, (1 - 2 * back * s) / planted)
-    by_u -= 2 * s * (1 - back) / (seen + planted)
+    seen, planted = (1 - s) * (1 - u) + s * u, (1 - r) * u + r * (1 - u)
+    by_u = np.where(is_observed, (2 * s - 1) / seen, (1 - 2 * r) / planted)
+    by_u -= 2 * (s * (1 - back) - right) / (seen + planted)
     by_s = np.where(is_observed, (2 * u - 1) / seen, back * (1 - 2 * u) / planted)
     by_s -= (2 * u - 1) * (1 - back) / (seen + planted)
-    by_logit = by_u * u * (1 - u)
-    loss = -float(np.log(np.where(is_observed, seen, planted) / (seen + planted)).sum())
+    by_s, by_logit = weights * by_s, weights * by_u * u * (1 - u)
+    loss = -float((weights * np.log(np.where(is_observed, seen, planted) / (seen + planted))).sum())
     return loss, -np.array([(by_logit * x).sum(), by_logit.sum(), by_s.sum()])

@@ -13,6 +13,7 @@ from operators.outliers.flip_share import (
     fit_flip_share,
     separation,
     share_bound,
+    share_of_label,
     unmixed_separation,
 )
 from operators.outliers.verdict import Config, fit
@@ -51,13 +52,11 @@ def test_the_share_is_bounded_where_the_most_suspicious_planted_rows_have_no_com
 def test_the_gradient_is_that_of_the_loss() -> None:
     rng = np.random.default_rng(0)
     x, is_observed = rng.normal(size=300), np.arange(300) < 150
-    for parameters, back in (([1.5, 0.2, 0.05], 1.0), ([3.0, -1.0, 0.2], 0.5)):
-        at = np.array(parameters)
-        by_step = [
-            (_loss(at + h, x, is_observed, back)[0] - _loss(at - h, x, is_observed, back)[0]) / 2e-6
-            for h in 1e-6 * np.eye(3)
-        ]
-        np.testing.assert_allclose(_loss(at, x, is_observed, back)[1], by_step, rtol=1e-5, atol=1e-5)
+    weights = np.where(is_observed, 1.4, 0.6)
+    for parameters, right, back in (([1.5, 0.2, 0.05], 0.0, 1.0), ([3.0, -1.0, 0.2], 0.1, 0.5)):
+        at, args = np.array(parameters), (x, is_observed, weights, right, back)
+        by_step = [(_loss(at + h, *args)[0] - _loss(at - h, *args)[0]) / 2e-6 for h in 1e-6 * np.eye(3)]
+        np.testing.assert_allclose(_loss(at, *args)[1], by_step, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -81,6 +80,30 @@ def test_a_rare_label_alone_does_not_make_rows_wrong() -> None:
         checked = checkable_classes((seen, planted), (y, 1 - y), posterior, 2, 0.8)
         assert checked.tolist() == found
     assert checkable_classes((seen, planted), (y, 1 - y), np.ones(4000), 2, 0.8).tolist() == [False, False]
+
+
+@pytest.mark.parametrize(("wrong", "right"), [(0.0, 0.02), (0.4, 0.02), (0.7, 0.0)])
+def test_the_share_of_wrong_labels_of_one_label_counts_rows_that_stand_apart(
+    wrong: float, right: float
+) -> None:
+    rng = np.random.default_rng(0)
+    observed = rng.normal(np.where(np.arange(300) < 300 * wrong, 2.0, -2.0))
+    planted = rng.normal(np.where(rng.random(3000) < right, -2.0, 2.0))
+    # Another shift, as a rare label brings, changes nothing.
+    for shift in (0.0, 5.0):
+        assert share_of_label(observed + shift, planted + shift, right) == pytest.approx(wrong, abs=0.07)
+    # Rows that are merely hard to tell are a shift of the whole, not a part that stands apart.
+    assert share_of_label(rng.normal(-0.5, 1, 300), rng.normal(0.5, 1, 3000), 0.0) <= 0.1
+
+
+def test_a_posterior_that_calls_most_rows_of_a_label_wrong_does_not_make_it_checkable() -> None:
+    rng = np.random.default_rng(0)
+    y, planted_y = np.repeat([0, 1], [3000, 200]), np.repeat([1, 0], [3000, 200])
+    seen = np.concatenate([rng.normal(-2, 1, 3000), rng.normal(3, 1, 200)])
+    planted = np.concatenate([rng.normal(3.7, 1, 3000), rng.normal(2, 1, 200)])
+    posterior = np.where(y == 1, 0.65, 0.01)
+    checked = checkable_classes((seen, planted), (y, planted_y), posterior, 2, 0.8)
+    assert checked.tolist() == [True, False]
 
 
 @pytest.mark.slow

@@ -63,6 +63,23 @@ def test_rows_of_a_rare_class_that_nothing_predicts_are_not_called_flipped(seed:
     assert bad[found].mean() > 0.9
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_rare_class_between_large_ones_that_are_confused_is_left_alone(seed: int) -> None:
+    # Two large classes are told well, with 6 % wrong labels between them; a rare one is told weakly. Were
+    # wrong labels spread over all classes, most labels of the rare one would be wrong, and none is.
+    rng, n = np.random.default_rng(seed), 3000
+    truth = rng.choice(3, n, p=[0.627, 0.338, 0.035])
+    rare = truth == 2
+    X = rng.normal(size=(n, 20)).astype(np.float32)
+    X[:, 0] += 2 * (2 * np.where(rare, rng.integers(0, 2, n), truth) - 1)
+    X[:, 1:3] += 0.5 * rare[:, None]
+    bad = (rng.random(n) < 0.06) & ~rare
+    y, ids = np.where(bad, 1 - truth, truth), np.arange(n)
+    state = fit(X, y, ids, seed=seed)
+    assert state.checkable.tolist() == [True, True, False]
+    assert not assess(state, X, y, ids).is_outlier[rare].any()
+
+
 def test_damage_of_the_demo_is_found_precisely_and_clean_digits_are_left_alone() -> None:
     precision, recall = [], []
     for seed in range(2):
