@@ -233,7 +233,7 @@ def accuracy_sentences(rows: list[GroupRow]) -> list[str]:
         return [text, *small_groups]
     smallest = min(groups, key=lambda g: g.stat.rows) in worst.members
     which = f"the smallest group, {worst.name}" if smallest and not worst.pooled else worst.name
-    advice = " A model trained on all rows alike is likely to fail on these rows." if is_split(rows) else ""
+    advice = " A model trained on all rows alike may fail on these rows." if is_split(rows) else ""
     return [f"The classifier has its lowest accuracy on {which}: {against}.{advice}", *small_groups]
 
 
@@ -279,7 +279,22 @@ def noise_sentences(rows: list[GroupRow]) -> list[str]:
             f"The classifier is also poor on the rows in no group of class {', '.join(names[:MAX_NAMED])}. "
             "They need not be corrupt: a minority may be among them. Look at them before you drop them."
         )
-    return texts
+    return [*texts, *_mostly_marked(rows)]
+
+
+def _mostly_marked(rows: list[GroupRow]) -> list[str]:
+    """Name groups most of whose rows are marked as outliers: their right rows may be marked with them."""
+    groups = [row for row in rows if not row.is_noise and 2 * row.outliers > row.stat.rows >= MIN_ROWS]
+    if not groups:
+        return []
+    names = [
+        f"group {row.group} of class {row.class_text} ({row.outliers:,} of {row.stat.rows:,})"
+        for row in groups
+    ]
+    return [
+        f"Most rows are marked as outliers in {first_of(names, MAX_NAMED)}. Right rows that are as rare as "
+        "wrong labels may be marked with them: look at these rows before you leave them out."
+    ]
 
 
 def noise_and_outliers(noise: int, outliers: int, rows: int) -> str:
@@ -303,10 +318,13 @@ class MarkedRows:
     rows: int
     left_out: bool
     """Whether training leaves all of them out: they are ``dropped``, or their weight is 0."""
+    weight: float
+    """Their share of the weight of all rows, from 0 to 1."""
 
 
 def marked_rows(found: Survey) -> MarkedRows:
     """Count the rows that are marked as outliers. Quarantined rows, which are marked too, do not count."""
     marked = {key: stat for key, stat in found.cells.items() if key.is_outlier}
     left_out = all(stat.weight == 0 or key.split == DROPPED for key, stat in marked.items())
-    return MarkedRows(sum(stat.rows for stat in marked.values()), left_out)
+    weight = sum(stat.weight for stat in marked.values()) / max(found.everything.weight, 1e-9)
+    return MarkedRows(sum(stat.rows for stat in marked.values()), left_out, weight)

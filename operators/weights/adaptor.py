@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,6 +165,16 @@ class Weights(Operator[WeightsParams]):
     def can_predict(self) -> bool:
         """Return True: the trained models weight new rows."""
         return True
+
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
+        """Say that the figures of ``cues`` count rows to which these weights give 0."""
+        if not self._factors.drop_outliers or CUES + FACTOR not in self._factors.columns:
+            return ()
+        return (
+            "rows marked as outliers weigh 0 (drop_outliers), while the figures of operators.cues are of "
+            "weights that keep them: by the published weights the worst group and all rows may be right more "
+            "or less often. Score a trained model on rows whose labels you know.",
+        )
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the groups of all rows and scale to mean 1 again, unless ``recount`` is off; models are kept.

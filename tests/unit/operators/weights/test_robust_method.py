@@ -247,3 +247,12 @@ def test_cues_joins_the_chain_where_weights_are_robust(tmp_path: Path) -> None:
 def test_planning_names_an_unknown_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no column 'vectr'. Did you mean 'vector'\?"):
         names(tmp_path, {"weights": {}, "cues": {"spurious": ["vectr"]}})
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_figures_of_rows_that_weigh_nothing_are_said_to_be_of_other_weights(drops: bool) -> None:
+    """The page said .116 of the worst group, by weights that keep the rows which these leave out."""
+    operator = Weights(WeightsParams(drop_outliers=drops)).in_chain([Factor()])  # type: ignore[list-item]
+    said = operator.warnings({}, Path)
+    assert len(said) == int(drops)
+    assert all("figures of operators.cues are of weights that keep them" in one for one in said)
