@@ -164,7 +164,7 @@ class Plan:
             return planned.operator.warnings(
                 fitted["metrics"], partial(self.store.state, planned.fingerprint)
             )
-        except OperatorError as error:  # the state is damaged
+        except (OperatorError, OSError) as error:  # the state is damaged, or not there
             return (f"its warnings cannot be read: {error}",)
 
     def to_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import os
+import posixpath
 import re
 import time
 import uuid
@@ -244,8 +245,9 @@ def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dic
 
 
 def metric_key(name: str) -> str:
-    """Replace the characters that MLflow does not allow in the name of a metric."""
-    return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
+    """Replace what MLflow does not allow in the name of a metric: characters, and odd paths (``a//b``)."""
+    key = re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
+    return key if posixpath.normpath(key) == key else key.replace("/", "_")
 
 
 def param_text(value: Any) -> str:

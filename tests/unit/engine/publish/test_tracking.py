@@ -23,7 +23,7 @@ from engine.plan.planner import make_plan
 from engine.publish.lineage import sync_records, trace
 from engine.publish.mlflow_outbox import Record, deliver, pending
 from engine.publish.results import RunResult
-from engine.publish.tracking import client, has_records
+from engine.publish.tracking import client, has_records, metric_key
 from engine.runs.plugins.tracking import recorded_run
 from engine.runs.runner import run
 from tests.data import small_recipe
@@ -227,3 +227,21 @@ def open_folder(folder: Path) -> Iterator[int]:
         yield found
     finally:
         os.close(found)
+
+
+def test_every_class_can_be_in_the_name_of_a_metric(tracked: tuple[Path, RunResult]) -> None:
+    """One class called so kept the whole record from MLflow."""
+    names = ["https://example.org/x", "../../etc", "a/", "a//b", "./a", "a/b", "far: 5 %"]
+    keys = {metric_key(f"cues.left_out_rows.{name}") for name in names}
+    server = client(tracked[0] / "out")
+    found = server.create_run(server.create_experiment("names of metrics")).info.run_id
+    for key in keys:
+        server.log_metric(found, key, 3.0)
+    assert {*server.get_run(found).data.metrics} == keys
+
+
+def test_warnings_of_a_state_that_is_not_there(tracked: tuple[Path, RunResult]) -> None:
+    plan = make_plan(small_recipe(tracked[0]))
+    for file in (tracked[0] / "out").rglob("classes.json"):
+        file.unlink()
+    assert any("its warnings cannot be read" in text for text in plan.warnings())
