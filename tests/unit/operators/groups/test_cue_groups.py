@@ -54,7 +54,7 @@ def test_a_group_holds_the_rows_that_break_the_cue(tmp_path: Path) -> None:
     assert breaks[y != cue].mean() > 0.7
     assert breaks[y == cue].mean() < 0.05
     assert metrics["minority_share"] == pytest.approx(breaks.mean())
-    assert (metrics["unsplit_rows"], ByCue(CueGroupsParams()).warnings(metrics)) == (0, ())
+    assert (metrics["unsplit_rows"], ByCue(CueGroupsParams()).warnings(metrics, Path)) == (0, ())
     assert set(found["group_outlier"].to_pylist()) == {""}
     again, _, _ = groups_of(tmp_path / "many", split_table(table, [1, 2000, 2001]))
     assert again.to_pydict() == found.to_pydict()
@@ -93,7 +93,7 @@ def test_where_the_gate_is_shut_a_class_is_one_group(tmp_path: Path) -> None:
     found, metrics, _ = groups_of(tmp_path, [table])
     assert found[GROUP].to_numpy().tolist() == y.tolist()
     assert (metrics["groups"], metrics["minority_share"], metrics["unsplit_rows"]) == (2, 0, 0)
-    assert ByCue(CueGroupsParams()).warnings(metrics) == ()
+    assert ByCue(CueGroupsParams()).warnings(metrics, Path) == ()
 
 
 @pytest.mark.parametrize("limit", [{"min_rows": 1000}, {"min_share": 0.4}])
@@ -103,7 +103,7 @@ def test_small_groups_are_merged(limit: dict[str, float], tmp_path: Path) -> Non
     assert found[GROUP].to_numpy().tolist() == y.tolist()
     assert metrics["groups"] == 2
     assert metrics["unsplit_rows"] == pytest.approx((y != cue).sum(), rel=0.1)
-    warned = ByCue(CueGroupsParams(**limit)).warnings(metrics)
+    warned = ByCue(CueGroupsParams(**limit)).warnings(metrics, Path)
     assert [text.split(" break")[0] for text in warned] == [f"{int(metrics['unsplit_rows'])} rows"]
 
 
