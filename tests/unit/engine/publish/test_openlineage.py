@@ -522,6 +522,7 @@ def test_a_run_that_would_publish_withdrawn_rows_is_received_as_refused(
     assert "labels of May" in endpoint.events[1]["run"]["facets"]["errorMessage"]["message"]
 
 
+@pytest.mark.slow
 def test_an_incremental_run_a_training_and_a_withdrawal_are_received(
     endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ FEATURES = [
 ]
 
 
+@pytest.mark.slow
 def test_columns_may_have_the_names_of_what_operators_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def retrain(published: Path, *arguments: str) -> Any:
     return CliRunner().invoke(app, [*base, *arguments])
 
 
+@pytest.mark.slow
 def test_an_estimator_is_registered_promoted_and_predicts(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

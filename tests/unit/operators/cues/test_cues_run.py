@@ -109,6 +109,7 @@ def test_an_answer_recomputes_weights_only(first: Any, frame: pd.DataFrame) -> N
     assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {"spurious": ["background"]}}}
 
 
+@pytest.mark.slow
 def test_an_increment_from_which_rows_are_gone_fits_the_weights_again(
     frame: pd.DataFrame, tmp_path: Path
 ) -> None:
