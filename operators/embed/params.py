@@ -81,5 +81,5 @@ class EmbedParams(OperatorParams):
 
     def rows_at_once(self, on_gpu: bool) -> int:
         """Return ``batch_size`` or its default, by where the network computes."""
-        small = not on_gpu or self.model not in BUILT_IN or self.model in IMAGE_MODELS
-        return self.batch_size or (SMALL_BATCH if small else LARGE_BATCH)
+        takes_texts = self.model in BUILT_IN and self.model not in IMAGE_MODELS
+        return self.batch_size or (LARGE_BATCH if on_gpu and takes_texts else SMALL_BATCH)

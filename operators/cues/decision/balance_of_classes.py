@@ -73,7 +73,7 @@ def leaning_slices(
 ) -> LeaningSlices | None:
     """Return the slices on which models lean; None where there are none.
 
-    None is clear where the other columns speak against a shortcut in the strongest one.
+    Where the other columns speak against a shortcut in the strongest one, no slice is clear.
 
     Parameters
     ----------
@@ -162,11 +162,12 @@ def _unless_a_side_loses(
     The worst of all slices together does not show it: it may be near 0 at every strength.
     """
     full, less = right[CLASS_BALANCE], right[chosen.strength]
-    losses = dict[int, float]()
-    for number, cell in enumerate(cells):
-        if np.count_nonzero(np.bincount(cell)) > 1:
-            change = rise(cell, full, less, least=1)
-            losses |= {number: change[0]} if _loses(change, MAX_SIDE_LOSS) else {}
+    changes = {
+        number: rise(cell, full, less, least=1)
+        for number, cell in enumerate(cells)
+        if np.count_nonzero(np.bincount(cell)) > 1
+    }
+    losses = {number: change[0] for number, change in changes.items() if _loses(change, MAX_SIDE_LOSS)}
     return ChosenStrength(CLASS_BALANCE, min(losses, key=losses.__getitem__)) if losses else chosen
 
 
