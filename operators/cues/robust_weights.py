@@ -36,6 +36,7 @@ from operators.cues.models.linear import Scaler
 from operators.cues.models.trade_off import Fits
 from operators.cues.named.fit_named import fit_named
 from operators.cues.row_weights import with_limits
+from operators.cues.search.fit_right_labels import fit_right_labels
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState, Search, class_balance_only
 
@@ -128,7 +129,12 @@ def _search(
     """Return the findings among the classes that are learnt, as those of all classes."""
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
-    return learnt.as_all_classes(found, class_factor)
+    found = learnt.as_all_classes(found, class_factor)
+    states = [
+        one and replace(one, right_labels=fit_right_labels(one.class_columns, Z, y, ids, s, learnt.n_classes))
+        for one in (found.state, found.together, found.one_class)
+    ]
+    return found._replace(state=states[0], together=states[1], one_class=states[2])
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

@@ -87,6 +87,8 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
         return np.ones(len(y))
     if state.named is not None:
         robust = several_factor(state.named, state.caps_named, Z, y)
+        if state.right_labels is not None:
+            robust = robust * state.right_labels.factor(state.named, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found
@@ -121,7 +123,10 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
     Z = mask_columns(Z, state.legitimate)
     by_slices = slice_factor(state.slices, Z, y)
     if state.class_columns:
-        return several_factor(state.class_columns, state.caps_several, Z, y), by_slices
+        by_columns = several_factor(state.class_columns, state.caps_several, Z, y)
+        if state.named is None and state.right_labels is not None:
+            by_columns = by_columns * state.right_labels.factor(state.class_columns, Z, y)
+        return by_columns, by_slices
     p = held_out(state.twins.after, Z, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.n_learnt)
     return combine(by_slices, by_twins, state.slice_part), by_slices

@@ -20,6 +20,7 @@ from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.models.twins import Twins
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.slices import Slices
+from operators.cues.sides.right_labels import RightLabels
 from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
 
@@ -33,6 +34,7 @@ TYPES: dict[str, type] = {
     "Limits": Limits,
     "Evidence": Evidence,
     "Point": TradeOffPoint,
+    "RightLabels": RightLabels,
 }
 """Class of each ``type`` in the file. The names on the left are part of the format and stay if a class is
 renamed."""

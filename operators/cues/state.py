@@ -20,6 +20,7 @@ from operators.cues.search.evidence import Evidence
 from operators.cues.search.ramps import LEAST_PART
 from operators.cues.search.slices import Slices
 from operators.cues.settings import CueSettings
+from operators.cues.sides.right_labels import RightLabels
 from operators.cues.sides.sides import Sides
 
 MOST_COMPARED = 4
@@ -117,6 +118,7 @@ class CueState:
     caps_several: bool = False
     caps_named: bool = False
     leaning_column: Sides | None = None
+    right_labels: RightLabels | None = None
 
     @property
     def class_columns(self) -> tuple[Sides, ...]:

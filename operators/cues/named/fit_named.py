@@ -20,6 +20,7 @@ from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import Twins, fit_twins, held_out
 from operators.cues.named.named_sides import best_cut, fit_sides, resolve_one_of
 from operators.cues.row_weights import searched_factors, with_limits
+from operators.cues.search.fit_right_labels import fit_right_labels
 from operators.cues.search.slices import Slices, find_slices
 from operators.cues.search.wrong_labels import have_wrong_labels
 from operators.cues.settings import CueSettings, Named
@@ -71,6 +72,9 @@ def fit_named(
     named = _named_sides(slices, Z, y, s, C, search.scaler, followed, known)
     capped = have_wrong_labels(named, Z, y, ids, s)
     robust = several_factor(named, capped, Z, y)
+    right = fit_right_labels(named, Z, y, ids, s, C)
+    if right is not None:
+        robust = robust * right.factor(named, Z, y)
     # A slice is balanced as it is given, and leaves the rest of its column to the search.
     searched = s.searched_share * search.blend if named and (any(cut) or not followed) else 0.0
     if searched > 0:
@@ -89,6 +93,7 @@ def fit_named(
         class_column=search.class_column if searched > 0 else None,
         further=search.further if searched > 0 else (),
         caps_named=capped,
+        right_labels=right,
     )
     return with_limits(state, Z, y, ids, s)
 
