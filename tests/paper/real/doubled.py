@@ -48,7 +48,7 @@ def doubled(seed: int, source: str) -> Problem:
         kind = f"two planted, {told[0]:.0%} and {told[1]:.0%}, {flips:.0%} wrong labels, {kinds}"
         # Not by the cues' values: rows of wrong labels would then be a group of their own.
         first, second = ((cue != y).astype(int) for cue in cues)
-        return from_frame(frame, label_of, 2 * first + second, kind, seed)
+        return from_frame(frame, label_of, 2 * first + second, kind, seed, true=y)
     raise ValueError(f"{source} has no label of this kind on {MIN_ROWS} rows")
 
 
@@ -75,7 +75,7 @@ def doubled_of_many(seed: int, source: str) -> Problem:
         broken.append((cue != y).astype(int))
     kinds = "/".join(("name", "number")[form] for form in forms)
     kind = f"two planted, {told[0]:.0%} and {told[1]:.0%}, {flips:.0%} wrong labels, {kinds}"
-    return from_frame(frame, seen, 2 * broken[0] + broken[1], kind, seed)
+    return from_frame(frame, seen, 2 * broken[0] + broken[1], kind, seed, true=y)
 
 
 def _problems(make: Callable[..., Problem], *, design: bool) -> dict[str, Maker]:

@@ -53,15 +53,21 @@ def encode(
     return X, X_test, tuple(columns)
 
 
-def from_frame(frame: pd.DataFrame, label: Any, attribute: Any, kind: str, seed: int) -> Problem:
-    """Return a problem of a table's features, its label and its hidden attribute."""
+def from_frame(
+    frame: pd.DataFrame, label: Any, attribute: Any, kind: str, seed: int, *, true: Any = None
+) -> Problem:
+    """Return a problem of a table's features, its label and its hidden attribute.
+
+    Test rows have the labels ``true`` where these are given: of labels some of which are wrong.
+    """
     kept = np.flatnonzero(pd.notna(label) & pd.notna(attribute))
     y, hidden = (pd.factorize(np.asarray(v)[kept], sort=True)[0] for v in (label, attribute))
     order = np.random.default_rng(1000 + seed).permutation(len(kept))[:ROWS]
     train, test = np.split(order, [int(TRAIN_SHARE * len(order))])
     rows = frame.iloc[kept].reset_index(drop=True)
     X, X_test, columns = encode(rows.iloc[train], rows.iloc[test], y[train])
-    return Problem(X, y[train], hidden[train], X_test, y[test], hidden[test], kind, columns)
+    y_test = y[test] if true is None else pd.factorize(np.asarray(true)[kept], sort=True)[0][test]
+    return Problem(X, y[train], hidden[train], X_test, y_test, hidden[test], kind, columns)
 
 
 def entity(
@@ -86,7 +92,7 @@ def planted(seed: int, values: int, classes: int, flips: float, rows: int = 14_0
     value = rng.integers(0, values // classes, rows) * classes + cue
     label = np.where(rng.random(rows) < flips, rng.integers(0, classes, rows), y)
     frame = pd.DataFrame(X).add_prefix("f").assign(store=np.char.add("s", value.astype(str)))
-    return from_frame(frame, label, cue, f"planted, {flips:.0%} redrawn labels", seed)
+    return from_frame(frame, label, cue, f"planted, {flips:.0%} redrawn labels", seed, true=y)
 
 
 def over_median(name: str) -> Callable[[pd.DataFrame], Any]:

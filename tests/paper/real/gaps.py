@@ -69,7 +69,7 @@ def planted(name: str, label: str, frame: pd.DataFrame, y: many.Array, part: flo
     values = np.array([f"v{k:02}" for k in range(C)])[cue].astype(object)
     values[rng.random(len(y)) < part] = None
     hidden = cue if C == 2 else (cue != y).astype(int)
-    return from_frame(frame.assign(planted=pd.Series(values)), seen, hidden, "gaps", 0)
+    return from_frame(frame.assign(planted=pd.Series(values)), seen, hidden, "gaps", 0, true=y)
 
 
 def outcome(problem: Problem, *, named: bool) -> Line:

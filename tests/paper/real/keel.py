@@ -86,7 +86,7 @@ def planted(seed: int, name: str, number: int) -> Problem:
     shown = [codes, 2 * cue + 0.15 * rng.normal(size=len(y)), np.char.add("n", cue.astype(str))][form]
     hidden = cue if classes <= MAX_LEVELS else (cue == y).astype(int)
     kind = f"planted, {told:.0%}, {FLIPS[number]:.0%} wrong labels, {('codes', 'number', 'name')[form]}"
-    return from_frame(features.assign(planted=shown), label, hidden, kind, seed)
+    return from_frame(features.assign(planted=shown), label, hidden, kind, seed, true=y)
 
 
 KEEL: dict[str, Maker] = {

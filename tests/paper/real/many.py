@@ -158,7 +158,7 @@ def planted(seed: int, source: str, number: int) -> Problem:
             label_of = np.where(rng.random(len(y)) < flips, 1 - y, y)
             shown = [cue.astype(float), 2 * cue + 0.15 * rng.normal(size=len(y)), np.array(["a", "b"])[cue]]
             kind = f"planted, {told:.0%}, {flips:.0%} wrong labels, {('0/1', 'number', 'name')[form]}"
-            return from_frame(frame.assign(planted=shown[form]), label_of, cue, kind, seed)
+            return from_frame(frame.assign(planted=shown[form]), label_of, cue, kind, seed, true=y)
     raise ValueError(f"{source} has fewer than {number + 1} labels")
 
 

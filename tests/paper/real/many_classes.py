@@ -111,7 +111,7 @@ def planted(seed: int, source: str, number: int = 0, draw: int = 0) -> Problem:
     names = np.array([f"v{k:02}" for k in range(C)])[cue]
     shown = names if form == "name" else 2.0 * cue + 0.15 * rng.normal(size=len(y))
     kind = f"planted, {told:.0%}, {flips:.0%} wrong labels, {form}"
-    return from_frame(frame.assign(planted=shown), seen, (cue != y).astype(int), kind, seed)
+    return from_frame(frame.assign(planted=shown), seen, (cue != y).astype(int), kind, seed, true=y)
 
 
 def _problems(*, design: bool) -> dict[str, Maker]:

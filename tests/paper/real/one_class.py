@@ -46,7 +46,7 @@ def one_class(seed: int, source: str, number: int = 0) -> Problem:
         "name": np.array([f"v{k:02}" for k in range(OTHER_NAMES + 1)])[names],
     }[form]
     kind = f"one class of {C}, {told:.0%}, {flips:.0%} wrong labels, {form}"
-    return from_frame(frame.assign(planted=shown), seen, (cue != belongs).astype(int), kind, seed)
+    return from_frame(frame.assign(planted=shown), seen, (cue != belongs).astype(int), kind, seed, true=y)
 
 
 def _problems(*, design: bool) -> dict[str, Maker]:

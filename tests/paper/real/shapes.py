@@ -68,7 +68,7 @@ def several(seed: int, source: str, columns: int) -> Problem:
         frame = frame.assign(**{f"planted {number}": _shown(cue, form, noisy)})
     broken = np.minimum(sum((cue != y).astype(int) for cue in cues), 2)
     kind = f"{columns} planted, {'/'.join(f'{share:.0%}' for share in told)}, {flips:.0%} wrong labels"
-    return from_frame(frame, seen, np.asarray(broken), kind, seed)
+    return from_frame(frame, seen, np.asarray(broken), kind, seed, true=y)
 
 
 def rare_class(seed: int, source: str) -> Problem:
@@ -88,7 +88,7 @@ def rare_class(seed: int, source: str) -> Problem:
         noisy = 2 * cue + 0.15 * rng.normal(size=len(y))
         kind = f"rare class of {share:.0%}, {told:.0%}, {flips:.0%} wrong labels"
         shown = frame.assign(planted=_shown(cue, form, noisy))
-        return from_frame(shown, seen, (cue != y).astype(int), kind, seed)
+        return from_frame(shown, seen, (cue != y).astype(int), kind, seed, true=y)
     raise ValueError(f"{source} has no label of this kind")
 
 
@@ -104,7 +104,7 @@ def part_of_rows(seed: int, source: str) -> Problem:
     noisy = 2 * cue + 0.15 * rng.normal(size=len(y))
     kind = f"part {part:.0%}, {told:.0%}, {flips:.0%} wrong labels"
     shown = frame.assign(planted=_shown(cue, form, noisy))
-    return from_frame(shown, seen, (cue != y).astype(int), kind, seed)
+    return from_frame(shown, seen, (cue != y).astype(int), kind, seed, true=y)
 
 
 def third_value(seed: int, source: str) -> Problem:
@@ -120,7 +120,7 @@ def third_value(seed: int, source: str) -> Problem:
     number = np.array([-1.0, 1.0, 0.0])[value] * 2 + 0.15 * rng.normal(size=len(y))
     shown = frame.assign(planted=(number, np.array(["a", "b", "c"])[value])[form])
     kind = f"third value, {part:.0%} of the rows, {told:.0%}, {flips:.0%} wrong labels"
-    return from_frame(shown, seen, np.where(inside, (cue != y).astype(int), 2), kind, seed)
+    return from_frame(shown, seen, np.where(inside, (cue != y).astype(int), 2), kind, seed, true=y)
 
 
 def out_of_order(seed: int, source: str) -> Problem:
@@ -135,7 +135,7 @@ def out_of_order(seed: int, source: str) -> Problem:
     place = rng.permutation(C)
     shown = frame.assign(planted=2.0 * place[cue] + 0.15 * rng.normal(size=len(y)))
     kind = f"{C} classes out of order, {told:.0%}, {flips:.0%} wrong labels"
-    return from_frame(shown, seen, (cue != y).astype(int), kind, seed)
+    return from_frame(shown, seen, (cue != y).astype(int), kind, seed, true=y)
 
 
 def wrong_labels(seed: int, source: str) -> Problem:
