@@ -130,11 +130,17 @@ def _search(
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
     found = learnt.as_all_classes(found, class_factor)
-    states = [
-        one and replace(one, right_labels=fit_right_labels(one.class_columns, Z, y, ids, s, learnt.n_classes))
-        for one in (found.state, found.together, found.one_class)
-    ]
-    return found._replace(state=states[0], together=states[1], one_class=states[2])
+
+    def judged(state: CueState) -> CueState:
+        labels = fit_right_labels(state.class_columns, Z, y, ids, s, learnt.n_classes)
+        return replace(state, right_labels=labels)
+
+    return Search(
+        judged(found.state),
+        found.column,
+        found.together and judged(found.together),
+        found.one_class and judged(found.one_class),
+    )
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

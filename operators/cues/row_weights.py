@@ -86,15 +86,30 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
     if state.named is not None:
-        robust = several_factor(state.named, state.caps_named, Z, y)
-        if state.right_labels is not None:
-            robust = robust * state.right_labels.factor(state.named, Z, y)
+        robust = _columns_factor(state, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found
         return np.asarray(1.0 - state.blend + state.blend * robust)
     robust, by_slices = searched_factors(state, Z, y, ids)
     return _mix(robust, by_slices, state.blend, state.slice_blend)
+
+
+def _columns_factor(state: CueState, Z: Floats, y: Integers) -> Float64:
+    """Return the factor of the balanced columns, in which rows have parts by whether their label is right."""
+    capped = state.caps_several if state.named is None else state.caps_named
+    factor = several_factor(state.balanced, capped, Z, y)
+    return factor if state.right_labels is None else factor * state.right_labels.factor(state.balanced, Z, y)
+
+
+def right_label(state: CueState, X: Floats, y: Integers) -> Float64 | None:
+    """Return the probability that the label of each row is right, shape (n,); None where nothing is known.
+
+    It is 1 for all rows but those that break the balanced columns. Parameters are those of ``weights``.
+    """
+    if state.right_labels is None or state.blend <= 0:
+        return None
+    return state.right_labels.probability(state.balanced, state.scaler.apply(X), y)
 
 
 def with_limits(state: CueState, Z: Floats, y: Integers, ids: Integers, s: CueSettings) -> CueState:
@@ -123,10 +138,9 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
     Z = mask_columns(Z, state.legitimate)
     by_slices = slice_factor(state.slices, Z, y)
     if state.class_columns:
-        by_columns = several_factor(state.class_columns, state.caps_several, Z, y)
-        if state.named is None and state.right_labels is not None:
-            by_columns = by_columns * state.right_labels.factor(state.class_columns, Z, y)
-        return by_columns, by_slices
+        if state.named is None:
+            return _columns_factor(state, Z, y), by_slices
+        return several_factor(state.class_columns, state.caps_several, Z, y), by_slices
     p = held_out(state.twins.after, Z, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.n_learnt)
     return combine(by_slices, by_twins, state.slice_part), by_slices

@@ -111,6 +111,14 @@ class Factor:
 
         return full_factor(self.state, rows.X, rows.y, rows.row_id)
 
+    def right_label(self, rows: GroupedRows) -> Float64 | None:
+        """Return the probability that the label of each row is right, shape (n,), where it is known."""
+        if self.state is None:
+            return None
+        from operators.cues.row_weights import right_label
+
+        return right_label(self.state, rows.X, rows.y)
+
 
 def numbers_of(rows: GroupedRows, names: tuple[int, ...]) -> Int64:
     """Return the published group of each row, shape (n,); -1 - class for rows in none."""
@@ -256,8 +264,9 @@ def _curve(
     no_evidence = state is not None and state.blend <= 0 and state.slice_blend <= 0
     groups = rows.y if no_evidence or _are_classes(numbers, rows.y) else numbers
     Z = Scaler.from_rows(rows.X).apply(rows.X)
+    labels = opened.right_label(rows)
     try:
-        points = trade_off(Z, rows.y, rows.row_id, path, factor, groups, seed=task.seed)
+        points = trade_off(Z, rows.y, rows.row_id, path, factor, groups, seed=task.seed, right_label=labels)
     except ValueError as error:
         raise InputError(
             f"max_mean_loss: the strength of weighting cannot be measured: {error}. Leave max_mean_loss out."
@@ -272,7 +281,7 @@ def _curve(
         return f"rows without a group, class {classes[-1 - group]}" if group < 0 else f"group {group}"
 
     kind = "classes" if by_class else "groups"
-    record = curve_record(points, rows_by_group(groups), name, grouping=kind, rows=len(rows))
+    record = curve_record(points, rows_by_group(groups, labels), name, grouping=kind, rows=len(rows))
     limits = path.limits
     kept = {"counts": counts.tolist(), "mean": limits.mean.tolist(), "trust": limits.trust.tolist()}
     return {**end, "trade_off": record, "path": kept | {"cap": limits.cap}, "points": points}

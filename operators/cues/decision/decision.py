@@ -12,7 +12,7 @@ balanced, unless the worst class is better with less of it (``balance_of_classes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,8 @@ class DecisionSample:
         Number of these ways.
     leaning
         Slices on which models clearly lean.
+    right_label
+        Probability that the label of each row is right, shape (n,); None where all are taken to be.
 
     """
 
@@ -83,6 +85,7 @@ class DecisionSample:
     which: Integers
     parts: int = 1
     leaning: LeaningSlices | None = None
+    right_label: Floats | None = None
 
     @property
     def broken(self) -> npt.NDArray[np.bool_]:
@@ -172,7 +175,18 @@ def decide(
     tried = sorted({*STRENGTHS, CLASS_BALANCE + allowed})
     Z, y, ids = sample.Z, sample.y, sample.ids
     try:
-        trials = try_strengths(Z, y, ids, path, sample.factor, strengths=tried, l2=l2, seed=seed, fits=fits)
+        trials = try_strengths(
+            Z,
+            y,
+            ids,
+            path,
+            sample.factor,
+            strengths=tried,
+            l2=l2,
+            seed=seed,
+            fits=fits,
+            right_label=sample.right_label,
+        )
     except TooFewRowsError:
         return Decision(CLASS_BALANCE, 0.0 if rules.only_if_better else allowed, ())
     if allowed > 0:
@@ -232,7 +246,9 @@ def cost(points: tuple[TradeOffPoint, ...], strength: float) -> float:
 
 def _without_robust_part(trials: Trials, sample: DecisionSample) -> Decision:
     """Return the decision where no robust factor is followed: the curve has none but the usual strengths."""
-    kept = trials.only(STRENGTHS)
+    kept = replace(
+        trials.only(STRENGTHS), right_label=None
+    )  # no shortcut is followed that labels could break
     strength, number = choose_class_strength(kept, sample.y, sample.leaning)
     if sample.leaning is None or number is None:
         return Decision(strength, 0.0, kept.points(sample.y), trials)

@@ -12,7 +12,7 @@ from operators.cues.decision.decision import Decision, DecisionRules, DecisionSa
 from operators.cues.learnt_classes import learnt_classes
 from operators.cues.models.trade_off import Fits
 from operators.cues.models.weight_path import WeightPath
-from operators.cues.row_weights import broken_column, full_factor
+from operators.cues.row_weights import broken_column, full_factor, right_label
 from operators.cues.search.share_columns import class_shares_lead
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState
@@ -63,7 +63,7 @@ def decide_on(
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
     which, Z = broken_column(state, X, y, ids), state.scaler.apply(X)
     slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
-    rows = DecisionSample(Z, y, ids, factor, which, state.broken_parts, slices)
+    rows = DecisionSample(Z, y, ids, factor, which, state.broken_parts, slices, right_label(state, X, y))
     named = state.named is not None
     rules = DecisionRules(
         named=named,

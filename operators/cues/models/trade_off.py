@@ -8,7 +8,7 @@ groups. None knows a true group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,10 @@ from operators.metrics.group_scores import compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
+
+
+TINY = 1e-300
+"""Least divisor, against division by 0."""
 
 
 class TooFewRowsError(ValueError):
@@ -77,6 +81,8 @@ class Trials:
         Rows of the table that a row of the sample stands for, shape (n,).
     effective_share
         Effective sample size of the weights as a share of the rows, length S.
+    right_label
+        Probability that the label of a row is right, shape (n,); None where all are taken to be.
 
     """
 
@@ -84,6 +90,7 @@ class Trials:
     right: npt.NDArray[np.bool_]
     mass: Floats
     effective_share: tuple[float, ...]
+    right_label: Floats | None = None
 
     def at(self, strength: float) -> npt.NDArray[np.bool_]:
         """Return which rows are right at one of the strengths, shape (n,)."""
@@ -93,12 +100,20 @@ class Trials:
         """Return the trials of some of the strengths."""
         kept = [k for k, strength in enumerate(self.strengths) if strength in strengths]
         share = tuple(self.effective_share[k] for k in kept)
-        return Trials(tuple(self.strengths[k] for k in kept), self.right[kept], self.mass, share)
+        strengths = tuple(self.strengths[k] for k in kept)
+        return Trials(strengths, self.right[kept], self.mass, share, self.right_label)
 
     def points(self, groups: Integers) -> tuple[TradeOffPoint, ...]:
-        """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled."""
+        """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled.
+
+        A row counts by the probability that its label is right. A group has as many rows as, of one
+        probability, would tell as much.
+        """
         rows = zip(self.strengths, self.right, self.effective_share, strict=True)
-        return tuple(_point(strength, right, self.mass, groups, share) for strength, right, share in rows)
+        return tuple(
+            _point(strength, right, self.mass, groups, share, self.right_label)
+            for strength, right, share in rows
+        )
 
 
 Fits = dict[tuple[float, ...], tuple[Floats, ...]]
@@ -117,6 +132,7 @@ def try_strengths(
     l2: float = 1e-3,
     seed: int = 0,
     fits: Fits | None = None,
+    right_label: Floats | None = None,
 ) -> Trials:
     """Train one softmax regression on each half of the rows for every strength, and score it on the other.
 
@@ -138,6 +154,8 @@ def try_strengths(
         Decides the halves.
     fits
         Models of the strengths up to 1 on these rows, which are taken from here and added.
+    right_label
+        Probability that the label of each row is right, shape (n,); it counts where rows are scored.
 
     Returns
     -------
@@ -172,7 +190,7 @@ def try_strengths(
         for h, model in enumerate(models):
             right[k, half != h] = predict(model, Z[half != h]).argmax(axis=1) == y[half != h]
         shares.append(float((mass @ w) ** 2 / (mass.sum() * (mass @ (w * w)))))
-    return Trials(tuple(float(s) for s in usable), right, mass, tuple(shares))
+    return Trials(tuple(float(s) for s in usable), right, mass, tuple(shares), right_label)
 
 
 def trade_off(
@@ -186,29 +204,57 @@ def trade_off(
     strengths: Sequence[float] = STRENGTHS,
     l2: float = 1e-3,
     seed: int = 0,
+    right_label: Floats | None = None,
 ) -> tuple[TradeOffPoint, ...]:
     """Return worst-group and mean accuracy over the strength of weighting, one point for each strength.
 
     Parameters are those of ``try_strengths``, and ``groups``: the inferred group of each row, shape (n,), by
     default the class. It raises what that does.
     """
-    trials = try_strengths(Z, y, ids, path, factor, strengths=strengths, l2=l2, seed=seed)
+    trials = try_strengths(
+        Z, y, ids, path, factor, strengths=strengths, l2=l2, seed=seed, right_label=right_label
+    )
     return trials.points(y if groups is None else groups)
 
 
-def rows_by_group(groups: Integers) -> Counter[int]:
-    """Return the number of rows of each group, in rising order of the groups."""
-    names, counts = np.unique(groups, return_counts=True)
-    return Counter(dict(zip(names.tolist(), counts.tolist(), strict=True)))
+def rows_by_group(groups: Integers, right_label: Floats | None = None) -> Counter[int]:
+    """Return the number of rows of each group, in rising order of the groups.
+
+    Where rows count by the probability that their label is right, shape (n,), it is the number of rows of one
+    probability that would tell as much.
+    """
+    names, which, rows = np.unique(groups, return_inverse=True, return_counts=True)
+    if right_label is not None:
+        total, squares = np.bincount(which, right_label), np.bincount(which, right_label**2)
+        rows = np.rint(total**2 / np.maximum(squares, TINY)).astype(int)
+    return Counter(dict(zip(names.tolist(), rows.tolist(), strict=True)))
+
+
+def _right_by_group(
+    rows: Mapping[int, int], groups: Integers, right: npt.NDArray[np.bool_], right_label: Floats
+) -> dict[int, float]:
+    """Return how many of the rows of each group are right, in the proportion of those that count."""
+    names, which = np.unique(groups, return_inverse=True)
+    total, hits = np.bincount(which, right_label), np.bincount(which, right_label * right)
+    counted = zip(names.tolist(), hits.tolist(), total.tolist(), strict=True)
+    return {name: hit * (rows[name] / max(n, TINY)) for name, hit, n in counted}
 
 
 def _point(
-    strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Integers, effective_share: float
+    strength: float,
+    right: npt.NDArray[np.bool_],
+    mass: Floats,
+    groups: Integers,
+    effective_share: float,
+    right_label: Floats | None,
 ) -> TradeOffPoint:
-    compared = compare_groups(rows_by_group(groups), rows_by_group(groups[right]))
+    rows = rows_by_group(groups, right_label)
+    counted = np.ones(len(groups)) if right_label is None else right_label
+    compared = compare_groups(rows, _right_by_group(rows, groups, right, counted))
     worst = worst_of(compared)
     if worst is None:
         raise ValueError("there are no rows to compare groups on")
+    mass = mass * counted
     n = float(mass.sum() ** 2 / (mass @ mass))  # rows of one mass that would tell as much
     mean = float(mass @ right / mass.sum())
     low, high = wilson_interval(min(mean * n, n), n)

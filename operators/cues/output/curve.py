@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.models.trade_off import rows_by_group
 from operators.cues.output.curve_report import curve_record
-from operators.cues.row_weights import broken_column
+from operators.cues.row_weights import broken_column, right_label
 from operators.cues.state import CueState
 from operators.metrics.group_scores import not_compared
 
@@ -41,6 +41,7 @@ def measured_curve(
     if not state.points:
         return None
     grouping, groups = curve_groups(state, sample, len(classes))
+    rows = rows_by_group(groups, right_label(state, sample.X, sample.y))
     columns = [f"`{one}`" for one in shortcuts]
     if len(state.compared) <= 1 and state.leaning_column is None:
         columns = ["the shortcut"]
@@ -58,18 +59,20 @@ def measured_curve(
 
     record = curve_record(
         state.points,
-        rows_by_group(groups),
+        rows,
         name,
         grouping=grouping,
         rows=len(sample.y),
         published=state.published_strength,
     )
-    return record | {"classes_left_out": _classes_left_out(sample.y, groups, classes)}
+    return record | {"classes_left_out": _classes_left_out(sample.y, groups, rows, classes)}
 
 
-def _classes_left_out(y: Integers, groups: Integers, classes: Sequence[str]) -> dict[str, int]:
+def _classes_left_out(
+    y: Integers, groups: Integers, group_rows: Mapping[int, int], classes: Sequence[str]
+) -> dict[str, int]:
     """Return the rows of each class of which no row is in a compared group."""
-    left_out = np.isin(groups, not_compared(rows_by_group(groups)))
+    left_out = np.isin(groups, not_compared(group_rows))
     names, rows = np.unique(y[left_out], return_counts=True)
     whole = rows == np.bincount(y, minlength=len(classes))[names]
     return {classes[c]: int(n) for c, n in zip(names[whole], rows[whole], strict=True)}

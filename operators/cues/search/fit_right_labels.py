@@ -1,40 +1,45 @@
-"""Measures the share of right labels among the rows that break balanced columns, by the other columns.
+"""Measures the share of right labels among the rows that break balanced columns, by what the others say.
 
-Models that see none of the columns learn the classes from the rows that follow them, of which hardly any has
-a wrong label. By these models the share of right labels in a cell is that of the largest likelihood.
+A model that sees none of the columns learns the classes from the rows that break none, of which few have a
+wrong label. The share of right labels in a cell is that of the largest likelihood. Nothing is said where rows
+that break the columns differ from the others of their class by more than wrong labels: they may be as hard
+for the other columns though their labels are right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from operators.arrays import Float64, Floats, Integers, Mask
 from operators.cues.models.draws import Split, halves
-from operators.cues.models.linear import class_balance, fit_softmax, predict, predict_exactly
+from operators.cues.models.linear import fit_softmax, predict, predict_exactly
 from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.independence import independence
 from operators.cues.search.wrong_labels import own_features
 from operators.cues.settings import CueSettings
-from operators.cues.sides.right_labels import RightLabels, cells_of, right_given
+from operators.cues.sides.right_labels import TINY, RightLabels, cells_of, n_sides, right_probability
 from operators.cues.sides.sides import Sides
 
 MOST_COLUMNS = 4
 """Columns beyond which cells have too few rows."""
 LEAST_SHARE = 0.01
 """Least share of right labels in a cell."""
-SURE_OF_WRONG = 4.0
-"""Twice the rise of the log likelihood by wrong labels, from which they are taken to be there."""
+SURE_OF_WRONG = 2.0
+"""Rise of the log likelihood by wrong labels from which a cell is taken to have some: two standard errors."""
 MAX_DEPENDENCE = 0.6
-"""Area under the curve of models that tell the side within a class, from which the rows that break the columns
-differ from the others by more than wrong labels."""
+"""Area under the curve of models that tell the side within a class (``independence``), above which rows that
+break the columns differ by more than wrong labels."""
+STEPS = 40
+"""Halvings of the interval of the share."""
 
 
 def fit_right_labels(
     columns: Sequence[Sides], Z: Floats, y: Integers, ids: Integers, s: CueSettings, n_classes: int
 ) -> RightLabels | None:
-    """Return the cells with wrong labels; None where there are none, or nothing can be said of them.
+    """Return the cells that have wrong labels; None where none has, or nothing can be said.
 
     Parameters
     ----------
@@ -50,107 +55,156 @@ def fit_right_labels(
     """
     if not 0 < len(columns) <= MOST_COLUMNS:
         return None
-    broken = np.zeros(len(y), np.bool_)
-    for one in columns:
-        broken |= one.breaks(Z, y)
+    broken = np.any([one.breaks(Z, y) for one in columns], axis=0)
     own = sorted(own_features(columns, Z, s))
     coef = _fit_classes(Z, y, ids, ~broken, own, s, n_classes)
     if coef is None:
         return None
-    radix = int(np.prod([one.factor.shape[1] for one in columns]))
-    found = _fit_cells(cells_of(columns, Z, y), radix, y, broken, predict_exactly(coef, Z), coef, n_classes)
-    if found is None:
+    rows = np.flatnonzero(broken)
+    cells = cells_of(columns, Z, y)
+    sides, side = np.unique(cells % n_sides(columns), return_inverse=True)
+    follow = np.zeros((len(sides), n_classes))
+    np.add.at(follow, (side[~broken], y[~broken]), 1.0)
+    found: list[_Cell] = []
+    for part in _parts(cells[rows], y[rows]):
+        of_part = rows[part]
+        p = predict_exactly(coef, Z[of_part])
+        found += _judge(cells[of_part], int(y[of_part[0]]), follow[side[of_part]], p)
+    if not found:
         return None
     judged = independence(broken, Z, y, ids, own, seed=s.seed, l2=s.l2)
-    import os
-    if os.environ.get("RL_LOG"):
-        print("RL", columns[0].columns[:3], "cells", len(found.cells), "right", np.round(found.prior.max(axis=1), 2)[:6], "scale", np.round(found.scale[:6],1), "dep %.2f ratio %.2f even %.2f acc %.2f" % (judged.dependence, judged.ratio, judged.evenness, judged.label_accuracy))
-    if os.environ.get("RL_OFF"): return None
-    return found if judged.dependence <= float(os.environ.get("RL_DEP", MAX_DEPENDENCE)) else None
+    return _joined(coef, found) if judged.dependence <= MAX_DEPENDENCE else None
+
+
+class _Cell(NamedTuple):
+    """One entry of each array of ``RightLabels``."""
+
+    cell: int
+    shares: Float64
+    scale: float
+    c: int
+    rows: int
+
+
+def _joined(coef: Floats, found: Sequence[_Cell]) -> RightLabels:
+    ordered = sorted(found, key=lambda one: one.cell)
+    return RightLabels(
+        coef,
+        cells=np.array([one.cell for one in ordered], np.int64),
+        shares=np.array([one.shares for one in ordered]),
+        scale=np.array([one.scale for one in ordered]),
+        classes=np.array([one.c for one in ordered], np.int64),
+        rows=np.array([one.rows for one in ordered], np.int64),
+    )
 
 
 def _fit_classes(
     Z: Floats, y: Integers, ids: Integers, follows: Mask, own: Sequence[int], s: CueSettings, C: int
 ) -> Floats | None:
-    """Return the coefficients (d + 1, C) of ``RightLabels``; None where a half of a class is too small."""
+    """Return the coefficients of ``RightLabels``; None where a class has too few rows that follow.
+
+    They are the mean of the models of two halves, multiplied by what makes each best on the other half:
+    models of many features are too sure of themselves. Classes weigh the same, whatever their size.
+    """
     half, seen = halves(ids, s.seed, Split.FIRST), Z.copy()
     seen[:, list(own)] = 0.0
     rows = [np.flatnonzero(follows & (half == h)) for h in (0, 1)]
-    if any((np.bincount(y[r], minlength=C)[np.unique(y)] < MIN_CELL_ROWS).any() for r in rows):
+    present = np.unique(y)
+    if any(np.bincount(y[part], minlength=C)[present].min() < MIN_CELL_ROWS for part in rows):
         return None
-    models = [fit_softmax(seen[r], y[r], class_balance(y[r], C), C, l2=s.l2) for r in rows]
-    held_out = [(models[1 - h], rows[h]) for h in (0, 1)]
-    p = np.concatenate([predict(model, seen[r]) for model, r in held_out])
-    labels = np.concatenate([y[r] for _, r in held_out])
-    coef = _slope(np.log(np.maximum(p, 1e-300)), labels, C) * (models[0] + models[1]) / 2
+    models = [fit_softmax(seen[part], y[part], _equal_totals(y[part]), C, l2=s.l2) for part in rows]
+    held_out = [predict(model, seen[part]) for model, part in zip(models, reversed(rows), strict=True)]
+    labels = np.concatenate([y[part] for part in reversed(rows)])
+    logits = np.log(np.maximum(np.concatenate(held_out), TINY))
+    coef = best_slope(logits, labels, _equal_totals(labels)) * (models[0] + models[1]) / 2
     coef[list(own)] = 0.0
     return np.asarray(coef)
 
 
-def _slope(logits: Floats, y: Integers, C: int) -> float:
-    """Return what logits (n, C) are multiplied by so that the mean loss of labels (n,) is least."""
-    from scipy.optimize import minimize_scalar
+def _equal_totals(y: Integers) -> Float64:
+    return np.asarray(1.0 / np.bincount(y)[y])
 
-    w = class_balance(y, C)
+
+def best_slope(logits: Floats, y: Integers, w: Floats) -> float:
+    """Return the factor from 0 to 2 of logits (n, C) with the least weighted log loss of the labels (n,)."""
+    # Not at the top: `validate` and `plan` load this module, and the import takes a third of a second.
+    from scipy.optimize import minimize_scalar
+    from scipy.special import logsumexp
+
+    own = logits[np.arange(len(y)), y]
 
     def loss(slope: float) -> float:
-        scaled = slope * logits
-        top = scaled.max(axis=1, keepdims=True)
-        total = np.log(np.exp(scaled - top).sum(axis=1)) + top[:, 0]
-        return float(w @ (total - scaled[np.arange(len(y)), y]))
+        return float(w @ (logsumexp(slope * logits, axis=1) - slope * own))
 
     return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x)
 
 
-def _fit_cells(
-    cells: Integers, radix: int, y: Integers, broken: Mask, p: Floats, coef: Floats, C: int
-) -> RightLabels | None:
-    """Return the cells in which labels are wrong."""
-    found: list[int] = []
-    priors: list[Float64] = []
-    scales: list[float] = []
-    names, counts = np.unique(cells[broken], return_counts=True)
-    for cell in names[counts >= MIN_CELL_ROWS]:
-        rows = np.flatnonzero(cells == cell)
-        c, side = divmod(int(cell), radix)
-        others = np.bincount(y[(cells % radix == side) & ~broken], minlength=C).astype(float)
-        others[c] = 0.0
-        if not others.any():
-            continue
-        prior = _prior(others / others.sum(), c, p[rows])
-        if prior is None:
-            continue
-        found.append(int(cell))
-        priors.append(prior)
-        scales.append(float(1.0 / max(right_given(prior, p[rows], y[rows]).mean(), 1e-6)))
-    return RightLabels(coef, np.array(found, np.int64), np.array(priors), np.array(scales)) if found else None
+def _parts(cells: Integers, y: Integers) -> Iterator[Integers]:
+    """Yield the rows of each cell that has enough, and then those of all others of a class together."""
+    for c in np.unique(y):
+        of_class = np.flatnonzero(y == c)
+        _, which, counts = np.unique(cells[of_class], return_inverse=True, return_counts=True)
+        large = counts >= MIN_CELL_ROWS
+        for k in np.flatnonzero(large):
+            yield of_class[which == k]
+        rest = of_class[~large[which]]
+        if len(rest) >= MIN_CELL_ROWS:
+            yield rest
 
 
-def _prior(others: Float64, c: int, p: Floats) -> Float64 | None:
-    """Return the shares (C,) of the true classes among the rows of a cell; None where no label seems wrong.
+def _judge(cells: Integers, c: int, follow: Float64, p: Floats) -> list[_Cell]:
+    """Return the cells of rows that have one share of right labels; none where all labels may be right.
 
     Parameters
     ----------
-    others
-        Shares of the other classes among wrong labels.
+    cells
+        Cell of each row, shape (m,), all of one class.
     c
-        Class of the cell.
+        That class.
+    follow
+        Rows of each class that follow the columns on the sides of the row, shape (m, C): wrong labels come
+        from the other classes in these shares. Rows on sides where no other class is are left out.
     p
         Probability of each class by the other columns, shape (m, C).
 
     """
-    right, wrong = p[:, c], p @ others
+    others = np.delete(follow, c, axis=1).sum(axis=1)
+    known = others > 0
+    if np.count_nonzero(known) < MIN_CELL_ROWS:
+        return []
+    shares = follow[known] / others[known, None]
+    shares[:, c] = 0.0
+    cells, p = cells[known], p[known]
+    share = right_share(p[:, c], (shares * p).sum(axis=1))
+    if share == 1.0:
+        return []
+    shares *= 1.0 - share
+    shares[:, c] = share
+    scale = 1.0 / right_probability(shares, p, np.full(len(p), c)).mean()
+    names, first, rows = np.unique(cells, return_index=True, return_counts=True)
+    return [
+        _Cell(int(cell), shares[at], float(scale), c, int(n))
+        for cell, at, n in zip(names, first, rows, strict=True)
+    ]
 
-    def gain(share: float) -> float:
-        return float(np.log(np.maximum(share * right + (1.0 - share) * wrong, 1e-300)).sum())
+
+def right_share(right: Floats, wrong: Floats) -> float:
+    """Return the share of right labels, at least .01: 1 where it is not clearly less.
+
+    Parameters
+    ----------
+    right, wrong
+        Density of each row if its label is right and if it is wrong, shape (m,), up to a factor of each row.
+
+    """
+
+    def mixture(share: float) -> Float64:
+        return np.asarray(np.maximum(share * right + (1.0 - share) * wrong, TINY))
 
     low, high = LEAST_SHARE, 1.0
-    for _ in range(40):
-        share = (low + high) / 2
-        slope = ((right - wrong) / np.maximum(share * right + (1.0 - share) * wrong, 1e-300)).sum()
-        low, high = (share, high) if slope > 0 else (low, share)
-    if 2.0 * (gain(share) - gain(1.0)) < SURE_OF_WRONG:
-        return None
-    prior = (1.0 - share) * others
-    prior[c] = share
-    return np.asarray(prior)
+    for _ in range(STEPS):  # the log likelihood is concave
+        middle = (low + high) / 2
+        rises = ((right - wrong) / mixture(middle)).sum() > 0
+        low, high = (middle, high) if rises else (low, middle)
+    gained = float((np.log(mixture(low)) - np.log(mixture(1.0))).sum())
+    return low if gained >= SURE_OF_WRONG else 1.0

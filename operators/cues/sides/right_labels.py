@@ -1,11 +1,11 @@
-"""Probability that the label of a row which breaks balanced columns is right, and its share in the weight.
+"""Probability that the label of a row which breaks balanced columns is right, and its part of the weight.
 
-A wrong label breaks a shortcut as a right one does. Of the rows of a class on a side that stands for another
-class, many or most may have wrong labels, and balance gives all of them the largest factors. Wrong labels
-belong to rows of the other class, which look like its rows in every other column. So the rows of a cell, a
-class and the sides of the columns, are a mixture of two kinds that are known: the rows of the class, and
-those of the classes whose rows are on these sides. ``search.fit_right_labels`` measures the mixture. The
-weight of a cell stays as it is, and goes to its rows by the probability that their label is right.
+Rows with wrong labels break a shortcut like rows that contradict it: where few rows do, most of them may have
+wrong labels, and balance gives all of them the largest factors. A wrong label belongs to a row of another
+class, which looks like the rows of that class in every other column. So the rows of a cell, that is of a
+class and of a side of each column, are a mixture of two known kinds: rows like those of the class, and rows
+like those of the classes that these sides stand for. ``search.fit_right_labels`` measures the shares. A cell
+keeps its weight, and its rows have parts of it by the probability that their label is right.
 Measured in tests/paper/REAL.md, twenty-fourth study.
 """
 
@@ -20,75 +20,104 @@ from operators.arrays import Float64, Floats, Integers
 from operators.cues.models.linear import predict_exactly
 from operators.cues.sides.sides import Sides
 
+TINY = 1e-300
+"""Least divisor, against division by 0."""
+
 
 @dataclass(frozen=True)
 class RightLabels:
-    """Cells whose rows have wrong labels, and models that tell the classes without the columns.
+    """Cells with wrong labels, and a model that tells the classes without the balanced columns.
 
     Attributes
     ----------
     coef
-        Softmax regression of the class on standardised features, those of the columns at 0, under which
-        every class is as frequent, float64 of shape (d + 1, C).
+        Softmax regression of the class on standardised features, under which all classes are equally
+        frequent, shape (d + 1, C); those of the columns are 0.
     cells
-        Numbers of the cells (``cells_of``) in rising order, shape (K,).
-    prior
-        Share of each true class in the rows of a cell, shape (K, C): that of the class of the cell is the
+        Numbers of the cells (``cells_of``) in rising order, at least one, shape (K,).
+    shares
+        Share of each true class in the rows of a cell, shape (K, C): that of the cell's own class is the
         share of right labels.
     scale
         Inverse of the mean probability of a right label in a cell, shape (K,).
+    classes, rows
+        Class of each cell, and its rows in the sample, shape (K,).
 
     """
 
     coef: Floats
     cells: Integers
-    prior: Floats
+    shares: Floats
     scale: Floats
+    classes: Integers
+    rows: Integers
 
     def probability(self, columns: Sequence[Sides], Z: Floats, y: Integers) -> Float64:
-        """Return the probability that the label of each row is right, shape (n,); 1 outside of the cells."""
-        found = np.ones(len(y))
-        rows, at = self._in_cells(columns, Z, y)
-        if len(rows):
-            found[rows] = right_given(self.prior[at], predict_exactly(self.coef, Z[rows]), y[rows])
-        return found
+        """Return the probability that the label of each row is right, shape (n,): 1 outside of the cells.
+
+        Parameters
+        ----------
+        columns
+            The columns that were balanced when this was fitted, in the same order.
+        Z, y
+            Standardised rows (n, d) and labels (n,). The result for a row does not depend on the others.
+
+        """
+        return self._in_cells(columns, Z, y)[0]
 
     def factor(self, columns: Sequence[Sides], Z: Floats, y: Integers) -> Float64:
-        """Return what the weight of each row is multiplied by, shape (n,): its mean over a cell is 1."""
-        rows, at = self._in_cells(columns, Z, y)
-        found = self.probability(columns, Z, y)
-        found[rows] *= self.scale[at]
+        """Return the factor of each row within its cell, shape (n,): ``probability`` over its mean there."""
+        probability, rows, cell = self._in_cells(columns, Z, y)
+        probability[rows] *= self.scale[cell]
+        return probability
+
+    def wrong_by_class(self) -> dict[int, tuple[int, float]]:
+        """Return class -> (rows of its cells, expected number of wrong labels among them)."""
+        found: dict[int, tuple[int, float]] = {}
+        for c, rows, shares in zip(self.classes.tolist(), self.rows.tolist(), self.shares, strict=True):
+            total, wrong = found.get(c, (0, 0.0))
+            found[c] = (total + rows, wrong + rows * (1.0 - float(shares[c])))
         return found
 
-    def _in_cells(self, columns: Sequence[Sides], Z: Floats, y: Integers) -> tuple[Integers, Integers]:
-        """Return the rows that are in one of the cells, and the positions of these."""
+    def _in_cells(
+        self, columns: Sequence[Sides], Z: Floats, y: Integers
+    ) -> tuple[Float64, Integers, Integers]:
+        """Return the probability of each row, the rows that are in a cell, and where these cells stand."""
         cells = cells_of(columns, Z, y)
         at = np.minimum(np.searchsorted(self.cells, cells), len(self.cells) - 1)
         rows = np.flatnonzero(self.cells[at] == cells)
-        return rows, at[rows]
+        found = np.ones(len(y))
+        if len(rows):
+            p = predict_exactly(self.coef, Z[rows])
+            found[rows] = right_probability(self.shares[at[rows]], p, y[rows])
+        return found, rows, at[rows]
 
 
 def cells_of(columns: Sequence[Sides], Z: Floats, y: Integers) -> Integers:
-    """Return the number of each row's class and sides, shape (n,)."""
+    """Return a number for the class and the sides of each row, shape (n,)."""
     cells = np.asarray(y, np.int64)
     for one in columns:
         cells = cells * one.factor.shape[1] + one.of_rows(Z)
     return cells
 
 
-def right_given(prior: Floats, p: Floats, y: Integers) -> Float64:
+def n_sides(columns: Sequence[Sides]) -> int:
+    """Return the number S of combinations of sides: a cell is its class times S, plus that of its sides."""
+    return int(np.prod([one.factor.shape[1] for one in columns]))
+
+
+def right_probability(shares: Floats, p: Floats, y: Integers) -> Float64:
     """Return the probability that labels are right, shape (n,).
 
     Parameters
     ----------
-    prior
-        Share of each true class among rows of this label and side, shape (n, C) or (C,).
+    shares
+        Share of each true class among rows of this label and these sides, shape (n, C).
     p
-        Probability of each class by the other columns, if all were as frequent, shape (n, C).
+        Probability of each class by the other columns if all were equally frequent, shape (n, C).
     y
         Labels, shape (n,).
 
     """
-    joint = prior * p
-    own = joint[np.arange(len(y)), y]
-    return np.asarray(own / np.maximum(joint.sum(axis=1), 1e-300))
+    joint = shares * p
+    return np.asarray(joint[np.arange(len(y)), y] / np.maximum(joint.sum(axis=1), TINY))
