@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 38
+    version = 39
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -121,7 +121,8 @@ class Cues(Operator[CuesParams]):
         ``gate`` (trust in the robust weights by evidence, 0 to 1), ``blend`` and ``slice_blend`` (the parts
         of them that are used), ``expected_gain`` (of the worst group; 0 where the gate decides), every
         measurement of the evidence, strength and accuracies of the baseline and of the published weights on
-        held-out rows, and accuracies without weights, with the ``gain`` between them, ``effective_share`` and
+        held-out rows, and accuracies without weights, with the ``gain`` between them, ``wrong_labels``
+        (expected among the sampled rows that break the shortcut), ``effective_share`` and
         ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows``, ``left_out_rows.CLASS`` (rows of a
         class that is too small for any figure) and the importances of source columns, as
         ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.

@@ -199,9 +199,17 @@ def _metrics(state: CueState, words: FoundWords | None) -> dict[str, float]:
         "named_cost": state.named_cost,
         **{name: float(value) for name, value in evidence.items()},
         "class_strength": state.class_strength,
+        "wrong_labels": _wrong_labels(state),
         "effective_share": float(state.effective.min()),
         "shrinkage": state.limits.shrinkage() if state.blend or state.slice_blend else 0.0,
     }
+
+
+def _wrong_labels(state: CueState) -> float:
+    """Return the expected number of wrong labels among the sampled rows that break the shortcut."""
+    if state.right_labels is None or state.blend <= 0:
+        return 0.0
+    return float(sum(wrong for _, wrong in state.right_labels.wrong_by_class().values()))
 
 
 def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:

@@ -77,8 +77,9 @@ def fit(
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
     by the others, 14 more for each further one that is looked for and two more where three and more are,
     ten more where two ways are compared, 18 more for more than two classes where one class is looked at, 16
-    where full weights are tried, and one pass per feature. Where
-    nothing can be learnt (``CueState.reason``) it has class balance.
+    where full weights are tried, four (and two for each class) for each set of columns that may be balanced
+    where labels are wrong, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has
+    class balance.
 
     Raises
     ------
@@ -130,17 +131,13 @@ def _search(
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
     found = learnt.as_all_classes(found, class_factor)
-
-    def judged(state: CueState) -> CueState:
-        labels = fit_right_labels(state.class_columns, Z, y, ids, s, learnt.n_classes)
-        return replace(state, right_labels=labels)
-
-    return Search(
-        judged(found.state),
-        found.column,
-        found.together and judged(found.together),
-        found.one_class and judged(found.one_class),
-    )
+    states = [found.state, found.together, found.one_class]
+    balanced = [one.class_columns for one in states if one] + [(found.column,) if found.column else ()]
+    distinct = {tuple(side.columns for side in columns): columns for columns in balanced}.values()
+    judged = [fit_right_labels(columns, Z, y, ids, s, learnt.n_classes) for columns in distinct]
+    known = tuple(one for one in judged if one is not None)
+    state, together, one_class = (one and replace(one, judged_labels=known) for one in states)
+    return found._replace(state=state or found.state, together=together, one_class=one_class)
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:
@@ -185,6 +182,7 @@ def _apply_decision(
         class_factor=class_factors(counts, strength=decision.class_strength),
         points=decision.points,
         leaning_column=decision.leaning_column,
+        judged_labels=(found.right_labels,) if found.right_labels and decision.blend > 0 else (),
     )
     return with_limits(state, Z, y, ids, s)
 

@@ -86,6 +86,9 @@ class CueState:
     leaning_column
         Column on which models lean so much that it decided how far classes are balanced; the points compare
         the rows that break it. None where the classes decided, or a shortcut is followed.
+    judged_labels
+        For columns that may be balanced, where some of the rows that break them have wrong labels: how
+        probable a right label is.
     expected_gain
         Expected rise of the worst group's accuracy for which the robust weights are followed; 0 where the
         gate says how far.
@@ -118,7 +121,7 @@ class CueState:
     caps_several: bool = False
     caps_named: bool = False
     leaning_column: Sides | None = None
-    right_labels: RightLabels | None = None
+    judged_labels: tuple[RightLabels, ...] = ()
 
     @property
     def class_columns(self) -> tuple[Sides, ...]:
@@ -129,6 +132,13 @@ class CueState:
     def balanced(self) -> tuple[Sides, ...]:
         """The columns that are balanced: the named ones, or those that the search has found."""
         return self.class_columns if self.named is None else self.named
+
+    @property
+    def right_labels(self) -> RightLabels | None:
+        """How probable right labels are among the rows that break the balanced columns, by which these have
+        weight; None where no label seems wrong, or nothing can be said."""
+        columns = self.balanced
+        return next((one for one in self.judged_labels if columns and one.is_of(columns)), None)
 
     @property
     def compared(self) -> tuple[Sides, ...]:

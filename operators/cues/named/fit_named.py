@@ -93,7 +93,7 @@ def fit_named(
         class_column=search.class_column if searched > 0 else None,
         further=search.further if searched > 0 else (),
         caps_named=capped,
-        right_labels=right,
+        judged_labels=() if right is None else (right,),
     )
     return with_limits(state, Z, y, ids, s)
 

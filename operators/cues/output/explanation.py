@@ -10,7 +10,7 @@ from operators.base import FEATURES, LABEL
 from operators.columns import vectors_to_numpy
 from operators.counts import count
 from operators.cues.output.listing import read_suspects
-from operators.cues.row_weights import breaks
+from operators.cues.row_weights import breaks, right_label
 from operators.cues.serialise import load_state
 from operators.explanations import ExplainedRow, Fact
 
@@ -43,6 +43,10 @@ def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     if state.blend > 0:
         broken = bool(breaks(state, X, y, np.array([row.row_id], np.int64))[0])
         facts.append(Fact("breaks_the_shortcut", broken))
+        right = right_label(state, X, y)
+        if broken and right is not None:
+            note = "probability that its label is right, by the other columns: its part of the robust weight"
+            facts.append(Fact("right_label", float(right[0]), note))
     told = [
         one for one in suspects["suspects"] if one["position"] < X.shape[1]
     ]  # not words that no text shows

@@ -79,6 +79,7 @@ def write_suspects(
         **_one_class(state, classes),
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
         **({"several": True} if state.further and state.blend > 0 else {}),
+        **_wrong_labels(state, classes),
         **({"kept": kept} if (kept := _kept(state, columns, answers, suspects)) else {}),
         **summary(state),
         "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
@@ -102,6 +103,14 @@ def _one_class(state: CueState, classes: Sequence[str]) -> dict[str, str]:
     if state.class_column is None or state.blend <= 0 or state.class_column.one_class is None:
         return {}
     return {"one_class": classes[state.class_column.one_class]}
+
+
+def _wrong_labels(state: CueState, classes: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """Return class -> rows that break the shortcut and expected wrong labels among them, if any."""
+    if state.right_labels is None or state.blend <= 0:
+        return {}
+    counted = state.right_labels.wrong_by_class()
+    return {"wrong_labels": {classes[c]: [rows, wrong] for c, (rows, wrong) in counted.items()}}
 
 
 def _kept(

@@ -49,7 +49,9 @@ WHY_LESS = "as held-out rows of the worst class are better so than with balanced
 
 def verdict(found: Mapping[str, Any]) -> str:
     """Say what the weights are, and what they win and cost against the baseline."""
-    measured = f" {baseline_sentence(found['trade_off'])}" if found.get("trade_off") else ""
+    measured = ""
+    if found.get("trade_off"):
+        measured = f"{_wrong_labels_sentence(found)} {baseline_sentence(found['trade_off'])}"
     if found["reason"]:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
     if found.get("found_words"):
@@ -75,6 +77,23 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found["gate"] > 0:
         return f"{_searched_sentence(found)}{_strongest(found)}{measured}"
     return f"{_weak_evidence(found)}{measured}"
+
+
+def _wrong_labels_sentence(found: Mapping[str, Any]) -> str:
+    """Say how many of the rows that break the shortcut have wrong labels; empty where none seem to have."""
+    by_class: Mapping[str, Sequence[float]] = found.get("wrong_labels", {})
+    if not by_class:
+        return ""
+    rows, wrong = (sum(counts[k] for counts in by_class.values()) for k in (0, 1))
+    ordered = sorted(by_class.items(), key=lambda item: -item[1][1] / item[1][0])
+    listed = [
+        f"{shorten(name)} {n_wrong / n:.0%} of {count(int(n), 'row')}" for name, (n, n_wrong) in ordered
+    ]
+    return (
+        f" By what the other columns say, about {wrong / rows:.0%} of the sampled rows that break it have "
+        f"wrong labels ({first_of(listed, MAX_NAMES)}). The rows whose labels are probably right carry the "
+        "weight there, and in the following figures rows count by the probability that their label is right."
+    )
 
 
 def _kept_sentence(found: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ def fit_right_labels(
     if not found:
         return None
     judged = independence(broken, Z, y, ids, own, seed=s.seed, l2=s.l2)
-    return _joined(coef, found) if judged.dependence <= MAX_DEPENDENCE else None
+    return _joined(columns, coef, found) if judged.dependence <= MAX_DEPENDENCE else None
 
 
 class _Cell(NamedTuple):
@@ -86,10 +86,11 @@ class _Cell(NamedTuple):
     rows: int
 
 
-def _joined(coef: Floats, found: Sequence[_Cell]) -> RightLabels:
+def _joined(columns: Sequence[Sides], coef: Floats, found: Sequence[_Cell]) -> RightLabels:
     ordered = sorted(found, key=lambda one: one.cell)
     return RightLabels(
-        coef,
+        features=tuple(one.columns for one in columns),
+        coef=coef,
         cells=np.array([one.cell for one in ordered], np.int64),
         shares=np.array([one.shares for one in ordered]),
         scale=np.array([one.scale for one in ordered]),

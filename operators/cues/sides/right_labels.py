@@ -30,6 +30,8 @@ class RightLabels:
 
     Attributes
     ----------
+    features
+        Features of each of the columns (``Sides.columns``).
     coef
         Softmax regression of the class on standardised features, under which all classes are equally
         frequent, shape (d + 1, C); those of the columns are 0.
@@ -45,12 +47,17 @@ class RightLabels:
 
     """
 
+    features: tuple[tuple[int, ...], ...]
     coef: Floats
     cells: Integers
     shares: Floats
     scale: Floats
     classes: Integers
     rows: Integers
+
+    def is_of(self, columns: Sequence[Sides]) -> bool:
+        """Return whether these are the columns for which it was fitted."""
+        return self.features == tuple(one.columns for one in columns)
 
     def probability(self, columns: Sequence[Sides], Z: Floats, y: Integers) -> Float64:
         """Return the probability that the label of each row is right, shape (n,): 1 outside of the cells.
@@ -89,7 +96,8 @@ class RightLabels:
         found = np.ones(len(y))
         if len(rows):
             p = predict_exactly(self.coef, Z[rows])
-            found[rows] = right_probability(self.shares[at[rows]], p, y[rows])
+            right = right_probability(self.shares[at[rows]], p, y[rows])
+            found[rows] = right.astype(np.float32)  # the last digits of p depend on the batch
         return found, rows, at[rows]
 
 

@@ -135,13 +135,13 @@ def test_the_first_suspect_is_told_in_words_of_the_source(cue_problem: Any, tmp_
 
 
 def test_a_slice_takes_the_cut_of_the_user(cue_problem: Any, tmp_path: Path) -> None:
-    X, label, _, _, _ = cue_problem
+    X, _, y, _, _ = cue_problem  # no label is wrong
     X = X[:, [0, 1]]  # without the cue, so that the search has no part in the weights
     params = CuesParams.model_validate({"spurious": [{"column": "c1", "cut": 0.25}]})
-    found, _, _ = run_cues(tmp_path, [as_table(X, label)], params)
+    found, _, _ = run_cues(tmp_path, [as_table(X, y)], params)
     for c in (0, 1):
         for side in (X[:, 1] > 0.25, X[:, 1] <= 0.25):
-            assert len(np.unique(found[(label == c) & side])) == 1
+            assert len(np.unique(found[(y == c) & side])) == 1
     assert len(np.unique(found)) == 4
 
 
