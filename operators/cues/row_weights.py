@@ -90,7 +90,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found
-        return np.asarray(1.0 - state.blend + state.blend * robust)
+        return np.asarray(1.0 + state.blend * (robust - 1.0))
     robust, by_slices = searched_factors(state, Z, y, ids)
     return _mix(robust, by_slices, state.blend, state.slice_blend)
 
