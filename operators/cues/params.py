@@ -114,7 +114,7 @@ class CuesParams(OperatorParams):
     )
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance."""
-    min_effective_share: float = Field(default=0.2, gt=0, le=1)
+    min_effective_share: float = Field(default=0.1, gt=0, le=1)
     """Least effective sample size of each class as a share of its rows; weights are shrunk towards class
     balance until it holds."""
     max_rows: int = Field(default=50_000, ge=100)

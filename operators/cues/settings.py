@@ -93,7 +93,7 @@ class CueSettings:
     legitimate: frozenset[int] = frozenset()
     columns: Sequence[SourceColumn] = ()
     cap: float = 20.0
-    min_effective: float = 0.2
+    min_effective: float = 0.1
     named_share: float = 0.85
     searched_share: float = 0.5
     max_named_cost: float = 1.0

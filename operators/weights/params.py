@@ -56,7 +56,7 @@ class WeightsParams(OperatorParams):
     """
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance. Only ``method: robust`` reads it."""
-    min_effective_share: float = Field(default=0.2, gt=0, le=1)
+    min_effective_share: float = Field(default=0.1, gt=0, le=1)
     """Smallest effective sample size of each class as a share of its kept rows; weights are shrunk towards
     class balance until it holds. Only ``method: robust`` reads it.
     """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RECORD, CUES, SAMPLE = "strength.json", "strength-cues", ".strength-sample"
 MAX_ROWS, MAX_VALUES = 50_000, 32_000_000
 """Rows of the sample, and feature values: above 640 features fewer rows are drawn."""
-CAP, MIN_EFFECTIVE = 20.0, 0.2
+CAP, MIN_EFFECTIVE = 20.0, 0.1
 Cells = Counter[tuple[int, int]]
 """Rows of each class and published group (-1 - class for rows in none)."""
 
