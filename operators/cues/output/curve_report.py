@@ -181,8 +181,8 @@ def class_balance_sentence(record: Mapping[str, Any], chosen: Mapping[str, Any])
     if balance["worst_accuracy"] <= chosen["worst_accuracy"] + SAME:
         return ""
     return (
-        f" Class balance (strength 1) is better for the worst {word}: {balance['worst_accuracy']:.3f} against "
-        f"{chosen['worst_accuracy']:.3f}, with {balance['mean_accuracy']:.3f} against "
+        f" Class balance (strength 1) is better for the worst {word}: {balance['worst_accuracy']:.3f} "
+        f"against {chosen['worst_accuracy']:.3f}, with {balance['mean_accuracy']:.3f} against "
         f"{chosen['mean_accuracy']:.3f} in all rows."
     )
 

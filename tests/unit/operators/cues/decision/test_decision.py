@@ -74,7 +74,7 @@ def test_a_class_that_is_in_no_figure_is_named(churn: Any) -> None:
 
 
 def test_the_curve_says_why_a_class_is_not_divided() -> None:
-    """It was "class c, follows `flag`", as though rows of it that break the shortcut were in another group."""
+    """It was "class c, follows `flag`", as though other rows of it broke the shortcut."""
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [400, 400, 200])
     flag = np.where(rng.random(1000) < 0.85, y > 0, y == 0) | (y == 2)
