@@ -12,7 +12,7 @@ training.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, Protocol
 
@@ -29,6 +29,8 @@ MAX_ROWS = 10_000
 """Largest sample of held-out rows that is scored."""
 MIN_DRAWN_ROWS = 1_000
 """Smallest sample, where the number of predictions limits it."""
+SAME, NEAR = 1e-8, 1e-2
+"""Difference of a correlation from 1, and of the projections of equal columns, that rounding explains."""
 MAX_PREDICTIONS = 2_000_000
 """Predicted rows above which the sample is made smaller than ``MAX_ROWS``."""
 
@@ -49,6 +51,7 @@ class PermutationImportance:
         shuffled; of a mean loss what is added to it. A negative value is a gain.
     errors : score by name to the standard error of the mean loss as other rows would be drawn, shape (B,).
     rows : scored rows.
+    also : name of a block to those of the blocks that are equal to it, and are shuffled with it.
     """
 
     names: tuple[str, ...]
@@ -56,6 +59,7 @@ class PermutationImportance:
     importances: dict[str, Float64]
     errors: dict[str, Float64]
     rows: int
+    also: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def mean(self, score: str) -> Float64:
         """Return the mean loss over the repeats, shape (B,)."""
@@ -78,7 +82,8 @@ class PermutationImportance:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values: ``columns`` by what they matter to the mean, then by name.
 
-        The mean is balanced accuracy, or of a regression the mean loss.
+        The mean is balanced accuracy, or of a regression the mean loss. A column with equal ones has their
+        names as ``also``.
         """
         main = "loss" if "loss" in self.importances else "balanced_accuracy"
         figures = {
@@ -88,6 +93,7 @@ class PermutationImportance:
         entries: list[dict[str, Any]] = [
             {
                 "column": name,
+                **({"also": [*self.also[name]]} if name in self.also else {}),
                 **{s: dict(zip(("mean", "std", "margin"), figures[s][b], strict=True)) for s in figures},
             }
             for b, name in enumerate(self.names)
@@ -117,7 +123,8 @@ def permutation_importance(
     predict : from rows (n, d) in the order of ``X`` to predicted labels, or numbers (n,).
     X : held-out rows (n, d). They are not changed.
     y : labels (n,), the values that ``predict`` returns, or the numbers that it predicts.
-    blocks : name -> positions of the columns that are shuffled together.
+    blocks : name -> positions of the columns that are shuffled together. So are blocks whose columns are
+        equal, or opposite, in all rows: otherwise the one would stand in for the other.
     loss : from predictions and numbers (n,) to losses (n,), of a regression; default: a classification.
     groups : (n,) group of each row; default: its class, or of a regression one group. The worst group is
         looked for anew after each shuffle; groups of fewer than ``min_rows`` rows are pooled
@@ -145,6 +152,13 @@ def permutation_importance(
         raise ValueError("permutation_importance: there are no rows to score.")
     if outside := [p for positions in blocks.values() for p in positions if not 0 <= p < d]:
         raise ValueError(f"permutation_importance: there is no column {outside[0]}; rows have {d}.")
+    also = equal_blocks(X, blocks)
+    joined = {other for others in also.values() for other in others}
+    blocks = {
+        name: [p for one in (name, *also.get(name, ())) for p in blocks[one]]
+        for name in blocks
+        if name not in joined
+    }
     scorer: _Scorer = (
         _ClassScorer(np.asarray(y), groups, sample_weight, min_rows)
         if loss is None
@@ -167,7 +181,47 @@ def permutation_importance(
         for name, value in scorer.errors(values, without).items():
             errors[name][b] = value
     stated = {name: scorer.sign * value for name, value in baseline.items()}
-    return PermutationImportance(tuple(blocks), stated, losses, errors, n)
+    return PermutationImportance(tuple(blocks), stated, losses, errors, n, also)
+
+
+def equal_blocks(
+    X: npt.NDArray[np.float32], blocks: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the blocks that say the same of all rows: the name of the first to those of the others.
+
+    Each column of one is a column of the other but for scale and sign. Constant columns say nothing. Only
+    blocks with neighbouring projections on one random direction are compared, so that many are no cost.
+
+    Examples
+    --------
+    >>> X = np.array([[0, 1, 3], [1, 0, 3], [1, 0, 4]], np.float32)
+    >>> equal_blocks(X, {"paid": [0], "age": [2], "unpaid": [1]})
+    {'paid': ('unpaid',)}
+    """
+    spread = X.std(axis=0, dtype=np.float64)
+    direction = np.random.default_rng(0).normal(size=len(X)).astype(np.float32)
+    projections = np.abs((direction - direction.mean()) @ X) / np.where(spread > 0, spread, np.inf)
+    varying = {name: [p for p in positions if spread[p] > 0] for name, positions in blocks.items()}
+    largest = {name: float(projections[own].max()) for name, own in varying.items() if own}
+    groups: list[list[str]] = []
+    for name in sorted(largest, key=largest.__getitem__):
+        first = groups[-1][0] if groups else name
+        near = first != name and np.isclose(largest[first], largest[name], rtol=NEAR, atol=NEAR)
+        if near and _say_the_same(X, varying[first], varying[name]):
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    ordered = [sorted(group, key=[*blocks].index) for group in groups if len(group) > 1]
+    return {first: tuple(others) for first, *others in ordered}
+
+
+def _say_the_same(X: npt.NDArray[np.float32], one: Sequence[int], other: Sequence[int]) -> bool:
+    """Return whether each varying column of a block is one of the other but for scale and sign."""
+    Z = X[:, [*one, *other]].astype(np.float64)
+    Z -= Z.mean(axis=0)
+    Z /= np.linalg.norm(Z, axis=0)
+    alike = np.abs(Z[:, : len(one)].T @ Z[:, len(one) :]) > 1 - SAME
+    return bool(alike.any(axis=0).all() and alike.any(axis=1).all())
 
 
 def _shuffles(
