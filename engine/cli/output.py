@@ -34,9 +34,10 @@ def show_json(value: Any) -> None:
     print(json_text(value, indent=2))
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the shards, operators and the published schema of a plan."""
-    from engine.plan.executor_choice import choose_executor
+def show_plan(plan: Plan, texts: int = 0) -> None:
+    """Print the shards, operators and the published schema of a plan with ``texts`` columns of free text."""
+    from engine.plan.estimate import network_text
+    from engine.plan.executor_choice import choose_executor, pending_text_seconds
 
     size = sum(shard.n_bytes for shard in plan.listing.shards)
     console.print(
@@ -61,7 +62,9 @@ def show_plan(plan: Plan) -> None:
         console.print(f"... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)", style="dim")
     choice = choose_executor(plan)
     where = "in this process" if choice.kind == "local" else "on Ray"
-    console.print(f"  runs {where}: {choice.reason}", soft_wrap=True)
+    seconds = pending_text_seconds(plan, texts)
+    beside = f"; {network_text(seconds, 'free text')}" if seconds else ""
+    console.print(f"  runs {where}: {choice.reason}{beside}", soft_wrap=True)
     console.print(f"  {plan.learnt_from}", soft_wrap=True)
     if plan.increment:
         show_increment(plan.increment.record(), undecided=plan.increment.undecided)

@@ -30,7 +30,7 @@ def plan(
             }
             show_json(made.to_dict() | {"source": found.to_json()} | told)
             return
-        show_plan(made)
+        show_plan(made, texts=found.n_texts)
         if refused:
             show_refusal(refused.version, refused.why)
         for line in ["", *column_lines(found.columns, found.note)]:

@@ -74,6 +74,11 @@ class Preview:
     skipped: tuple[str, ...] = ()
 
     @property
+    def n_texts(self) -> int:
+        """Return the number of columns of free text that a network reads."""
+        return sum(column.use.kind == Kind.TEXT for column in self.columns)
+
+    @property
     def unread_texts(self) -> list[str]:
         """Return a sentence for each column of free text that no network reads, with the remedy."""
         unread = (column for column in self.columns if column.use.reason == Unused.TEXT)
