@@ -43,6 +43,9 @@ MAX_NAME_BYTES, MAX_HEADER_BYTES = 2**10, 2**24
 the memory."""
 MAX_DIGITS = 64
 """A longer name is not checked for being a number."""
+BEYOND_NANOSECONDS = {pa.date32(): pa.date64(), pa.timestamp("s"): pa.timestamp("us")}
+"""Guessed types to those that stand for them where a value lies before 1677 or after 2262. Arrow guesses none
+of the latter."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
@@ -261,12 +264,15 @@ class CsvSource(TextSource):
             yield encoding.utf8(data)
 
     def _guessed(self, path: str, data: bytes, names: list[str]) -> pa.Schema:
-        """Return the types of columns in some rows; no column if these rows do not parse."""
+        """Return the types of columns in some rows as of :func:`_ranged_type`; no column if these rows do not
+        parse.
+        """
         types = {name: pa.string() for name in self.spec.text_columns if name in names}
         try:
-            return self._read(path, data, names, types, guess=True).schema
+            table = self._read(path, data, names, types, guess=True)
         except pa.ArrowInvalid:
             return pa.schema([])
+        return pa.schema([one.with_type(_ranged_type(table[one.name])) for one in table.schema])
 
     def _check_later_texts(self, shard: SourceShard, name: str) -> None:
         """Apply :meth:`_check_inferred` to the first shard in which a column has texts."""
@@ -383,13 +389,28 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
+def _ranged_type(column: pa.ChunkedArray) -> pa.DataType:
+    """Return the type of a column, as ``BEYOND_NANOSECONDS`` has it where nanoseconds do not hold a value."""
+    beyond = BEYOND_NANOSECONDS.get(column.type)
+    if beyond is None:
+        return column.type
+    try:
+        column.cast(pa.timestamp("s")).cast(pa.timestamp("ns"))
+    except pa.ArrowInvalid:
+        return beyond
+    return column.type
+
+
 def _completed(kind: pa.DataType, later: set[pa.DataType]) -> pa.DataType:
-    """Return the type of a column, given its types in other shards."""
-    found = later - {pa.null()}
+    """Return the type of a column, given its types in other shards as of :func:`_ranged_type`."""
+    guessed = {beyond: one for one, beyond in BEYOND_NANOSECONDS.items()}
+    found = {guessed.get(one, one) for one in later} - {pa.null()}
     if pa.types.is_integer(kind):
         return pa.float64() if any(map(pa.types.is_floating, found)) else kind
     if not pa.types.is_null(kind) or not found:
         return kind
+    if pa.timestamp("ns") in found and not later.isdisjoint(guessed):
+        return pa.string()  # as in one file of both
     if len(found) == 1:
         return found.pop()
     if all(pa.types.is_date(one) or (pa.types.is_timestamp(one) and one.tz is None) for one in found):
