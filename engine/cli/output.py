@@ -34,10 +34,13 @@ def show_json(value: Any) -> None:
     print(json_text(value, indent=2))
 
 
-def show_plan(plan: Plan, texts: int = 0) -> None:
-    """Print the shards, operators and the published schema of a plan with ``texts`` columns of free text."""
+def show_plan(plan: Plan, text_seconds: float = 0.0) -> None:
+    """Print the shards, operators and the published schema of a plan.
+
+    ``text_seconds``: CPU seconds of the network that reads free text.
+    """
     from engine.plan.estimate import network_text
-    from engine.plan.executor_choice import choose_executor, pending_text_seconds
+    from engine.plan.executor_choice import choose_executor
 
     size = sum(shard.n_bytes for shard in plan.listing.shards)
     console.print(
@@ -62,8 +65,7 @@ def show_plan(plan: Plan, texts: int = 0) -> None:
         console.print(f"... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)", style="dim")
     choice = choose_executor(plan)
     where = "in this process" if choice.kind == "local" else "on Ray"
-    seconds = pending_text_seconds(plan, texts)
-    beside = f"; {network_text(seconds, 'free text')}" if seconds else ""
+    beside = f"; {network_text(text_seconds, 'free text')}" if text_seconds else ""
     console.print(f"  runs {where}: {choice.reason}{beside}", soft_wrap=True)
     console.print(f"  {plan.learnt_from}", soft_wrap=True)
     if plan.increment:

@@ -16,12 +16,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from engine.plan.estimate import TEXTS_PER_SECOND, width_factor
+from engine.plan.estimate import width_factor
 from engine.plan.model import Plan, PlannedOperator
 from engine.recipe.recipe import RunSection
 from operators.base import Operator
 from operators.counts import count
-from operators.encode.adaptor import NAME as ENCODE
 
 RAY_START_SECONDS = 15.0
 """Seconds until a Ray of the run's own has started."""
@@ -83,29 +82,12 @@ def pending_cpu_seconds(plan: Plan) -> float:
     total = 0.0
     for planned in plan.operators:
         cost = planned.operator.cost
-        millions = _missing_rows(plan, planned) / 1e6
+        millions = missing_rows(plan, planned) / 1e6
         total += millions * cost.per_million(plan.n_rows) * (factor if cost.by_features else 1.0)
     return total
 
 
-def pending_text_seconds(plan: Plan, texts: int) -> float:
-    """Estimate the CPU seconds that the network of ``encode`` still needs for its columns of free text.
-
-    They are not part of ``pending_cpu_seconds``: only the values tell which columns are free text.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    texts
-        Number of columns of free text, as ``preview`` finds them.
-
-    """
-    rows = sum(_missing_rows(plan, planned) for planned in plan.operators if planned.name == ENCODE)
-    return texts * rows / TEXTS_PER_SECOND
-
-
-def _missing_rows(plan: Plan, planned: PlannedOperator) -> int:
+def missing_rows(plan: Plan, planned: PlannedOperator) -> int:
     """Return the rows of the shards for which an operator has no committed result."""
     committed = plan.store.committed(planned.fingerprint)
     return sum(shard.n_rows for shard in plan.shards if shard.index not in committed)
