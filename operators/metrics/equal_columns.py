@@ -27,7 +27,8 @@ def equal_blocks(
     """
     spread = X.std(axis=0, dtype=np.float64)
     direction = np.random.default_rng(0).normal(size=len(X)).astype(np.float32)
-    projections = np.abs((direction - direction.mean()) @ X) / np.where(spread > 0, spread, np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):  # columns of such values are not compared
+        projections = np.abs((direction - direction.mean()) @ X) / np.where(spread > 0, spread, np.inf)
     varying = {name: [p for p in positions if spread[p] > 0] for name, positions in blocks.items()}
     largest = {name: float(projections[own].max()) for name, own in varying.items() if own}
     groups: list[list[str]] = []
