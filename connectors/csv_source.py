@@ -24,6 +24,7 @@ from connectors.column_names import (
     rename_remedy,
 )
 from connectors.csv_options import CsvOptions
+from connectors.csv_types import completed_type, is_number, ranged_type
 from connectors.errors import OddValue
 from connectors.files import each, find_names
 from connectors.foundation.messages import shorten
@@ -199,7 +200,7 @@ class CsvSource(TextSource):
         """Return the rows as a table; with ``guess``, types that are not given are inferred."""
         names, rules = self._header(path)[0], self._rules
         if rules.rewrites:
-            numeric = None if guess else frozenset(name for name in columns if _is_number(types[name]))
+            numeric = None if guess else frozenset(name for name in columns if is_number(types[name]))
             data = rules.rewritten(data, self._separator(path), names, columns, numeric)
             names = columns
         return read_rows(data, self._separator(path), names, columns, types, rules)
@@ -233,7 +234,7 @@ class CsvSource(TextSource):
         for name in empty:
             if pa.string() in seen[name]:
                 self._check_later_texts(seen[name][pa.string()], name)
-        return pa.schema([one.with_type(_completed(one.type, {*seen[one.name]})) for one in schema])
+        return pa.schema([one.with_type(completed_type(one.type, {*seen[one.name]})) for one in schema])
 
     def _later_types(
         self, shards: Sequence[SourceShard], empty: list[str], whole: list[str]
@@ -261,12 +262,15 @@ class CsvSource(TextSource):
             yield encoding.utf8(data)
 
     def _guessed(self, path: str, data: bytes, names: list[str]) -> pa.Schema:
-        """Return the types of columns in some rows; no column if these rows do not parse."""
+        """Return the types of columns in some rows as of :func:`ranged_type`; no column if these rows do not
+        parse.
+        """
         types = {name: pa.string() for name in self.spec.text_columns if name in names}
         try:
-            return self._read(path, data, names, types, guess=True).schema
+            table = self._read(path, data, names, types, guess=True)
         except pa.ArrowInvalid:
             return pa.schema([])
+        return pa.schema([one.with_type(ranged_type(table[one.name])) for one in table.schema])
 
     def _check_later_texts(self, shard: SourceShard, name: str) -> None:
         """Apply :meth:`_check_inferred` to the first shard in which a column has texts."""
@@ -377,21 +381,3 @@ def _check_lengths(path: str, names: list[str]) -> None:
                 f"{MAX_NAME_BYTES:,} are read: {name[:20]!r}... If line 1 is a row of data, set "
                 f"source.options.header: false; else shorten the name, or give source.options.column_names."
             )
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _completed(kind: pa.DataType, later: set[pa.DataType]) -> pa.DataType:
-    """Return the type of a column, given its types in other shards."""
-    found = later - {pa.null()}
-    if pa.types.is_integer(kind):
-        return pa.float64() if any(map(pa.types.is_floating, found)) else kind
-    if not pa.types.is_null(kind) or not found:
-        return kind
-    if len(found) == 1:
-        return found.pop()
-    if all(pa.types.is_date(one) or (pa.types.is_timestamp(one) and one.tz is None) for one in found):
-        return pa.timestamp("ns" if pa.timestamp("ns") in found else "s")  # dates are read as midnight
-    return pa.float64() if all(map(_is_number, found)) else pa.string()

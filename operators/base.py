@@ -9,6 +9,7 @@ values.
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import stat
@@ -363,6 +364,22 @@ class Cost:
         return self.small + share * (self.large - self.small)
 
 
+def _check_warnings_signature(operator: type) -> None:
+    """Raise TypeError for a class whose own method ``warnings`` does not take the metrics and the state."""
+    method = operator.__dict__.get("warnings")
+    if not inspect.isfunction(method):
+        return
+    signature = inspect.signature(method)
+    try:
+        signature.bind(None, {}, Path)
+    except TypeError:
+        raise TypeError(
+            f"{operator.__module__}.{operator.__qualname__}.warnings{signature} has an old signature. "
+            "Define it as `warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) "
+            "-> tuple[str, ...]`; `state()` returns the folder that `fit` wrote."
+        ) from None
+
+
 class Operator(ABC, Generic[P]):
     """Base class of all operators; the module's docstring describes the contract."""
 
@@ -389,6 +406,10 @@ class Operator(ABC, Generic[P]):
     partial_fit_changes_rows: bool = False
     """Whether ``partial_fit`` can change the values of old rows, as it does for shares of counts. An instance
     may differ from its class."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _check_warnings_signature(cls)
 
     def __init__(self, params: P) -> None:
         self.params = params

@@ -34,8 +34,12 @@ def show_json(value: Any) -> None:
     print(json_text(value, indent=2))
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the shards, operators and the published schema of a plan."""
+def show_plan(plan: Plan, text_seconds: float = 0.0) -> None:
+    """Print the shards, operators and the published schema of a plan.
+
+    ``text_seconds``: CPU seconds of the network that reads free text.
+    """
+    from engine.plan.estimate import network_text
     from engine.plan.executor_choice import choose_executor
 
     size = sum(shard.n_bytes for shard in plan.listing.shards)
@@ -61,7 +65,8 @@ def show_plan(plan: Plan) -> None:
         console.print(f"... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)", style="dim")
     choice = choose_executor(plan)
     where = "in this process" if choice.kind == "local" else "on Ray"
-    console.print(f"  runs {where}: {choice.reason}", soft_wrap=True)
+    beside = f"; {network_text(text_seconds, 'free text')}" if text_seconds else ""
+    console.print(f"  runs {where}: {choice.reason}{beside}", soft_wrap=True)
     console.print(f"  {plan.learnt_from}", soft_wrap=True)
     if plan.increment:
         show_increment(plan.increment.record(), undecided=plan.increment.undecided)

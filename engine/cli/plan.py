@@ -16,7 +16,7 @@ def plan(
         from engine.cli.columns import column_lines
         from engine.cli.output import show_json, show_plan, show_refusal
         from engine.plan.planner import make_plan
-        from engine.plan.preview import preview
+        from engine.plan.preview import pending_text_seconds, preview
         from engine.storage.withdrawals import withdrawal_against
 
         made = make_plan(load(recipe, overrides))
@@ -30,7 +30,7 @@ def plan(
             }
             show_json(made.to_dict() | {"source": found.to_json()} | told)
             return
-        show_plan(made)
+        show_plan(made, pending_text_seconds(made, found))
         if refused:
             show_refusal(refused.version, refused.why)
         for line in ["", *column_lines(found.columns, found.note)]:

@@ -64,11 +64,7 @@ class Estimate:
         """The estimate as a phrase, rounded, since the rates are of another machine."""
         time, memory = _duration(self.seconds), _memory(self.mib)
         networks = {"images": self.image_seconds, "free text": self.text_seconds}
-        beside = "".join(
-            f"; up to {_duration(seconds)} more for the network that reads {kind}"
-            for kind, seconds in networks.items()
-            if seconds
-        )
+        beside = "".join(f"; {network_text(seconds, kind)}" for kind, seconds in networks.items() if seconds)
         added = ", which the run adds" if self.added else ""
         return f"about {time} of one core and {memory}, mostly for `{self.slowest}`{added}{beside}"
 
@@ -116,6 +112,11 @@ def estimate(
     total, added = START_SECONDS + sum(seconds.values()), named is not None and slowest not in named
     reading = images * n_rows / IMAGES_PER_SECOND, texts * n_rows / TEXTS_PER_SECOND
     return Estimate(total, BASE_MIB + peak, slowest, *reading, added)
+
+
+def network_text(seconds: float, kind: str) -> str:
+    """Say how long a network may take beside the other work. ``kind``: what it reads, as "free text"."""
+    return f"up to {_duration(seconds)} more for the network that reads {kind}"
 
 
 def width_factor(n_features: int) -> float:

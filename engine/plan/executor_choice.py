@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from engine.plan.estimate import width_factor
-from engine.plan.model import Plan
+from engine.plan.model import Plan, PlannedOperator
 from engine.recipe.recipe import RunSection
 from operators.base import Operator
 from operators.counts import count
@@ -79,14 +79,18 @@ def resolved_section(plan: Plan) -> RunSection:
 def pending_cpu_seconds(plan: Plan) -> float:
     """Estimate the CPU seconds that the plan's operators still need, from their measured costs."""
     factor = width_factor(n_columns(plan.listing.schema, plan.features))
-    rows = {shard.index: shard.n_rows for shard in plan.shards}
-    n_rows, total = sum(rows.values()), 0.0
+    total = 0.0
     for planned in plan.operators:
-        committed = plan.store.committed(planned.fingerprint)
-        missing = sum(n for index, n in rows.items() if index not in committed)
         cost = planned.operator.cost
-        total += missing / 1e6 * cost.per_million(n_rows) * (factor if cost.by_features else 1.0)
+        millions = missing_rows(plan, planned) / 1e6
+        total += millions * cost.per_million(plan.n_rows) * (factor if cost.by_features else 1.0)
     return total
+
+
+def missing_rows(plan: Plan, planned: PlannedOperator) -> int:
+    """Return the rows of the shards for which an operator has no committed result."""
+    committed = plan.store.committed(planned.fingerprint)
+    return sum(shard.n_rows for shard in plan.shards if shard.index not in committed)
 
 
 def n_columns(schema: pa.Schema, features: Collection[str]) -> int:

@@ -253,7 +253,7 @@ def _cost(made: _Planned) -> Estimate:
         _n_features(made.preview),
         rows,
         images=kinds.count(Kind.IMAGE),
-        texts=kinds.count(Kind.TEXT),
+        texts=made.preview.n_texts,
         n_classes=len(made.preview.label.counts),
         named=made.plan.recipe.operators,
     )

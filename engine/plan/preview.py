@@ -15,6 +15,8 @@ from connectors.csv_source import CsvSource
 from connectors.foundation.messages import nearest
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
+from engine.plan.estimate import TEXTS_PER_SECOND
+from engine.plan.executor_choice import missing_rows
 from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
@@ -72,6 +74,11 @@ class Preview:
     marks: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+    @property
+    def n_texts(self) -> int:
+        """Return the number of columns of free text that a network reads."""
+        return sum(column.use.kind == Kind.TEXT for column in self.columns)
 
     @property
     def unread_texts(self) -> list[str]:
@@ -140,6 +147,16 @@ def preview(plan: Plan) -> Preview:
     return Preview(
         columns, label, tuple(findings), note, leaks, faulty, _marks(plan), cut, plan.skipped_files
     )
+
+
+def pending_text_seconds(plan: Plan, found: Preview) -> float:
+    """Estimate the CPU seconds that the network of ``encode`` still needs for the columns of free text.
+
+    They are not part of the work by which the executor is chosen: only the values tell which columns these
+    are.
+    """
+    rows = sum(missing_rows(plan, planned) for planned in plan.operators if planned.name == ENCODE)
+    return found.n_texts * rows / TEXTS_PER_SECOND
 
 
 def _cut_texts(plan: Plan, columns: Sequence[SourceColumn], sample: SourceSample) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.core.output_layout import version_folder
@@ -78,7 +78,7 @@ def render(
         sentences=summary_sentences(groups, found.quarantined, oracle),
         findings=[
             *(Finding(text, "warning") for text in warnings),
-            *(finding for one in sections for finding in one.findings),
+            *_first_of_each_subject(finding for one in sections for finding in one.findings),
         ],
         **table_of_groups(found, groups),
         described=described,
@@ -96,6 +96,14 @@ def render(
         files=sources[:MAX_FILES],
         more_files=max(0, len(sources) - MAX_FILES),
     )
+
+
+def _first_of_each_subject(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings except those that share the subject of an earlier one."""
+    found = dict[str | int, Finding]()
+    for number, finding in enumerate(findings):
+        found.setdefault(finding.subject or number, finding)
+    return [*found.values()]
 
 
 def oracle_columns(plan: Plan) -> tuple[str, ...]:

@@ -251,7 +251,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
     """Return a sentence about the chosen strength: the rule, and the accuracies on held-out train rows."""
-    from operators.cues.output.curve_report import group_word, small_groups_sentence
+    from operators.cues.output.curve_report import class_balance_sentence, group_word, small_groups_sentence
 
     curve = found["trade_off"]
     best = max(point["mean_accuracy"] for point in curve["points"])
@@ -266,7 +266,7 @@ def strength_sentence(found: Mapping[str, Any]) -> str:
         f"worse than without weights: by linear models on "
         f"{count(curve['rows'], 'train row')}, each scored on rows that it has not seen, it is "
         f"{point['mean_accuracy']:.3f} and the worst {group_word(curve)} has "
-        f"{point['worst_accuracy']:.3f}.{end}{small and f' {small}'}"
+        f"{point['worst_accuracy']:.3f}.{class_balance_sentence(curve, point)}{end}{small and f' {small}'}"
     )
 
 

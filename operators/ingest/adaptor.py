@@ -50,7 +50,7 @@ from operators.ingest.kernel import (
 from operators.ingest.label_checks import LabelCounts, check_labels, mistyped_labels
 from operators.ingest.labels import class_indices, count_labels
 from operators.ingest.params import IngestParams
-from operators.report import Finding, ReportSection
+from operators.report import SMALL_CLASSES, Finding, ReportSection
 from operators.yaml_text import inline_yaml
 
 STATE = "classes.json"
@@ -167,7 +167,8 @@ class Ingest(Operator[IngestParams]):
         checked = check_labels(label, classes=self.params.classes, balanced=False) if label.counts else []
         names = self.params.features or ()
         maps = vector_maps(context, FEATURES, "Feature space", scaled=len(names) > 1) if names else []
-        findings = [Finding(found.text, "warning") for found in checked]
+        subjects = {"rare": SMALL_CLASSES}
+        findings = [Finding(found.text, "warning", subjects.get(found.kind, "")) for found in checked]
         return (
             ReportSection("Feature space", findings=findings, point_maps=maps) if maps or findings else None
         )

@@ -12,7 +12,7 @@ training.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from operators.arrays import Float64, Int64, Mask
 from operators.hashing import draw_rows
+from operators.metrics.equal_columns import equal_blocks
 from operators.metrics.group_scores import LEVEL, MIN_ROWS, compare_groups
 
 REPEATS = 5
@@ -49,6 +50,7 @@ class PermutationImportance:
         shuffled; of a mean loss what is added to it. A negative value is a gain.
     errors : score by name to the standard error of the mean loss as other rows would be drawn, shape (B,).
     rows : scored rows.
+    also : name of a block to those of the blocks that are equal to it, and are shuffled with it.
     """
 
     names: tuple[str, ...]
@@ -56,6 +58,7 @@ class PermutationImportance:
     importances: dict[str, Float64]
     errors: dict[str, Float64]
     rows: int
+    also: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def mean(self, score: str) -> Float64:
         """Return the mean loss over the repeats, shape (B,)."""
@@ -78,7 +81,8 @@ class PermutationImportance:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values: ``columns`` by what they matter to the mean, then by name.
 
-        The mean is balanced accuracy, or of a regression the mean loss.
+        The mean is balanced accuracy, or of a regression the mean loss. A column with equal ones has their
+        names as ``also``.
         """
         main = "loss" if "loss" in self.importances else "balanced_accuracy"
         figures = {
@@ -88,6 +92,7 @@ class PermutationImportance:
         entries: list[dict[str, Any]] = [
             {
                 "column": name,
+                **({"also": [*self.also[name]]} if name in self.also else {}),
                 **{s: dict(zip(("mean", "std", "margin"), figures[s][b], strict=True)) for s in figures},
             }
             for b, name in enumerate(self.names)
@@ -117,7 +122,8 @@ def permutation_importance(
     predict : from rows (n, d) in the order of ``X`` to predicted labels, or numbers (n,).
     X : held-out rows (n, d). They are not changed.
     y : labels (n,), the values that ``predict`` returns, or the numbers that it predicts.
-    blocks : name -> positions of the columns that are shuffled together.
+    blocks : name -> positions of the columns that are shuffled together. So are blocks whose columns are
+        equal, or opposite, in all rows: otherwise the one would stand in for the other.
     loss : from predictions and numbers (n,) to losses (n,), of a regression; default: a classification.
     groups : (n,) group of each row; default: its class, or of a regression one group. The worst group is
         looked for anew after each shuffle; groups of fewer than ``min_rows`` rows are pooled
@@ -145,6 +151,13 @@ def permutation_importance(
         raise ValueError("permutation_importance: there are no rows to score.")
     if outside := [p for positions in blocks.values() for p in positions if not 0 <= p < d]:
         raise ValueError(f"permutation_importance: there is no column {outside[0]}; rows have {d}.")
+    also = equal_blocks(X, blocks)
+    joined = {other for others in also.values() for other in others}
+    blocks = {
+        name: [p for one in (name, *also.get(name, ())) for p in blocks[one]]
+        for name in blocks
+        if name not in joined
+    }
     scorer: _Scorer = (
         _ClassScorer(np.asarray(y), groups, sample_weight, min_rows)
         if loss is None
@@ -167,7 +180,7 @@ def permutation_importance(
         for name, value in scorer.errors(values, without).items():
             errors[name][b] = value
     stated = {name: scorer.sign * value for name, value in baseline.items()}
-    return PermutationImportance(tuple(blocks), stated, losses, errors, n)
+    return PermutationImportance(tuple(blocks), stated, losses, errors, n, also)
 
 
 def _shuffles(

@@ -251,7 +251,7 @@ class Outliers(Operator[OutliersParams]):
         if not self._by_evidence:
             return votes
         kinds = {kind: f"{reason} ({kind})" for kind, reason in REASONS.items()}
-        return evidence_section(context.state, kinds, votes)
+        return evidence_section(context.state, kinds, context.classes, votes)
 
 
 def _call(work: Callable[[], dict[str, float]]) -> dict[str, float]:

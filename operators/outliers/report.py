@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from connectors.foundation.messages import first_of
 from operators.arrays import Float64
 from operators.base import IS_OUTLIER, LOSS, MARKED_BY, ROW_ID, ReportContext, ShardReader
 from operators.bounded_json import read_json
 from operators.counts import count
+from operators.outliers.state import unchecked_classes
 from operators.outliers.votes import ALL, ANY, BETWEEN
 from operators.report import (
     Cell,
@@ -23,9 +25,11 @@ from operators.report import (
     RowStatistics,
 )
 from operators.report.statistics import first_rows
-from operators.report.text import interval, percent
+from operators.report.text import interval, percent, short
 
 SHOWN = 24
+MAX_NAMED, MAX_NAME = 5, 40
+"""Classes that a sentence names, and the characters of each name."""
 NOT_COVERED = (
     "Not covered: labels that are wrong in the direction of a shortcut, and damage that leaves a row near "
     "its neighbours and consistent with its label. The estimated recall is therefore an upper bound."
@@ -63,13 +67,16 @@ def vote_section(context: ReportContext, voters: Sequence[str], rule: str) -> Re
     return ReportSection("Which operators mark outliers", content, [finding], order=10)
 
 
-def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection | None) -> ReportSection:
+def evidence_section(
+    state: Path, kinds: Mapping[str, str], classes: Sequence[str], votes: ReportSection | None
+) -> ReportSection:
     """State what the verdict by evidence is estimated to find, and what it cannot find.
 
     Parameters
     ----------
     state : the operator's state folder, with ``evidence.json``.
     kinds : kind of planted damage to its name in the table.
+    classes : name of each class.
     votes : the section on the marks of other operators, whose content follows; None if there is none.
     """
     record = read_json(state / "evidence.json")
@@ -92,9 +99,10 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
             f"An estimated {found['precision']:.0%} of the rows marked as outliers are corrupt, and at "
             f"most {found['recall']:.0%} of the corrupt rows are marked."
         )
-    unchecked = record["n_unchecked_classes"]
+    unchecked = [short(classes[index], MAX_NAME) for index in unchecked_classes(state)]
     if unchecked:
-        text += f" Wrong labels are not looked for in {count(unchecked, 'class')}{UNCHECKED}"
+        named = f"{count(len(unchecked), 'class')} ({first_of(unchecked, MAX_NAMED)})"
+        text += f" Wrong labels are not looked for in {named}{UNCHECKED}"
     if record["shortcut_free"]:
         text += f" {WITHOUT_SHORTCUTS}"
     content: list[Content] = [f"{text} {NOT_COVERED}", table, *others]

@@ -66,7 +66,6 @@ def save_state(state: VerdictState, folder: Path) -> None:
     np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
     scalars: dict[str, Any] = {name: getattr(state, name) for name in SCALARS}
     scalars |= {"n_classes": sources.raw.n_classes, "k": sources.raw.k}
-    scalars["n_unchecked_classes"] = int((~state.checkable).sum())
     estimates: dict[str, Any] = {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(state.estimates).items()
@@ -78,6 +77,13 @@ def save_state(state: VerdictState, folder: Path) -> None:
 def save_reason(reason: str, folder: Path) -> None:
     """Record that there is no evidence, and why."""
     _write(folder, {"reason": reason})
+
+
+def unchecked_classes(folder: Path) -> list[int]:
+    """Return the indices of the classes in which wrong labels are not looked for, from :func:`save_state`."""
+    with np.load(folder / ARRAYS, allow_pickle=False) as file:
+        found: list[int] = file["classes"][~file["checkable"]].tolist()
+    return found
 
 
 def load_state(folder: Path) -> VerdictState | None:

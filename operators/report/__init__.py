@@ -6,6 +6,7 @@ neither matplotlib nor the engine; :mod:`operators.report.figures` helps to draw
 """
 
 from operators.report.sections import (
+    SMALL_CLASSES,
     SOURCE_COLUMN,
     Cell,
     Content,
@@ -24,6 +25,7 @@ from operators.report.sections import (
 from operators.report.statistics import RowStatistics
 
 __all__ = [
+    "SMALL_CLASSES",
     "SOURCE_COLUMN",
     "Cell",
     "Content",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from connectors.foundation.messages import cut
+from connectors.foundation.messages import cut, first_of
 from operators.counts import count
 from operators.report.sections import SOURCE_COLUMN
 from operators.report.text import number
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Columns that a table or a picture shows."""
-NAMED = 5
-"""Columns that a sentence names."""
+NAMED, MAX_EQUAL = 5, 3
+"""Columns that a sentence names, and those beside one of them that are equal to it."""
+EQUAL = "equal columns"
+"""Head of the table's last column, where it has one."""
 MIN_CHANGE = 0.005
 """Least loss that a sentence names."""
 MAX_CHARACTERS = 200
@@ -117,22 +119,23 @@ def summary_sentences(record: Mapping[str, Any], word: str = "group") -> list[st
     contrary = contrary_columns(record)
     noun = kind.noun[0].upper() + kind.noun[1:]
     texts = [
-        f"{noun} rests most on {_named(mean, kind.lost)}."
+        f"{noun} rests most on {_named(record, mean, kind.lost)}."
         if mean
         else f"{noun} clearly rests on no single column."
     ]
     if worst:
-        texts.append(f"The worst {word} rests most on {_named(worst, kind.lost)}.")
+        texts.append(f"The worst {word} rests most on {_named(record, worst, kind.lost)}.")
     if contrary:
         what = "This column may be a shortcut" if len(contrary) == 1 else "These columns may be shortcuts"
+        named = _named(record, contrary, kind.gained)
         texts.append(
-            f"The worst {word} gains where the values of {_named(contrary, kind.gained)} are shuffled, "
-            f"while {kind.noun} {kind.falls}. {what}."
+            f"The worst {word} gains where the values of {named} are shuffled, while "
+            f"{kind.noun} {kind.falls}. {what}."
         )
     others = [pair for pair in clear_columns(record, kind.worst, -1) if pair not in contrary]
     if others:
         texts.append(
-            f"The worst {word} gains where the values of {_named(others, kind.gained)} are shuffled; "
+            f"The worst {word} gains where the values of {_named(record, others, kind.gained)} are shuffled; "
             f"{kind.noun} does not clearly {kind.fall}."
         )
     if not (worst or contrary or others) and record["columns"]:
@@ -150,7 +153,7 @@ def _unclear(record: Mapping[str, Any], word: str) -> str:
     what = kind.lost if change > 0 else kind.gained
     return (
         f"For the worst {word} no column has a change beyond its margin; the largest is that of "
-        f"{_one_line(largest['column'])} ({abs(100 * change):.1f} ± {100 * margin:.1f}{what})."
+        f"{_label(largest)} ({abs(100 * change):.1f} ± {100 * margin:.1f}{what})."
     )
 
 
@@ -172,23 +175,35 @@ def explanation(record: Mapping[str, Any], whose: str, word: str = "group") -> s
         f"{count(record['rows'], 'row')}, {unit}: the mean of {record['repeats']} shuffles, "
         "with an interval that holds for all columns at once with 95 % confidence, given the number of "
         f"shuffles and rows. All features of a column are shuffled together. Unshuffled: {stated}. Below 0 "
-        "the score is better without the column. Columns that tell the same stand in for each other, so that "
-        "each of them seems to matter less."
+        "the score is better without the column. Columns that are equal, or opposite, are shuffled together "
+        "and listed once. Others that tell the same stand in for each other, so that each of them seems to "
+        "matter less."
     )
 
 
 def table_columns(record: Mapping[str, Any], word: str = "group") -> tuple[str, ...]:
     """Return the heads of the table."""
-    return tuple(name.format(word=word) for name in _kind(record).heads)
+    heads = tuple(name.format(word=word) for name in _kind(record).heads)
+    return (*heads, EQUAL) if _has_equal(record) else heads
 
 
 def table_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of the table under :func:`table_columns`; at most ``SHOWN``, the largest first."""
     units = {score: _unit(record, score) for score in _kind(record).scores}
+    has_equal = _has_equal(record)
     return [
-        (entry["column"], *(_points(entry[score], unit) for score, unit in units.items()))
+        (
+            entry["column"],
+            *(_points(entry[score], unit) for score, unit in units.items()),
+            *([_also(entry)] if has_equal else []),
+        )
         for entry in shown_columns(record)
     ]
+
+
+def _has_equal(record: Mapping[str, Any]) -> bool:
+    """Return whether a column of the table stands for others that are equal to it."""
+    return any("also" in entry for entry in shown_columns(record))
 
 
 def shown_columns(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -262,7 +277,7 @@ def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
             error_kw={"lw": 1, "ecolor": "#555555"},
         )
     axes.axvline(0, color="black", lw=0.8)
-    axes.set_yticks(range(len(entries)), [_one_line(entry["column"]) for entry in entries], fontsize=8)
+    axes.set_yticks(range(len(entries)), [_label(entry) for entry in entries], fontsize=8)
     for text in axes.get_yticklabels():
         disable_math(text)
     axes.set_xlabel(kind.axis, fontsize=8)
@@ -277,11 +292,26 @@ def _points(value: Mapping[str, float], unit: float) -> str:
     return f"{mean:.1f} ± {100 * value['margin'] / unit:.1f} %"
 
 
-def _named(columns: Sequence[tuple[str, float]], what: str) -> str:
-    """Return the first columns, each with what is lost or gained without it."""
+def _named(record: Mapping[str, Any], columns: Sequence[tuple[str, float]], what: str) -> str:
+    """Return the first columns with those that equal them, each with what is lost or gained without it."""
+    also = {entry["column"]: f"{text}; " for entry in record["columns"] if (text := _also(entry))}
     unit = [what] + [""] * NAMED
     named = zip(columns[:NAMED], unit, strict=False)
-    return ", ".join(f"{_one_line(name)} ({100 * value:.1f}{more})" for (name, value), more in named)
+    return ", ".join(
+        f"{_one_line(name)} ({also.get(name, '')}{100 * value:.1f}{more})" for (name, value), more in named
+    )
+
+
+def _also(entry: Mapping[str, Any]) -> str:
+    """Return the columns that are equal to that of an entry, after "also"; empty if there are none."""
+    equal = [_one_line(name) for name in entry.get("also", ())]
+    return f"also {first_of(equal, MAX_EQUAL)}" if equal else ""
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    """Return the column of an entry with those that are equal to it."""
+    also = _also(entry)
+    return f"{_one_line(entry['column'])} ({also})" if also else _one_line(entry["column"])
 
 
 def _one_line(name: str, length: int = 40) -> str:

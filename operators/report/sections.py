@@ -21,12 +21,19 @@ SOURCE_COLUMN = "source column"
 after the columns that :class:`RecipeChoices` ask about."""
 
 
+SMALL_CLASSES = "small classes"
+"""Subject of the findings that a class has few rows."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One sentence for the summary at the head of the report; warnings are shown in a box."""
 
     text: str
     severity: Severity = "information"
+    subject: str = ""
+    """What several operators may find. The page shows the first finding of each subject in the order of its
+    sections; findings without one are all shown."""
 
 
 @dataclass(frozen=True)

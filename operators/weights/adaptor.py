@@ -237,9 +237,10 @@ class Weights(Operator[WeightsParams]):
         }
 
     def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal], strength: float) -> None:
-        """Log what is unusual about the weights."""
+        """Log what is unusual about the weights. ``cues`` warns of classes of few rows itself."""
         if sentence := rare_class_sentence(totals, self.params.min_class_rows, strength):
-            _log.warning("operators.weights: %s", f"{sentence} {strength_sentence(strength)}".rstrip())
+            level = logging.INFO if CUES + FACTOR in self._factors.columns else logging.WARNING
+            _log.log(level, "operators.weights: %s", f"{sentence} {strength_sentence(strength)}".rstrip())
         by_classes = effective_rows(totals)
         if text := warning(whole, by_classes):
             _log.warning("%s", text)
@@ -350,7 +351,7 @@ class Weights(Operator[WeightsParams]):
 
         totals, strength = load_totals(context.state)
         rare = rare_class_sentence(totals, self.params.min_class_rows, strength)
-        return weight_section(context.metrics, (rare, strength_sentence(strength)))
+        return weight_section(context.metrics, rare, strength_sentence(strength))
 
     def open(self, context: Context) -> Apply:
         """Return a function that weights the rows of a table by the stored scales and models."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from operators.counts import count
 from operators.report import Finding, ReportSection
@@ -10,8 +10,20 @@ from operators.report.text import number, percent
 from operators.weights.totals import rests_on_few_rows
 
 
-def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) -> ReportSection | None:
-    """Say how unequal the weights are, followed by ``sentences`` on the classes; None without metrics."""
+def weight_section(
+    metrics: Mapping[str, float], small_classes: str = "", class_strength: str = ""
+) -> ReportSection | None:
+    """Say how unequal the weights are; None without metrics.
+
+    Parameters
+    ----------
+    metrics
+        Of the operator.
+    small_classes, class_strength
+        Sentences on the weights of classes of few rows, and on how far classes are balanced; may be empty.
+        The first is no finding: the page's warning of such classes is that of another operator.
+
+    """
     if not metrics:
         return None
     share = metrics.get("effective_share")
@@ -37,5 +49,5 @@ def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) 
                 "warning",
             )
         )
-    findings += [Finding(sentence) for sentence in sentences if sentence]
-    return ReportSection("Sample weights", [text], findings)
+    findings += [Finding(class_strength)] if class_strength else []
+    return ReportSection("Sample weights", [text, *filter(None, [small_classes])], findings)

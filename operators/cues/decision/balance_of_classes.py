@@ -33,7 +33,7 @@ MIN_CLASS_GAIN = 0.0075
 """Least rise of the worst class for which classes are balanced less: nearly equal classes hardly differ."""
 SUPPORTED = 0.5
 """Least support of the strongest column by the others: they tell the side of an honest one."""
-LEANT_ON, NOTICED = 0.4, 0.2
+CLEAR_STRENGTH, NOTICED_STRENGTH = 0.4, 0.2
 """Strength of a slice from which its sides may ask for less balance, and from which they may object to it."""
 MIN_SIDE_GAIN = 0.2
 """Least rise of the worst class and side for which classes are balanced less, or more than the worst class
@@ -88,7 +88,7 @@ def leaning_slices(
     if evidence is None:
         return None
     listed, strength = strongest(slices, TOP), slices.slice_strength()
-    found = listed[strength[listed] >= NOTICED]
+    found = listed[strength[listed] >= NOTICED_STRENGTH]
     if not len(found):
         return None
     sides, columns = slices.sides(found, Z), list[Sides]()
@@ -96,7 +96,7 @@ def leaning_slices(
         stands = classes_of_levels(side.astype(np.intp), 2, y, C, least=0.0, errors=0.0)
         factor = independent_factors(stands[side.astype(np.intp)], y, C)
         columns.append(Sides((int(slices.feature[number]),), slices.cut[[number]], stands, factor))
-    clear = (strength[found] >= LEANT_ON) & (evidence.slice_support >= SUPPORTED)
+    clear = (strength[found] >= CLEAR_STRENGTH) & (evidence.slice_support >= SUPPORTED)
     return LeaningSlices(sides, tuple(columns), clear)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from operators.arrays import Integers
+from operators.class_shares import counted_classes
 from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.models.trade_off import rows_by_group
@@ -23,7 +24,8 @@ def measured_curve(
     """Return the record of the curve that decided on the weights; None where rows were too few to measure.
 
     Groups are the rows of each class that follow the suspected or named shortcut and those that break it,
-    where the weights trust it at all, or where it decided how far classes are balanced; else the classes.
+    where the weights trust it at all, or where it decided how far classes are balanced; else the classes. A
+    class of which no row breaks the shortcut, or that has too few rows to be divided, is named so.
     ``classes_left_out`` has the rows of each class that is in no figure of the curve.
 
     Parameters
@@ -46,6 +48,9 @@ def measured_curve(
     if len(state.compared) <= 1 and state.leaning_column is None:
         columns = ["the shortcut"]
     broken = [*columns, "several of them"] if state.several_apart else columns
+    counted = counted_classes(np.bincount(sample.y, minlength=len(classes)))
+    in_part = (groups % (len(broken) + 1) > 0) | (groups >= len(classes) * (len(broken) + 1))
+    divided = np.unique(sample.y[in_part])
 
     def name(group: int) -> str:
         if grouping == "classes":
@@ -53,6 +58,10 @@ def measured_curve(
         k, part = divmod(group, len(broken) + 1)
         if k == len(classes):
             return f"rows that break {broken[part]}"
+        if not counted[k]:
+            return f"class {classes[k]}, too small to divide"
+        if part == 0 and k not in divided:
+            return f"class {classes[k]}, no row of which breaks {_listed(columns, 'or')}"
         if part == 0:
             return f"class {classes[k]}, follows {_listed(columns)}"
         return f"class {classes[k]}, breaks {broken[part - 1]}"
@@ -78,9 +87,9 @@ def _classes_left_out(
     return {classes[c]: int(n) for c, n in zip(names[whole], rows[whole], strict=True)}
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], conjunction: str = "and") -> str:
     *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:

@@ -20,7 +20,9 @@ LABEL_WIDTH, LABEL_HEIGHT = 0.05, 0.06
 """Size of a label of one digit, by the width and the height of the axes."""
 SAME = 1e-9
 """Difference of strengths that are the same."""
-BASELINES = {0.0: "no weights", 1.0: "class balance"}
+CLASS_BALANCE = 1.0
+"""Strength of full class balance."""
+BASELINES = {0.0: "no weights", CLASS_BALANCE: "class balance"}
 """Names of the strengths that may be the baseline."""
 SUGGESTED_LOSS = 0.02
 """The ``max_mean_loss`` that sentences suggest."""
@@ -165,7 +167,23 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
         f"worst {word}{verdict}. To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
         f"(`--set max_mean_loss={SUGGESTED_LOSS}` for `rowsieve retrain`): on these rows that is strength "
         f"{less['strength']:.3g}, with {less['worst_accuracy']:.3f} in the worst {word} and "
-        f"{less['mean_accuracy']:.3f} in all rows."
+        f"{less['mean_accuracy']:.3f} in all rows.{class_balance_sentence(record, less)}"
+    )
+
+
+def class_balance_sentence(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
+    """Say, after a space, that class balance serves the worst group better than a chosen point of the curve.
+
+    It is empty where it does not, or was not measured.
+    """
+    word = group_word(record)
+    balance = next((p for p in record["points"] if abs(p["strength"] - CLASS_BALANCE) < SAME), chosen)
+    if balance["worst_accuracy"] <= chosen["worst_accuracy"] + SAME:
+        return ""
+    return (
+        f" Class balance (strength 1) is better for the worst {word}: {balance['worst_accuracy']:.3f} "
+        f"against {chosen['worst_accuracy']:.3f}, with {balance['mean_accuracy']:.3f} against "
+        f"{chosen['mean_accuracy']:.3f} in all rows."
     )
 
 

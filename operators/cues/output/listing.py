@@ -20,7 +20,7 @@ from operators.cues.named.recipe_text import yaml_references
 from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CuesParams
 from operators.cues.sides.sides import Sides
-from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
+from operators.encode.words import OR_MISSING, ElapsedWords, NumberWords, PartWords, YearWords
 
 if TYPE_CHECKING:  # readers of the list need no scikit-learn
     from operators.cues.search.suspects import Suspect
@@ -195,12 +195,13 @@ def _record(
 def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any:
     """Return how the recipe names a suspect.
 
-    A column of categories is named as a whole: its other values tell about as much of the label.
+    A column of categories is named as a whole: its other values tell about as much of the label. A point in
+    time, or a part of a date, is named as its slice: the name of the column answers for its other parts, too.
     """
     if position >= columns.n_features:
         return columns.mentions[position - columns.n_features].model_dump(mode="json")
-    parts = isinstance(columns.words_of(position), PartWords | YearWords)
-    return inside if parts else _whole_name(position, columns)
+    of_date = isinstance(columns.words_of(position), ElapsedWords | PartWords | YearWords)
+    return inside if of_date else _whole_name(position, columns)
 
 
 def _whole_name(position: int, columns: FeatureColumns) -> str:

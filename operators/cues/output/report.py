@@ -31,6 +31,7 @@ from operators.cues.output.shown_suspects import (
 )
 from operators.cues.output.verdict import left_out_warning, possible_shortcut, summary, verdict, word_notes
 from operators.report import (
+    SMALL_CLASSES,
     Finding,
     RecipeChoice,
     RecipeChoices,
@@ -90,7 +91,7 @@ def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None =
             RecipeChoices(("operators", "cues"), OPTIONS, items),
         ]
     if found.get("trade_off"):
-        content += _trade_off(found["trade_off"])
+        content += _trade_off(found["trade_off"], said_before=content[0])
     findings = [*_findings(found)]
     if importance is not None:
         content += _importance(importance)
@@ -120,8 +121,12 @@ def _importance(record: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _trade_off(record: Mapping[str, Any]) -> list[Any]:
-    """Return picture and table of the trade-off over the strength of weighting."""
+def _trade_off(record: Mapping[str, Any], said_before: str) -> list[Any]:
+    """Return picture and table of the trade-off over the strength of weighting.
+
+    Small groups are named unless the sentences ``said_before`` name them.
+    """
+    small = small_groups_sentence(record)
     description = "Mean and worst accuracy on held-out rows over the strength of weighting"
     caption = (
         f"Left: over the strength, with 95 % intervals. Right: worst {group_word(record)} over the mean."
@@ -130,7 +135,7 @@ def _trade_off(record: Mapping[str, Any]) -> list[Any]:
         summary_sentence(record),
         ReportFigure(draw(record), description, "Worst and mean accuracy over the strength", caption),
         ReportTable(COLUMNS, table_rows(record)),
-        " ".join(filter(None, (EXPLANATION_OF_CURVE, small_groups_sentence(record)))),
+        f"{EXPLANATION_OF_CURVE} {small}" if small not in said_before else EXPLANATION_OF_CURVE,
         RULE,
     ]
 
@@ -151,7 +156,7 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     notes += [Finding(note, "warning") for note in word_notes(found)]
     if found.get("trade_off") and found["trade_off"].get("classes_left_out"):
         text = left_out_warning(found["trade_off"]["classes_left_out"])
-        notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning"))
+        notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning", SMALL_CLASSES))
     if found.get("trade_off") and is_overpriced(found["trade_off"]):
         notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
     if found["gate"] and (asked := asked_suspects(found)):

@@ -13,9 +13,9 @@ from connectors.foundation.messages import cut
 
 LARGE_GAIN = 0.1
 """Gain of a suspect from which it is asked about although models lean on it in part alone."""
-LEANT_ON = 0.1
+ASKED_STRENGTH_OF_LARGE_GAIN = 0.1
 """Least strength of such a suspect."""
-LEANING = 0.25
+ASKED_STRENGTH = 0.25
 """Strength of a suspect from which it is asked about although its balance is not worth its cost."""
 WEAK = "weak"
 WEAK_EXPLAINED = (
@@ -40,7 +40,7 @@ def is_worth_an_answer(suspect: Suspect) -> bool:
     A word that goes with a class though the other words do not tell it is worth an answer whatever its
     figures: the models on which they were measured see no words.
     """
-    least = LEANT_ON if wins_much(suspect) else LEANING
+    least = ASKED_STRENGTH_OF_LARGE_GAIN if wins_much(suspect) else ASKED_STRENGTH
     return bool(suspect.get("stands_out") or suspect["strength"] >= least)
 
 

@@ -10,7 +10,7 @@ from connectors.foundation.messages import first_of, shorten
 from operators.counts import count
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
-from operators.cues.output.shown_suspects import LEANING, SEE_ROWS, asked_suspects, is_entry, wins_much
+from operators.cues.output.shown_suspects import ASKED_STRENGTH, SEE_ROWS, asked_suspects, is_entry, wins_much
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
 from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
@@ -261,7 +261,9 @@ def summary(found: Mapping[str, Any]) -> str:
 
 def _leant_on(found: Mapping[str, Any]) -> str:
     """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
-    suspects = [one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= LEANING]
+    suspects = [
+        one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= ASKED_STRENGTH
+    ]
     if not suspects:
         return ""
     first = suspects[0]

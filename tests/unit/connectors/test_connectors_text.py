@@ -408,6 +408,18 @@ def test_dates_and_times_complete_a_column_as_times(tmp_path: Path) -> None:
     assert [str(one) for one in found.to_pylist()[1:]] == ["2024-01-01 00:00:00", "2024-01-02 03:04:05"]
 
 
+@pytest.mark.parametrize("early", ["1500-01-01", "2500-01-01 00:00:00"])
+def test_times_beyond_nanoseconds_beside_fractions_of_seconds_are_texts(early: str, tmp_path: Path) -> None:
+    """The column was of nanoseconds, in which reading the other file ended with an error."""
+    for index, value in enumerate(["", early, "2024-01-02 03:04:05.5"]):
+        write(tmp_path / f"{index}.csv", f"x,z\n1,{value}\n")
+    found = read_all(open_source(str(tmp_path)))["z"]
+    assert found.to_pylist() == [None, early, "2024-01-02 03:04:05.5"]
+    write(tmp_path / "2.csv", f"x,z\n1,{early}\n")
+    alone = read_all(open_source(str(tmp_path)))["z"]
+    assert alone.type == (pa.timestamp("s") if ":" in early else pa.date32())
+
+
 def test_files_that_differ_after_their_beginnings_are_no_copies(tmp_path: Path) -> None:
     """The first 64 KiB alone were compared."""
     rows = "x\n" + "1\n" * 40_000

@@ -20,6 +20,7 @@ from engine.core.output_layout import version_folder
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
+from operators.base import Operator
 from operators.registry import operator_class, operator_names
 from tests.data import recipe_for, spurious_table
 
@@ -261,3 +262,12 @@ def test_rejected_rows_leave_every_sidecar_whole(
 
 def test_every_example_belongs_to_a_registered_operator() -> None:
     assert set(EXAMPLES) <= set(operator_names())
+
+
+def test_an_operator_with_the_old_signature_of_warnings_is_refused_when_it_is_loaded() -> None:
+    """It ended the run after it had published, with a TypeError that named no class."""
+    with pytest.raises(
+        TypeError, match=r"Old\.warnings\(self, metrics\) has an old signature\. Define it as"
+    ):
+        type("Old", (Operator,), {"warnings": lambda self, metrics: ()})
+    type("Current", (Operator,), {"warnings": lambda self, metrics, state: ()})

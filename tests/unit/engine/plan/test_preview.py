@@ -226,6 +226,24 @@ def test_texts_that_are_read_in_part_are_named(tmp_path: Path) -> None:
     assert "cut" not in dict(previewed(path, operators=chain).warnings())
 
 
+def test_the_plan_says_how_long_the_network_takes_for_free_text(tmp_path: Path) -> None:
+    """It said "next to no work" of a run in which the network took nearly all of the time."""
+    texts = [f"{row} a plain note of nine or ten short words" for row in range(N)]
+    source = {
+        "path": str(written(tmp_path, TABLE.append_column("review", pa.array(texts)))),
+        "label": "income",
+    }
+    recipe: dict[str, Any] = {"name": "r", "source": source, "output": {"path": str(tmp_path / "out")}}
+    chain = {"probe": {}, "groups": {"method": "none"}, "weights": {}, "split": {}}
+    said = []
+    for text in ({"model": "minilm"}, {}):
+        recipe["operators"] = {"encode": {"text": text}, **chain}
+        (tmp_path / "r.yaml").write_text(json.dumps(recipe), "utf-8")
+        said.append(CliRunner().invoke(app, ["plan", str(tmp_path / "r.yaml")]).stdout)
+    assert "; up to 6 s more for the network that reads free text" in said[0]
+    assert "network that reads" not in said[1]
+
+
 @pytest.mark.parametrize("key", ["spurious", "legitimate"])
 def test_names_of_cues_that_are_no_features_are_told_before_the_run(tmp_path: Path, key: str) -> None:
     serials = pa.array([f"S{row:06d}" for row in range(N)])

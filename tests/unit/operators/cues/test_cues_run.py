@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def frame(cue_problem: Any) -> pd.DataFrame:
     return pd.DataFrame(X, columns=names).assign(label=label)
 
 
-def run(frame: pd.DataFrame, folder: Path, shards: int = 3, **cues: Any) -> Any:
+def run(frame: pd.DataFrame, folder: Path, shards: int = 3, report: bool = False, **cues: Any) -> Any:
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
     for index, rows in enumerate(np.array_split(np.arange(len(frame)), shards)):
@@ -46,7 +47,7 @@ def run(frame: pd.DataFrame, folder: Path, shards: int = 3, **cues: Any) -> Any:
         "operators": {**OPERATORS, "cues": cues},
         "output": {"path": str(folder / "out")},
         "run": {"executor": "local"},
-        "report": {"enabled": False},
+        "report": {"enabled": report},
     }
     return rowsieve.run(rowsieve.Recipe.parse(recipe))
 
@@ -70,6 +71,24 @@ def test_default_weights_favour_the_rows_that_break_the_cue(
     np.testing.assert_allclose(again["weight"], found["weight"], rtol=1e-6)
     for column in ("group", "split", "is_outlier"):
         assert again[column].tolist() == found[column].tolist()
+
+
+def test_the_page_warns_of_a_small_class_once_and_the_log_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Cues, weights and ingest each warned of the same class, and the weights logged it as well."""
+    rng = np.random.default_rng(0)
+    label = np.array(["a", "b"])[rng.integers(0, 2, 600)].astype(object)
+    label[:12] = "small"
+    frame = pd.DataFrame({"x": (label == "a") + rng.normal(size=600), "label": label})
+    result = run(frame, tmp_path, shards=1, report=True)
+    page = result.report.read_text("utf-8")
+    warned = [text for text in re.findall(r'<p class="note">(.*?)</p>', page) if "small" in text]
+    assert len(warned) == 1
+    assert warned[0].startswith("The class &#39;small&#39; (12 rows) has fewer than 50 rows to learn from")
+    assert "too small to be estimated" not in page.split("What to do next")[0]
+    assert page.count("Class small (12 rows) is left out of the worst class") == 1
+    assert not [one for one in caplog.records if "too small" in one.message and one.levelname == "WARNING"]
 
 
 def test_the_command_lists_the_cue_first(first: Any) -> None:

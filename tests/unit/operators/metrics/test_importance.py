@@ -207,3 +207,18 @@ def test_the_margin_covers_what_other_rows_would_give() -> None:
         assert 1 / slack < means.std() / error < slack
     wrong = np.mean([abs(one.mean("accuracy")[1] - 0.005) > one.margin("accuracy")[1] for one in found])
     assert wrong < 0.08
+
+
+def test_equal_and_opposite_columns_are_shuffled_together_and_listed_once() -> None:
+    """Each of two equal columns seemed to matter half as much, and both were listed."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    x, noise = y + rng.normal(size=400), rng.normal(size=400)
+    X = np.column_stack([x, noise, 3 - 2 * x, np.zeros(400), np.zeros(400)]).astype(np.float32)
+    blocks = {"x": [0], "noise": [1], "opposite": [2], "none": [3], "nothing": [4]}
+    found = permutation_importance(lambda rows: (rows[:, 0] - rows[:, 2] > -1.5).astype(int), X, y, blocks)
+    assert found.names == ("x", "noise", "none", "nothing")
+    assert {"column": "x", "also": ["opposite"]}.items() <= found.to_dict()["columns"][0].items()
+    alone = permutation_importance(lambda rows: (rows[:, 0] > 0.5).astype(int), X[:, :1], y, {"x": [0]})
+    assert found.mean("accuracy")[0] == pytest.approx(alone.mean("accuracy")[0])
+    assert not permutation_importance(lambda rows: y, X + rng.normal(size=X.shape), y, blocks).also

@@ -191,6 +191,7 @@ class ReportStub:
 
     def __init__(self, state: Path) -> None:
         self.state = state
+        self.classes = ("no", "yes")
 
     def counts(self, *columns: str) -> dict[tuple[Any, ...], RowStatistics]:
         """Only GRASP marks rows, so nothing is disputed."""

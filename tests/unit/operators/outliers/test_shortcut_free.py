@@ -167,7 +167,7 @@ def test_the_operator_takes_out_what_cues_balances_whatever_the_shards(tmp_path:
     assert found[0].equals(found[1])
     marked = found[0][IS_OUTLIER].to_numpy()
     assert marked[rows.breaks & ~wrong].mean() < 0.02
-    section = evidence_section(tmp_path / "0", {kind: kind for kind in KINDS}, None)
+    section = evidence_section(tmp_path / "0", {kind: kind for kind in KINDS}, ["no", "yes"], None)
     assert "too: a row that merely breaks one" in str(section.content[0])
 
 

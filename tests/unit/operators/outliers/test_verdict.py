@@ -52,8 +52,8 @@ def test_rows_of_a_rare_class_that_nothing_predicts_are_not_called_flipped(seed:
     assert not assess(state, X, y, np.arange(2500)).is_outlier.any()
     assert state.estimates.prevalence["flipped"] == 0
     save_state(state, tmp_path)
-    section = evidence_section(tmp_path, {kind: kind for kind in KINDS}, None)
-    assert "Wrong labels are not looked for in 2 classes, whose rows" in str(section.content[0])
+    section = evidence_section(tmp_path, {kind: kind for kind in KINDS}, ["no", "yes"], None)
+    assert "Wrong labels are not looked for in 2 classes (no, yes), whose rows" in str(section.content[0])
     X[:, 0] += 5 * y  # now something does, and what contradicts it is found
     bad = rng.random(2500) < 0.04
     state = fit(X, y ^ bad, np.arange(2500), config=Config(max_calibration=2500))

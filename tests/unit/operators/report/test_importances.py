@@ -149,3 +149,16 @@ def test_metrics_have_names_that_mlflow_takes_and_none_hides_another() -> None:
 def test_a_name_of_several_lines_stays_on_one() -> None:
     (first, *_) = summary_sentences(record(entry("new\nline", 0.2, 0.0), entry("\n", 0.1, 0.0)))
     assert first == "Balanced accuracy rests most on new line (20.0 points lost), '\\n' (10.0)."
+
+
+def test_columns_that_are_equal_to_another_are_named_beside_it() -> None:
+    badge = entry("badge", 0.2, -0.4) | {"also": ["no_badge"]}
+    found = record(badge, entry("age", 0.1, 0.06))
+    assert "rests most on badge (also no_badge; 20.0 points lost), age (10.0)." in summary_sentences(found)[0]
+    assert table_columns(found)[-1] == "equal columns"
+    assert [row[-1] for row in table_rows(found)] == ["also no_badge", ""]
+    assert [text.get_text() for text in draw(found).axes[0].get_yticklabels()] == [
+        "age",
+        "badge (also no_badge)",
+    ]
+    assert table_columns(record(entry("age", 0.1, 0.06)))[-1] == "worst group"

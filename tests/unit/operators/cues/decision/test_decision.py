@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from operators.class_shares import class_factors
-from operators.cues import CueSettings, fit, weights
+from operators.cues import CueSettings, Named, fit, weights
 from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.decision import (
     Decision,
@@ -69,7 +69,21 @@ def test_a_class_that_is_in_no_figure_is_named(churn: Any) -> None:
     record = measured_curve(state, SampledRows(X, label, ids), ["no", "yes", "other"], ["plan"])
     assert record is not None
     assert record["classes_left_out"] == {"other": RARE_ROWS}
-    assert "(9 rows) is left out of the worst" in baseline_sentence(record)
+    said = baseline_sentence(record)
+    assert "Class other, too small to divide (9 rows) is left out of the worst" in said
+
+
+def test_the_curve_says_why_a_class_is_not_divided() -> None:
+    """It was "class c, follows `flag`", as though other rows of it broke the shortcut."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [400, 400, 200])
+    flag = np.where(rng.random(1000) < 0.85, y > 0, y == 0) | (y == 2)
+    X = np.column_stack([flag, rng.normal(size=(1000, 3)) + np.eye(3)[y]]).astype(np.float32)
+    state = fit(X, y, np.arange(1000), CueSettings(spurious=(Named((0,)),)))
+    record = measured_curve(state, SampledRows(X, y, np.arange(1000)), ["a", "b", "c"], ["flag"])
+    assert record is not None
+    assert "class c, no row of which breaks the shortcut" in record["group_rows"]
+    assert "class a, follows the shortcut" in record["group_rows"]
 
 
 def test_gate_curve_and_text_share_one_baseline(churn: Any) -> None:

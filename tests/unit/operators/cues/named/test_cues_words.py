@@ -56,6 +56,27 @@ def test_a_suspected_part_of_a_date_is_read_and_answered_in_words(frame, tmp_pat
         assert next(one for one in again if one["slice"] == first["slice"])["answer"] == "spurious"
 
 
+def test_the_answer_on_a_point_in_time_is_none_on_the_other_parts_of_the_date(tmp_path):
+    """The answer to copy was the column, and so named hours and weekdays as spurious, too."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 1500)
+    late = np.where(rng.random(1500) < 0.92, y, 1 - y)
+    hours = late * 8760 + rng.integers(0, 8760, 1500)
+    frame = pd.DataFrame(
+        {
+            "hired": pd.Timestamp("2019-01-01") + pd.to_timedelta(hours, unit="h"),
+            "dep": rng.normal(size=1500) + 0.8 * y,
+            "late": np.where(y, "yes", "no"),
+        }
+    )
+    first = curated(frame, tmp_path / "a")[0]
+    assert first["slice"].startswith("hired on or after 20")
+    again = curated(frame, tmp_path / "b", spurious=[first["reference"]])
+    assert [one["slice"] for one in again if one["answer"] == "spurious"] == [first["slice"]]
+    parts = [one for one in again if one["feature"].startswith("hired")]
+    assert all(one["answer"] == "open" for one in parts if one["slice"] != first["slice"])
+
+
 LEVELS = ((" = Lyon", "category"), (" is infrequent", "infrequent"), (" is missing", "missing"))
 
 

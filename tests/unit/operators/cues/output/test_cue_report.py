@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.training.page import strength_sentence
 from operators.cues.output.report import choice_items, cue_section
 from operators.cues.output.verdict import WEAKEST, summary, verdict
 from operators.cues.search.ramps import RAMPS
@@ -156,6 +157,20 @@ def test_weights_that_cost_mean_accuracy_have_their_price_and_the_remedy(
     curve = curve_of(*figures, published=published, base=base, grouping=grouping)
     subject = "The published weights are these. They" if grouping == "classes" else "The published weights"
     assert f"{subject} {said}" in verdict({**FOUND, "trade_off": curve})
+
+
+def test_a_chosen_strength_that_is_worse_than_class_balance_is_said_to_be_so() -> None:
+    """``max_mean_loss`` took a strength whose worst group is below that of class balance without a word."""
+    balance = (1.0, 0.8, 0.85)
+    curve = curve_of((0.0, 0.2, 0.98), (0.5, 0.3, 0.97), balance, (2.0, 0.82, 0.7), published=2.0, base=2)
+    said = (
+        "Class balance (strength 1) is better for the worst group: 0.800 against 0.300, with 0.850 against "
+        "0.970 in all rows."
+    )
+    assert verdict({**FOUND, "trade_off": curve}).endswith(said)
+    chosen = {"strength": 0.5, "max_mean_loss": 0.02, "end": "cues", "trade_off": {**curve, "rows": 900}}
+    assert said in strength_sentence(chosen)
+    assert "Class balance" not in strength_sentence({**chosen, "strength": 2.0})
 
 
 def test_a_price_that_exceeds_the_gain_is_a_warning() -> None:
