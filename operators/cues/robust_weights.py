@@ -28,7 +28,7 @@ from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
-from operators.cues.decision.sample_decision import Sample, decide_on
+from operators.cues.decision.sample_decision import Sample, decide_on, with_least_share
 from operators.cues.fit_searched import fit_searched
 from operators.cues.learnt_classes import LearntClasses, learnt_classes
 from operators.cues.models.draws import draw_sample
@@ -42,6 +42,9 @@ from operators.cues.state import CueState, Search, class_balance_only
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
+MEASURED_SHARE = 0.2
+"""Least effective share of a class (``CueSettings.min_effective``) at which the search measures and decides:
+its rules were made at that."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -101,20 +104,25 @@ def fit(
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
     learnt, fits = LearntClasses(np.unique(y), C), Fits()
-    found = _search(learnt, Z, y, ids, s, scaler, class_factor)
-    search, without = choose_state(found, sample, s, fits)
-    search, without = follow_in_full(search, found.column, without, sample, s, fits)
+    strict = replace(s, min_effective=max(s.min_effective, MEASURED_SHARE))
+    s = strict if s.only_if_better else s
+    found = _search(learnt, Z, y, ids, strict, scaler, class_factor)
+    search, without = choose_state(found, sample, strict, fits)
+    search, without = follow_in_full(search, found.column, without, sample, strict, fits)
     if not s.spurious:
-        return _apply_decision(search, without, Z, y, ids, s, counts)
+        milder = with_least_share(search, without, sample, s, fits) if s != strict else None
+        if milder is not None:
+            return _apply_decision(search, milder, Z, y, ids, s, counts)
+        return _apply_decision(search, without, Z, y, ids, strict, counts)
     search = replace(search, blend=without.blend)
     if not s.only_if_better:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
     named = fit_named(Z, y, ids, s, C, search, found.column)
     if not named.named:  # no name divides the rows
-        return _apply_decision(search, without, Z, y, ids, s, counts)
+        return _apply_decision(search, without, Z, y, ids, strict, counts)
     decision = decide_on(named, sample, s, fits=fits)
     if s.only_if_better and not decision.blend:
-        return _apply_decision(search, without, Z, y, ids, s, counts)
+        return _apply_decision(search, without, Z, y, ids, strict, counts)
     return _with_class_strength(named, decision, without, sample)
 
 

@@ -105,10 +105,10 @@ def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | N
 
     Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
     without group labels. Less balance is chosen where it raises the worst class by more than chance: by more
-    than 1.645 standard errors of the paired change, and by .0075 at least. The worst class and side of any of
-    the clear slices comes first, if it changes by .2 and more; those with fewer than 50 rows are compared
-    together. Nor are classes balanced less where the worst class and side of one slice, clear or not, loses
-    .15 and more.
+    than 1.645 standard errors of the paired change, and by .0075 at least. Where it does not, the worst class
+    and side of the clear slices may ask for less, if it gains .2 and more; where it does, they forbid it if
+    that one loses as much. Those with fewer than 50 rows are compared together. Nor are classes balanced less
+    where the worst class and side of one slice, clear or not, loses .15 and more.
 
     Parameters
     ----------
@@ -136,7 +136,11 @@ def choose_class_strength(trials: Trials, y: Integers, slices: LeaningSlices | N
 def _by_clear_slices(
     cells: list[Integers], clear: Integers, right: dict[float, Mask], by_class: float
 ) -> ChosenStrength:
-    """Return the strength that the worst class and side of the clear slices ask for, else ``by_class``."""
+    """Return the strength that the worst class and side of the clear slices ask for, else ``by_class``.
+
+    Where the worst class asks for less balance by itself, the slices ask for no other strength: where all
+    rows with a value are of one class, the others of that class gain without balance what others lose.
+    """
     if not len(clear):
         return ChosenStrength(by_class)
     per_slice = 1 + max(int(one.max()) for one in cells)
@@ -145,7 +149,7 @@ def _by_clear_slices(
         return ChosenStrength(by_class)
     stacked = {strength: np.tile(rows, len(clear)) for strength, rows in right.items()}
     by_side = _gains(cell, stacked, least=1)
-    best = _best(by_side, MIN_SIDE_GAIN)
+    best = _best(by_side, MIN_SIDE_GAIN) if by_class == CLASS_BALANCE else CLASS_BALANCE
     if best < CLASS_BALANCE:
         return ChosenStrength(best, int(clear[_worst_cell(cell, stacked[CLASS_BALANCE]) // per_slice]))
     if by_class < CLASS_BALANCE and _loses(by_side[by_class], MIN_SIDE_GAIN):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Float64, Floats, Integers
 from operators.cues.decision.balance_of_classes import leaning_slices
 from operators.cues.decision.decision import Decision, DecisionRules, DecisionSample, decide
+from operators.cues.decision.groups import shortcut_groups
 from operators.cues.learnt_classes import learnt_classes
-from operators.cues.models.trade_off import Fits
-from operators.cues.models.weight_path import WeightPath
+from operators.cues.models.curve_points import point_at
+from operators.cues.models.trade_off import Fits, try_strengths
+from operators.cues.models.weight_path import CLASS_BALANCE, WeightPath
 from operators.cues.row_weights import broken_column, full_factor, right_label
 from operators.cues.search.share_columns import class_shares_lead
 from operators.cues.settings import CueSettings
@@ -59,8 +62,7 @@ def decide_on(
 
     """
     X, y, ids, counts = sample
-    factor = np.where(learnt_classes(counts)[y], full_factor(state, X, y, ids), 1.0)
-    path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
+    factor, path = _path(state, sample, s)
     which, Z = broken_column(state, X, y, ids), state.scaler.apply(X)
     slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
     rows = DecisionSample(Z, y, ids, factor, which, state.broken_parts, slices, right_label(state, X, y))
@@ -73,3 +75,47 @@ def decide_on(
         max_cost=MAX_COST_OF_MANY if not named and len(state.class_columns) > 2 else np.inf,
     )
     return decide(rows, path, state.blend, rules, l2=s.l2, seed=s.seed, fits=fits)
+
+
+def with_least_share(
+    state: CueState, decision: Decision, sample: Sample, s: CueSettings, fits: Fits | None = None
+) -> Decision | None:
+    """Return a decision with its points under the settings' limits; None if its worst group is worse there.
+
+    Parameters
+    ----------
+    state, decision
+        Searched columns, and the decision on them under stricter limits; its part is kept.
+    sample, s, fits
+        As for ``decide_on``.
+
+    """
+    if decision.trials is None or decision.blend <= 0:
+        return None
+    X, y, ids, counts = sample
+    factor, path = _path(state, sample, s)
+    trials = try_strengths(
+        state.scaler.apply(X),
+        y,
+        ids,
+        path,
+        factor,
+        strengths=decision.trials.strengths,
+        l2=s.l2,
+        seed=s.seed,
+        fits=fits,
+        right_label=decision.trials.right_label,
+    )
+    which = broken_column(state, X, y, ids)
+    points = trials.points(shortcut_groups(y, which, len(counts), state.broken_parts))
+    before, after = (point_at(found, CLASS_BALANCE + decision.blend) for found in (decision.points, points))
+    if before is None or after is None or after.worst < before.worst:
+        return None
+    return replace(decision, points=points, trials=trials)
+
+
+def _path(state: CueState, sample: Sample, s: CueSettings) -> tuple[Float64, WeightPath]:
+    """Return the robust factor of each row in full, shape (n,), and the weights of each strength."""
+    X, y, ids, counts = sample
+    factor = np.where(learnt_classes(counts)[y], full_factor(state, X, y, ids), 1.0)
+    return factor, WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
