@@ -104,6 +104,19 @@ def test_the_strength_with_the_better_worst_side_is_taken(
     assert balance(trials_of(found), y, side) == (expected, 0 if expected < 1 else None)
 
 
+def test_a_slice_does_not_overrule_the_worst_class():
+    """All rows with a value are of class 0; without balance the other rows of it gain what class 1 loses."""
+    cells = {(0, 0): 900, (0, 1): 900, (1, 0): 900, (1, 1): 0}
+    full, half, none = (
+        sides_right({(0, 0): low, (0, 1): 1.0, (1, 0): high, (1, 1): 0.0}, cells)[2]
+        for low, high in ((0.48, 0.87), (0.62, 0.81), (0.71, 0.735))
+    )
+    y, side, _ = sides_right(dict.fromkeys(cells, 1.0), cells)
+    found = trials_of({0.0: none, 0.5: half, 1.0: full})
+    assert balance(found, y, side) == (0.5, None)
+    assert balance(trials_of({0.0: none, 0.5: full, 1.0: full}), y, side).decided_by == 0
+
+
 def test_the_slice_of_the_worst_cell_is_named():
     y, side, full = sides_right(LOW, CELLS)
     better = sides_right(HIGH, CELLS)[2]
