@@ -311,10 +311,9 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
         _log_verdict({**found, "undivided": []})
     if metrics["shrinkage"] > 0:
         _log.warning(
-            "cues: weights of at least one class are shrunk by up to %.0f %% towards class balance, as it "
-            "would rest on fewer than %.0f %% of its rows (operators.cues.min_effective_share).",
+            "cues: weights of at least one class are shrunk by up to %.0f %% towards class balance, so that "
+            "it does not rest on few of its rows (operators.cues.min_effective_share).",
             100 * metrics["shrinkage"],
-            100 * params.min_effective_share,
         )
 
 

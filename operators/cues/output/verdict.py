@@ -40,6 +40,8 @@ WEAKEST = {
     "labels are wrong",
 }
 """Words for the measurement that shuts the gate."""
+NOTABLE_SHRINKAGE = 0.05
+"""Part by which limits shrink the factors of a class from which it is said."""
 MIXED = 0.85
 """Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
 SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
@@ -51,7 +53,9 @@ def verdict(found: Mapping[str, Any]) -> str:
     """Say what the weights are, and what they win and cost against the baseline."""
     measured = ""
     if found.get("trade_off"):
-        measured = f"{_wrong_labels_sentence(found)} {baseline_sentence(found['trade_off'])}"
+        measured = (
+            f"{_limit_sentence(found)}{_wrong_labels_sentence(found)} {baseline_sentence(found['trade_off'])}"
+        )
     if found["reason"]:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
     if found.get("found_words"):
@@ -77,6 +81,17 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found["gate"] > 0:
         return f"{_searched_sentence(found)}{_strongest(found)}{measured}"
     return f"{_weak_evidence(found)}{measured}"
+
+
+def _limit_sentence(found: Mapping[str, Any]) -> str:
+    """Say how far the least share of a class holds the weights back; empty where it hardly does."""
+    trusted = [trust for trust in found.get("trust", ()) if trust > 0]
+    if not trusted or not found.get("blend") or 1 - min(trusted) < NOTABLE_SHRINKAGE:
+        return ""
+    return (
+        f" In at least one class the factors are shrunk by {1 - min(trusted):.0%}, so that the class does "
+        "not rest on few of its rows (`min_effective_share`)."
+    )
 
 
 def _wrong_labels_sentence(found: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ IDS = np.arange(N)
 
 
 def table(told: float = 0.97) -> tuple[Any, Any]:
-    """Features, of which the last tells the label of nearly all rows, and labels; the others tell it in part."""
+    """Features, of which the last tells the label of nearly all rows, and labels."""
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, N)
     cue = np.where(rng.random(N) < told, y, 1 - y)

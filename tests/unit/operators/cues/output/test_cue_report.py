@@ -59,6 +59,20 @@ def test_a_strong_suspect_is_a_warning_with_buttons() -> None:
     assert "PAY_0 > 1.5 (25% of the rows)" in finding.text
 
 
+def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
+    curve = curve_of((0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.5, 0.6, 0.89), published=1.5, base=0)
+    counted = {"no": [200, 50.0], "yes": [100, 90.0]}
+    found = {**FOUND, "blend": 0.8, "trust": [1.0, 0.6, 0.0], "wrong_labels": counted, "trade_off": curve}
+    said = verdict(found)
+    assert "about 47% of the sampled rows that break it have wrong labels" in said
+    assert "(yes 90% of 100 rows, no 25% of 200 rows)" in said
+    assert "the factors are shrunk by 40%" in said
+    assert said.index("shrunk by") < said.index("wrong labels") < said.index("On held-out rows")
+    plain = verdict({**found, "trust": [1.0, 0.97], "wrong_labels": {}})
+    assert "shrunk" not in plain
+    assert "wrong labels" not in plain
+
+
 def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     answered = {**SUSPECT, "answer": "spurious"}
     found = {
