@@ -65,7 +65,7 @@ def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
     found = {**FOUND, "blend": 0.8, "trust": [1.0, 0.6, 0.0], "wrong_labels": counted, "trade_off": curve}
     said = verdict(found)
     assert "about 47% of the sampled rows that break it have wrong labels" in said
-    assert "(yes 90% of 100 rows, no 25% of 200 rows)" in said
+    assert "('yes' 90% of 100 rows, 'no' 25% of 200 rows)" in said
     assert "the factors are shrunk by 40%" in said
     assert said.index("shrunk by") < said.index("wrong labels") < said.index("On held-out rows")
     plain = verdict({**found, "trust": [1.0, 0.97], "wrong_labels": {}})
