@@ -29,7 +29,8 @@ def validate(
             )
             return
         shards = count(len(plan.shards), "shard")
-        echo(f"{recipe}: valid. {count(plan.n_rows, 'row')} in {shards}.\n")
+        stops = ", but a run would stop: see the warnings below" if found.faults else ""
+        echo(f"{recipe}: valid{stops}. {count(plan.n_rows, 'row')} in {shards}.\n")
         for line in [*column_lines(found.columns, found.note), "", *label_lines(found.label)]:
             echo(line)
         for _, text in found.warnings():

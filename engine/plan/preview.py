@@ -204,10 +204,12 @@ def _unused_names(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
     answers = {"spurious": cues.spurious, "legitimate": cues.legitimate}
     for key, name in ((k, n) for k, named in answers.items() for one in named for n in _column_names(one)):
         if name in unused:
+            remedy = f"tell its kind: operators.encode.columns: {inline_yaml({name: 'categorical'})}"
+            if unused[name].use.reason == Unused.IDENTIFIER:  # whose note tells the kind that it can have
+                remedy = "give the column this kind"
             yield (
                 f"operators.cues.{key} names {name!r}, which is no feature ({unused[name].about}), so that "
-                "nothing can be balanced against it, and the run would stop. Take the name away, or tell the "
-                f"kind of the column: operators.encode.columns: {inline_yaml({name: 'categorical'})}."
+                f"nothing can be balanced against it, and the run would stop. Take the name away, or {remedy}."
             )
 
 

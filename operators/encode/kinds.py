@@ -27,7 +27,12 @@ from operators.encode.column_use import (
     unused_type,
 )
 from operators.encode.hints import hint
-from operators.encode.identifiers import are_numbers_of_rows, are_unique_texts, identifier_doubt
+from operators.encode.identifiers import (
+    are_nearly_unique_numbers,
+    are_numbers_of_rows,
+    are_unique_texts,
+    identifier_doubt,
+)
 from operators.encode.mixed_numbers import MixedNumbers
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary
@@ -68,6 +73,14 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
     if found.kind == Kind.TEXT and not options.text_model:
         return unused_text()
     return found
+
+
+def may_identify(summary: ColumnSummary) -> bool:
+    """Return whether a column without a kind in the recipe may be an identifier by the rows seen so far."""
+    if summary.form in (Form.TEXT, Form.CATEGORY) and NUMBER not in summary.parsed:
+        free_text = summary.form == Form.TEXT and bool(summary.present) and _is_free_text(summary)
+        return are_unique_texts(summary) and not free_text
+    return are_nearly_unique_numbers(summary)
 
 
 def _use_by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
