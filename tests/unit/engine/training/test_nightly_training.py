@@ -128,7 +128,7 @@ def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPa
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
     section = TrainSection(when="drift", register_as="m")
     found = decide(section, Recipe.parse(value), Path("out"), manifest("v4"), pytest.fail)
-    assert found == (False, "no drift beyond the thresholds")
+    assert found == (False, "no significant drift beyond the thresholds")
 
 
 @pytest.mark.parametrize(
