@@ -154,15 +154,24 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
     paid = _price(record)
     if paid is None or paid[0] <= NOTABLE_LOSS:
         return ""
-    lost, won, against = paid
+    lost, won, base = paid
     word, points = group_word(record), record["points"]
     means, worst = ([point[key] for point in points] for key in ("mean_accuracy", "worst_accuracy"))
     less = points[last_within(means, worst, SUGGESTED_LOSS)]
     gain = f"{won:.3f}" if round(won, 3) > 0 else "nothing"
     verdict = ", less than they cost" if gain != "nothing" and won < lost else ""
+    rows = " on rows like these, in most of which the shortcut holds," * (record["grouping"] == "shortcut")
+    price = (
+        f"{subject} cost {lost:.3f} of mean accuracy{rows} against {base['name']} and win {gain} in the "
+        f"worst {word}{verdict}."
+    )
+    if gain != "nothing" and less["worst_accuracy"] <= base["worst_accuracy"] + SAME:
+        return (
+            f"{price} No milder weights keep this gain at a loss of at most {SUGGESTED_LOSS}: with "
+            f"`max_mean_loss: {SUGGESTED_LOSS}` the worst {word} would have {less['worst_accuracy']:.3f}."
+        )
     return (
-        f"{subject} cost {lost:.3f} of mean accuracy against {against} and win {gain} in the "
-        f"worst {word}{verdict}. To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
+        f"{price} To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
         f"(`--set max_mean_loss={SUGGESTED_LOSS}` for `rowsieve retrain`): on these rows that is strength "
         f"{less['strength']:.3g}, with {less['worst_accuracy']:.3f} in the worst {word} and "
         f"{less['mean_accuracy']:.3f} in all rows."
@@ -175,7 +184,7 @@ def is_overpriced(record: Mapping[str, Any]) -> bool:
     return paid is not None and paid[0] > max(NOTABLE_LOSS, paid[1])
 
 
-def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:
+def _price(record: Mapping[str, Any]) -> tuple[float, float, Mapping[str, Any]] | None:
     """Return lost mean accuracy, the gain of the worst group, and against what; None without a point."""
     point, base = published_point(record), baseline_of(record)
     if point is None:
@@ -186,7 +195,7 @@ def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:
         base["mean_accuracy"] - point["mean_accuracy"],
         point["worst_accuracy"] - base["worst_accuracy"],
     )
-    return lost, won, base["name"]
+    return lost, won, base
 
 
 def group_word(record: Mapping[str, Any]) -> str:

@@ -153,7 +153,8 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
         text = left_out_warning(found["trade_off"]["classes_left_out"])
         notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning"))
     if found.get("trade_off") and is_overpriced(found["trade_off"]):
-        notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
+        price = (price_sentence(found["trade_off"]), small_groups_sentence(found["trade_off"]))
+        notes.append(Finding(" ".join(filter(None, price)), "warning"))
     if found["gate"] and (asked := asked_suspects(found)):
         return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
     if found["gate"] == 0 and (possible := possible_shortcut(found)):
