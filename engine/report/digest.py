@@ -11,7 +11,7 @@ from engine.core.software_versions import package_versions
 from engine.plan.model import Plan
 from engine.report.times import operator_times
 
-FORMAT = 4
+FORMAT = 5
 """Raise it when the page of an unchanged version has to be drawn again."""
 SECTIONS = {"name", "seed", "source", "truth", "operators", "output", "report"}
 """Sections of the recipe on which the page depends."""

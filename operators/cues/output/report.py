@@ -147,7 +147,7 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
 
 
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
-    notes = [Finding(summary(found).replace("`", ""), "information")]
+    notes = [Finding(summary(found), "information")]
     notes += [Finding(note, "warning") for note in word_notes(found)]
     if found.get("trade_off") and found["trade_off"].get("classes_left_out"):
         text = left_out_warning(found["trade_off"]["classes_left_out"])
