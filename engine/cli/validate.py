@@ -17,10 +17,12 @@ def validate(
         from engine.cli.columns import column_lines, label_lines
         from engine.plan.planner import make_plan
         from engine.plan.preview import check_label, preview
+        from engine.recipe.errors_of_file import errors_of_file
 
         plan = make_plan(load(recipe, overrides))
         found = preview(plan)
-        check_label(found)
+        with errors_of_file(plan.recipe):
+            check_label(found)
         if as_json:
             from engine.cli.output import show_json
 

@@ -19,6 +19,7 @@ from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
+from engine.recipe.errors_of_file import errors_of_file
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
 from operators.encode.column_use import Kind, Unused
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
@@ -121,6 +122,11 @@ def preview(plan: Plan) -> Preview:
         A column cannot be used as the recipe says, or the source cannot be read.
 
     """
+    with errors_of_file(plan.recipe):
+        return _preview(plan)
+
+
+def _preview(plan: Plan) -> Preview:
     source, recipe = plan.recipe.source, plan.recipe
     sample = draw_sample(plan.source, plan.listing)
     columns = account_for_columns(plan, sample)
