@@ -334,7 +334,7 @@ class CsvSource(TextSource):
         found = n_fields(row, separator)
         if found != len(names):
             return Diagnosis(
-                f"{found} fields, but the header names {len(names)} columns. Correct the row, and put fields "
+                f"{_counted(found, 'field')}, but the header names {_counted(len(names), 'column')}. Correct the row, and put fields "
                 f"that hold {separator!r} or line ends in double quotes."
             )
         for one in schema:
@@ -377,6 +377,10 @@ def _check_lengths(path: str, names: list[str]) -> None:
                 f"{MAX_NAME_BYTES:,} are read: {name[:20]!r}... If line 1 is a row of data, set "
                 f"source.options.header: false; else shorten the name, or give source.options.column_names."
             )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _is_number(kind: pa.DataType) -> bool:
