@@ -334,8 +334,8 @@ class CsvSource(TextSource):
         found = n_fields(row, separator)
         if found != len(names):
             return Diagnosis(
-                f"{_counted(found, 'field')}, but the header names {_counted(len(names), 'column')}. Correct the row, and put fields "
-                f"that hold {separator!r} or line ends in double quotes."
+                f"{_counted(found, 'field')}, but the header names {_counted(len(names), 'column')}. Correct "
+                f"the row, and put fields that hold {separator!r} or line ends in double quotes."
             )
         for one in schema:
             try:

@@ -215,7 +215,8 @@ def _unused_names(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
                 remedy = "give the column this kind"
             yield (
                 f"operators.cues.{key} names {name!r}, which is no feature ({unused[name].about}), so that "
-                f"nothing can be balanced against it, and the run would stop. Take the name away, or {remedy}."
+                "nothing can be balanced against it, and the run would stop. Take the name away, or "
+                f"{remedy}."
             )
 
 

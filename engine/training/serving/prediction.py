@@ -254,7 +254,6 @@ class PredictShard:
             "source": shard.rows_text,
         }
 
-
     def _predict_block(self, served: ServedModel, table: pa.Table) -> pa.Table:
         """Return the columns to keep and the predictions of one block of rows.
 

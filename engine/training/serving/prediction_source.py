@@ -46,8 +46,8 @@ class SourceRequest:
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source that was opened and listed, the decimal point of the numbers in its texts, and the types of the
-    columns that are read as text though the model reads them as something else."""
+    """A source that was opened and listed, the decimal point of the numbers in its texts, and the types that
+    the model's columns have where they are read as text."""
 
     source: Source
     listing: Listing

@@ -282,7 +282,8 @@ def check_references(
         for name in names_of(reference):
             if name == label:
                 raise OperatorError(
-                    f"operators.cues.{key}: {name!r} is the label. Name columns that may carry a shortcut to it."
+                    f"operators.cues.{key}: {name!r} is the label. Name columns that may carry a shortcut "
+                    "to it."
                 )
             try:
                 columns_of(name, known)
@@ -337,7 +338,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     if not hint:
         words = inline_yaml([name])
         hint = (
-            f" The columns to choose from are: {first_of(known, 30)}. A word of a text is named with its column: "
-            f"{{column: NAME, words: {words}}}."
+            f" The columns to choose from are: {first_of(known, 30)}. A word of a text is named with "
+            f"its column: {{column: NAME, words: {words}}}."
         )
     return f"the features have no column {name!r}.{hint}"

@@ -326,9 +326,9 @@ def words_sentence(found: Mapping[str, Any]) -> str:
         ("goes", "it", "occurs", "It is") if is_one else ("go", "they", "occur", "They are")
     )
     return (
-        f"Words carry a shortcut: {named} {go} with the label, while the other words tell the label less well "
-        f"and, among the rows of one class, do not tell whether {they} {occur}. {are} balanced against the "
-        "label"
+        f"Words carry a shortcut: {named} {go} with the label, while the other words tell the label less "
+        f"well and, among the rows of one class, do not tell whether {they} {occur}. {are} balanced "
+        "against the label"
     )
 
 

@@ -71,6 +71,12 @@ def test_errors_about_keys_begin_with_the_recipes_file(
         assert done.stderr.startswith(f"error: r.yaml: {begins}")
 
 
+def test_the_report_is_said_to_be_written_by_the_run() -> None:
+    done = CliRunner().invoke(app, ["report", "out"])
+    assert done.exit_code == Exit.BAD_INPUT
+    assert "`rowsieve run` writes the report" in done.stderr
+
+
 def test_too_many_faulty_rows(run: Callable[..., Any]) -> None:
     table = spurious_table()
     write_shards(

@@ -359,7 +359,9 @@ def test_a_row_with_too_few_cells_is_named_by_its_line(tmp_path: Path) -> None:
     done = init("t.csv", "--label", "y")
     assert done.exit_code == 2
     assert "t.csv, line 302: 1 field, but the header names 2 columns" in done.stderr
-    assert "in double quotes. A carriage return (\\r) without a line feed, which editors hardly" in done.stderr
+    assert (
+        "in double quotes. A carriage return (\\r) without a line feed, which editors hardly" in done.stderr
+    )
     (tmp_path / "t.csv").write_bytes(f"y,text\n{rows}p,not\rquoted\n{rows}".encode())
     assert "line 303: 1 field, but" in (after := init("t.csv", "--label", "y").stderr)
     assert "carriage return" in after

@@ -19,8 +19,8 @@ def test_a_figure_beyond_its_threshold_that_may_be_chance_is_said_to_be_so() -> 
     figure |= {"p": 0.000116, "level": 0.000103}
     decision = {"outcome": "predict", "why": "no significant drift beyond the thresholds", "drift": [figure]}
     assert describe(decision) == (
-        "predict, no significant drift beyond the thresholds: columns 0.146 (threshold 0.1, p 0.000116, which is "
-        "above its limit 0.000103, hispan)"
+        "predict, no significant drift beyond the thresholds: columns 0.146 (threshold 0.1, p 0.000116, "
+        "which is above its limit 0.000103, hispan)"
     )
     drifted = describe(decision | {"drift": [figure | {"p": 0.0001, "over": True}]})
     assert "(threshold 0.1, p 0.0001, limit 0.000103, over, hispan)" in drifted

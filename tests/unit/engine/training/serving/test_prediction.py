@@ -104,9 +104,7 @@ def test_kept_columns_of_csv_are_joined_to_the_rows_by_their_values(model: Path,
     frame["a"] = frame["a"].astype(object)
     frame.loc[3, "a"] = "many"
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    request = SourceRequest(
-        str(tmp_path / "rows.csv"), keep=["id", "a", "label"], allow_missing=["vector"]
-    )
+    request = SourceRequest(str(tmp_path / "rows.csv"), keep=["id", "a", "label"], allow_missing=["vector"])
     predict(str(model), request, str(tmp_path / "out"), LocalExecutor())
     found = pd.read_parquet(tmp_path / "out")
     assert [str(found[name].dtype) for name in ("id", "a")] == ["int64", "float64"]

@@ -190,5 +190,7 @@ def test_a_word_in_place_of_a_column_is_told_how_to_name_it():
 
 
 def test_the_label_in_place_of_a_feature_is_said_to_be_the_label():
-    with pytest.raises(OperatorError, match=r"^operators\.cues\.spurious: 'label' is the label\. Name columns"):
+    with pytest.raises(
+        OperatorError, match=r"^operators\.cues\.spurious: 'label' is the label\. Name columns"
+    ):
         check_references(["amount", "label"], ["summary", "amount"], "spurious", "label")

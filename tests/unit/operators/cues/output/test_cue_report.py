@@ -121,18 +121,18 @@ def curve_of(
             0,
             "shortcut",
             "cost 0.073 of mean accuracy on rows like these, in most of which the shortcut holds, against no "
-            "weights and win 0.036 in the worst group, less than they cost. To lose less, train with `max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve "
-            "retrain`): on these rows that is strength 1.25, with 0.240 in the worst group and 0.877 in all "
-            "rows.",
+            "weights and win 0.036 in the worst group, less than they cost. To lose less, train with "
+            "`max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve retrain`): on these rows that is "
+            "strength 1.25, with 0.240 in the worst group and 0.877 in all rows.",
         ),
         (
             [(0.0, 0.1, 0.95), (1.0, 0.3, 0.94), (2.0, 0.6, 0.85)],
             2.0,
             1,
             "shortcut",
-            "cost 0.090 of mean accuracy on rows like these, in most of which the shortcut holds, against class "
-            "balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of at most "
-            "0.02: with `max_mean_loss: 0.02` the worst group would have 0.300.",
+            "cost 0.090 of mean accuracy on rows like these, in most of which the shortcut holds, against "
+            "class balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of at "
+            "most 0.02: with `max_mean_loss: 0.02` the worst group would have 0.300.",
         ),
         (
             [(0.0, 0.2, 0.98), (0.5, 0.3, 0.97), (1.0, 0.8, 0.85)],
@@ -235,16 +235,25 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
 def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
     text = str(cue_section({**FOUND, "gate": 0.75, "balanced_columns": "camera"}).content[0])
     assert "The values of `camera` go with the classes" in text
-    assert "the weights balance it against the label by 75%. If it is honest signal, name it under `legitimate`" in text
+    assert (
+        "the weights balance it against the label by 75%. If it is honest signal, name it under `legitimate`"
+        in text
+    )
     full = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": "camera"}).content[0])
-    assert "which rows are exceptions to this, which points to a shortcut: the weights balance it against the " in full
+    assert (
+        "which rows are exceptions to this, which points to a shortcut: the weights balance it against the "
+        in full
+    )
     assert "label in full." in full
 
 
 def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named() -> None:
     text = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["is_a", "is_b", "is_c"]}).content[0])
     assert "The values of `is_a`, `is_b` and `is_c` go with the classes" in text
-    assert "the weights balance them against the label in full. If they are honest signal, name them under" in text
+    assert (
+        "the weights balance them against the label in full. If they are honest signal, name them under"
+        in text
+    )
     one = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["camera"]}).content[0])
     assert "The values of `camera` go with the classes" in one
 
