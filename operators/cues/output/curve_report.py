@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.cues.params import NOTABLE_LOSS
-from operators.metrics.group_scores import few_rows_text, not_compared, pool_groups, pooled_name
+from operators.metrics.group_scores import MIN_ROWS, few_rows_text, not_compared, pool_groups, pooled_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,8 @@ BASELINES = {0.0: "no weights", 1.0: "class balance"}
 """Names of the strengths that may be the baseline."""
 SUGGESTED_LOSS = 0.02
 """The ``max_mean_loss`` that sentences suggest."""
+OVER_CLASSES = "rows that break"
+"""Beginning of the names of groups that hold rows of several classes (``curve.measured_curve``)."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
     "Strength 0 weighs all rows alike, 1 balances the classes, 2 gives the robust weights in full. Each "
@@ -118,8 +120,16 @@ def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def small_groups_sentence(record: Mapping[str, Any]) -> str:
     """Name the groups that are pooled or in no figure of the curve; empty where there are none."""
-    text = few_rows_text(record.get("group_rows", {}), word=group_word(record))
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    names = record.get("group_rows", {})
+    text = few_rows_text(names, word=group_word(record))
+    few = f"{text[0].upper()}{text[1:]}." if text else ""
+    over = next((name for name in names if name.startswith(OVER_CLASSES)), "")
+    if over:
+        few = (
+            f"{over[0].upper()}{over[1:]} are one group over the classes that have fewer than {MIN_ROWS} of "
+            f"them, each of which may have a far lower accuracy. {few}"
+        )
+    return few.strip()
 
 
 def baseline_sentence(record: Mapping[str, Any]) -> str:

@@ -122,8 +122,8 @@ def curve_of(
             "shortcut",
             "cost 0.073 of mean accuracy on rows like these, in most of which the shortcut holds, against no "
             "weights and win 0.036 in the worst group, less than they cost. To lose less, train with "
-            "`max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve retrain`): on these rows that is "
-            "strength 1.25, with 0.240 in the worst group and 0.877 in all rows.",
+            "`max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve retrain`): on these rows that "
+            "is strength 1.25, with 0.240 in the worst group and 0.877 in all rows.",
         ),
         (
             [(0.0, 0.1, 0.95), (1.0, 0.3, 0.94), (2.0, 0.6, 0.85)],
@@ -131,8 +131,8 @@ def curve_of(
             1,
             "shortcut",
             "cost 0.090 of mean accuracy on rows like these, in most of which the shortcut holds, against "
-            "class balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of at "
-            "most 0.02: with `max_mean_loss: 0.02` the worst group would have 0.300.",
+            "class balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of "
+            "at most 0.02: with `max_mean_loss: 0.02` the worst group would have 0.300.",
         ),
         (
             [(0.0, 0.2, 0.98), (0.5, 0.3, 0.97), (1.0, 0.8, 0.85)],
@@ -165,6 +165,11 @@ def test_a_price_that_exceeds_the_gain_is_a_warning() -> None:
     dear = curve_of((0.0, 0.216, 0.894), (1.0, 0.21, 0.89), (2.0, 0.252, 0.821), published=2.0, base=0)
     warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
     assert any("less than they cost" in text for text in warnings)
+    dear["group_rows"] = {"class no, follows a": 900, "rows that break a": 540}
+    warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
+    assert any(
+        "Rows that break a are one group over the classes that have fewer than 50" in w for w in warnings
+    )
     dear["group_rows"] = {"class no, follows a": 900, "class no, breaks a": 20}
     warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
     assert any("cost. " in text and "breaks a (20 rows) is left out" in text for text in warnings)
