@@ -296,13 +296,15 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     found = {**FOUND, "gate": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
     said = verdict(found)
     assert said == (
-        "It is not known whether `depot = Lyon`, on which models lean, is a shortcut or honest signal (no "
+        "Models lean most on `PAY_0 > 1.5`, whose balance would change the worst class and side by +0.02; it "
+        "is not known whether `depot = Lyon`, on which models lean, is a shortcut or honest signal (no "
         "single feature alone explains where models fail), so that it is not balanced without your answer: "
         "the weights balance the classes. Named under `spurious`, it would be balanced, which would raise "
         "the worst class and side by 0.35, for 0.08 of balanced accuracy: name `depot` there if it is a "
         "shortcut, or under "
         "`legitimate` if it is honest signal."
     )
+    assert verdict({**found, "suspects": [depot]}).startswith("It is not known whether `depot = Lyon`")
     assert summary(found).endswith("without your answer: the weights balance the classes.")
     bold = verdict({**found, "slice_blend": 0.5})
     assert "so that it is balanced in part alone without your answer" in bold
