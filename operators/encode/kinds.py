@@ -26,7 +26,7 @@ from operators.encode.column_use import (
     unused_text,
     unused_type,
 )
-from operators.encode.hints import hint
+from operators.encode.hints import hint, list_hint
 from operators.encode.identifiers import (
     are_nearly_unique_numbers,
     are_numbers_of_rows,
@@ -119,7 +119,7 @@ def _use_by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
             unique = are_unique_texts(summary) and not options.explicit
             return unused(Unused.IDENTIFIER, advice) if unique else ColumnUse(Kind.CATEGORICAL, note=advice)
         if _is_free_text(summary):
-            return ColumnUse(Kind.TEXT)
+            return ColumnUse(Kind.TEXT, note=list_hint(summary.examples(N_HINT_TEXTS)))
     if are_unique_texts(summary) and not options.explicit:
         return unused_identifier(summary)
     return ColumnUse(Kind.CATEGORICAL)

@@ -164,15 +164,16 @@ def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     reference = yaml_reference(first["reference"])
     balanced = "balanced in part alone" if found["slice_blend"] else "not balanced"
     strongest = next(one for one in found["suspects"] if one["answer"] == "open")
-    begin = "It"
+    begin, lean = "It", "models lean"
     if strongest["slice"] != first["slice"]:
         gain = strongest["gain"]
+        lean = "they lean too"
         begin = (
             f"Models lean most on `{strongest['slice']}`, whose balance would change the worst class and "
             f"side by {gain:+.2f}; it"
         )
     return (
-        f"{begin} is not known whether `{first['slice']}`, on which models lean, is a shortcut or honest "
+        f"{begin} is not known whether `{first['slice']}`, on which {lean}, is a shortcut or honest "
         f"signal ({_weakest(found)}), so that it is {balanced} without your answer: the weights "
         f"{_balance_of_classes(found)}. Named under `spurious`, it would be balanced, which would raise the "
         f"worst class and side by {first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced "

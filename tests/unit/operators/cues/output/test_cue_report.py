@@ -297,7 +297,7 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     said = verdict(found)
     assert said == (
         "Models lean most on `PAY_0 > 1.5`, whose balance would change the worst class and side by +0.02; it "
-        "is not known whether `depot = Lyon`, on which models lean, is a shortcut or honest signal (no "
+        "is not known whether `depot = Lyon`, on which they lean too, is a shortcut or honest signal (no "
         "single feature alone explains where models fail), so that it is not balanced without your answer: "
         "the weights balance the classes. Named under `spurious`, it would be balanced, which would raise "
         "the worst class and side by 0.35, for 0.08 of balanced accuracy: name `depot` there if it is a "
