@@ -334,8 +334,8 @@ class CsvSource(TextSource):
         found = n_fields(row, separator)
         if found != len(names):
             return Diagnosis(
-                f"{_counted(found, 'field')}, but the header names {_counted(len(names), 'column')}. Correct "
-                f"the row, and put fields that hold {separator!r} or line ends in double quotes."
+                f"{found} field{'s' * (found > 1)}, but the header names {len(names)} columns. Correct the "
+                f"row, and put fields that hold {separator!r} or line ends in double quotes."
             )
         for one in schema:
             try:
@@ -377,10 +377,6 @@ def _check_lengths(path: str, names: list[str]) -> None:
                 f"{MAX_NAME_BYTES:,} are read: {name[:20]!r}... If line 1 is a row of data, set "
                 f"source.options.header: false; else shorten the name, or give source.options.column_names."
             )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _is_number(kind: pa.DataType) -> bool:
