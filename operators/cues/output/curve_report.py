@@ -175,10 +175,11 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
         f"{subject} cost {lost:.3f} of mean accuracy{rows} against {base['name']} and win {gain} in the "
         f"worst {word}{verdict}."
     )
-    if gain != "nothing" and less["worst_accuracy"] <= base["worst_accuracy"] + SAME:
+    if gain != "nothing" and abs(less["strength"] - base["strength"]) < SAME:
         return (
-            f"{price} No milder weights keep this gain at a loss of at most {SUGGESTED_LOSS}: with "
-            f"`max_mean_loss: {SUGGESTED_LOSS}` the worst {word} would have {less['worst_accuracy']:.3f}."
+            f"{price} No milder weights keep this gain at a loss of at most {SUGGESTED_LOSS}: "
+            f"`max_mean_loss: {SUGGESTED_LOSS}` would train with {base['name']}, {less['worst_accuracy']:.3f} in "
+            f"the worst {word}."
         )
     return (
         f"{price} To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "

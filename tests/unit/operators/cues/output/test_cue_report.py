@@ -132,7 +132,7 @@ def curve_of(
             "shortcut",
             "cost 0.090 of mean accuracy on rows like these, in most of which the shortcut holds, against "
             "class balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of "
-            "at most 0.02: with `max_mean_loss: 0.02` the worst group would have 0.300.",
+            "at most 0.02: `max_mean_loss: 0.02` would train with class balance, 0.300 in the worst group.",
         ),
         (
             [(0.0, 0.2, 0.98), (0.5, 0.3, 0.97), (1.0, 0.8, 0.85)],
