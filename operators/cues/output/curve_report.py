@@ -178,8 +178,8 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
     if gain != "nothing" and abs(less["strength"] - base["strength"]) < SAME:
         return (
             f"{price} No milder weights keep this gain at a loss of at most {SUGGESTED_LOSS}: "
-            f"`max_mean_loss: {SUGGESTED_LOSS}` would train with {base['name']}, {less['worst_accuracy']:.3f} in "
-            f"the worst {word}."
+            f"`max_mean_loss: {SUGGESTED_LOSS}` would train with {base['name']}, "
+            f"{less['worst_accuracy']:.3f} in the worst {word}."
         )
     return (
         f"{price} To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
