@@ -40,7 +40,12 @@ PREDICT: dict[str, Any] = {"outcome": "predict"}
         ("always", None, True, "always"),
         ("never", None, False, "never"),
         ("drift", None, True, "no base"),
-        ("drift", {**PREDICT, "why": "x", "drift": [figure("noise", over=False)]}, False, "no significant drift"),
+        (
+            "drift",
+            {**PREDICT, "why": "x", "drift": [figure("noise", over=False)]},
+            False,
+            "no significant drift",
+        ),
         ("drift", {**PREDICT, "fitted": {"a": "it cannot place new rows"}}, False, "no new rows"),
         ("drift", {**PREDICT, "fitted": {"b": "a is fitted again"}}, False, "no new rows"),
         (
