@@ -338,8 +338,8 @@ class CsvSource(TextSource):
         found = n_fields(row, separator)
         if found != len(names):
             return Diagnosis(
-                f"{found} fields, but the header names {len(names)} columns. Correct the row, and put fields "
-                f"that hold {separator!r} or line ends in double quotes."
+                f"{found} field{'s' * (found > 1)}, but the header names {len(names)} columns. Correct the "
+                f"row, and put fields that hold {separator!r} or line ends in double quotes."
             )
         for one in schema:
             try:

@@ -38,6 +38,7 @@ from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding
 
 Shards = list[SourceShard]
 MAX_TEXT_SHARD = 2**30
+LONE_RETURN = " A carriage return (\\r) without a line feed, which editors hardly show, ends or precedes it."
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,9 @@ class TextSource(FileSource, ABC):
         before = self._encoding(shard.path).stored_length(data[: starts[bad]])
         place = f"{shard.path}, line {self._line(shard.path, shard.start + before)}"
         found = self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)
-        return CorruptError(f"{place}: {found.text}", found.odd_value)
+        ends = (data[: starts[bad]], data[: stops[bad]])
+        lone = b"\n" in data and any(text.endswith(b"\r") for text in ends)
+        return CorruptError(f"{place}: {found.text}{LONE_RETURN if lone else ''}", found.odd_value)
 
     def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from engine.cli.common import print_errors
 from engine.cli.compare import compare
@@ -37,7 +38,24 @@ from engine.core.policy import apply_policy
 from engine.core.software_versions import package_versions
 from engine.core.terminal import SAFE_MESSAGES, format_warning
 
+REPORT = (
+    "There is no command 'report': `rowsieve run` writes the report of each version and says where it is, "
+    "OUTPUT/reports/VERSION.html."
+)
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """The commands, and an answer to the name of one that users expect."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name, and the rest of them."""
+        if args[:1] == ["report"]:
+            ctx.fail(REPORT)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=CommandGroup,
     help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
     no_args_is_help=True,
     add_completion=False,

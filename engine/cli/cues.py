@@ -100,11 +100,12 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
+    from operators.cues.output.leaking_values import leaking_values
     from operators.cues.output.report import importance_sentences
     from operators.cues.output.verdict import verdict, word_notes
 
     console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
-    for note in word_notes(found):
+    for note in (*word_notes(found), *leaking_values(found)):
         console.print(note, soft_wrap=True)
     if found["suspects"]:
         _show_suspects(found)

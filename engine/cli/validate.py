@@ -17,10 +17,12 @@ def validate(
         from engine.cli.columns import column_lines, label_lines
         from engine.plan.planner import make_plan
         from engine.plan.preview import check_label, preview
+        from engine.recipe.errors_of_file import errors_of_file
 
         plan = make_plan(load(recipe, overrides))
         found = preview(plan)
-        check_label(found)
+        with errors_of_file(plan.recipe):
+            check_label(found)
         if as_json:
             from engine.cli.output import show_json
 
@@ -29,7 +31,8 @@ def validate(
             )
             return
         shards = count(len(plan.shards), "shard")
-        echo(f"{recipe}: valid. {count(plan.n_rows, 'row')} in {shards}.\n")
+        stops = ", but a run would stop: see the warnings below" if found.faults else ""
+        echo(f"{recipe}: valid{stops}. {count(plan.n_rows, 'row')} in {shards}.\n")
         for line in [*column_lines(found.columns, found.note), "", *label_lines(found.label)]:
             echo(line)
         for _, text in found.warnings():

@@ -99,7 +99,7 @@ def _decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
     figures = probe.measure_drift(plan)
     over = [figure["name"] for figure in figures if figure["over"]]
     outcome: Outcome = "refit" if mode == "auto" and over else "predict"
-    why = f"drift of {', '.join(over)}" if over else "no drift beyond the thresholds"
+    why = f"drift of {', '.join(over)}" if over else "no significant drift beyond the thresholds"
     return {"outcome": outcome, "why": why, "drift": figures}
 
 
@@ -170,8 +170,15 @@ def describe(decision: Mapping[str, Any]) -> str:
 
 
 def _chance(figure: Mapping[str, Any]) -> str:
-    """Return the p-value of a figure and the columns that moved, as far as it has them."""
-    text = f", p {figure['p']:.1g} of {figure['level']:.1g}" if {"p", "level"} <= figure.keys() else ""
+    """Return the p-value of a figure and the columns that moved, as far as it has them.
+
+    A figure beyond its threshold that may be chance is said to be so.
+    """
+    text = ""
+    if {"p", "level"} <= figure.keys():
+        chance = not figure["over"] and figure["excess"] > figure["threshold"]
+        limit = "which is above its limit" if chance else "limit"
+        text = f", p {figure['p']:.3g}, {limit} {figure['level']:.3g}"
     text += ", over" if figure["over"] else ""
     return text + (f", {', '.join(figure['columns'])}" if figure.get("columns") else "")
 

@@ -31,6 +31,7 @@ from engine.plan.picture_identities import with_picture_identities
 from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
 from engine.plan.trained_model_check import check_trained_model
 from engine.plan.version_resolution import resolve_version, with_file_identities
+from engine.recipe.errors_of_file import errors_of_file
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES
 
@@ -52,6 +53,11 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
         The recipe or its source cannot be used.
 
     """
+    with errors_of_file(recipe):
+        return _plan(recipe, probe)
+
+
+def _plan(recipe: Recipe, probe: DecisionProbe | None) -> Plan:
     open_exports(recipe.output.export, output_of(recipe.output.path))  # before anything runs
     check_trained_model(recipe)
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]

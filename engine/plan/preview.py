@@ -21,6 +21,7 @@ from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
+from engine.recipe.errors_of_file import errors_of_file
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
 from operators.encode.column_use import Kind, Unused
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
@@ -128,6 +129,11 @@ def preview(plan: Plan) -> Preview:
         A column cannot be used as the recipe says, or the source cannot be read.
 
     """
+    with errors_of_file(plan.recipe):
+        return _preview(plan)
+
+
+def _preview(plan: Plan) -> Preview:
     source, recipe = plan.recipe.source, plan.recipe
     sample = draw_sample(plan.source, plan.listing)
     columns = account_for_columns(plan, sample)
@@ -221,10 +227,13 @@ def _unused_names(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
     answers = {"spurious": cues.spurious, "legitimate": cues.legitimate}
     for key, name in ((k, n) for k, named in answers.items() for one in named for n in _column_names(one)):
         if name in unused:
+            remedy = f"tell its kind: operators.encode.columns: {inline_yaml({name: 'categorical'})}"
+            if unused[name].use.reason == Unused.IDENTIFIER:  # whose note tells the kind that it can have
+                remedy = "give the column this kind"
             yield (
                 f"operators.cues.{key} names {name!r}, which is no feature ({unused[name].about}), so that "
-                "nothing can be balanced against it, and the run would stop. Take the name away, or tell the "
-                f"kind of the column: operators.encode.columns: {inline_yaml({name: 'categorical'})}."
+                "nothing can be balanced against it, and the run would stop. Take the name away, or "
+                f"{remedy}."
             )
 
 

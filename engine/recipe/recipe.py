@@ -385,6 +385,11 @@ class Recipe(Section):
                 yield f"{key}.uri", uri.partition("://")[2].removeprefix("/"), False
 
     @property
+    def file(self) -> str:
+        """The recipe's file; empty if it was not read from a file."""
+        return self._file
+
+    @property
     def place(self) -> str:
         """The recipe's file, or its name if it was not read from a file, for error messages."""
         return self._file or self.name

@@ -158,10 +158,12 @@ def worst_group(rows: list[GroupRow]) -> WorstGroup | None:
 def group_to_inspect(rows: list[GroupRow]) -> GroupRow | None:
     """Return the group or noise with the lowest accuracy that is not chance.
 
-    Where there is none, that of :func:`worst_group`; of pooled groups the least accurate one.
+    Where there is none, that of :func:`worst_group`; of pooled groups the least accurate one. A group that is
+    a whole class is none to inspect: its rows have their class in common.
     """
-    low = [row for row in rows if row.clearly_worse]
-    worst = worst_group(rows)
+    divided = is_split(rows)
+    low = [row for row in rows if row.clearly_worse and (divided or row.is_noise)]
+    worst = worst_group(rows) if divided else None
     low = low or list(worst.members if worst else ())
     return min(low, key=lambda row: row.stat.accuracy, default=None)
 
@@ -230,6 +232,13 @@ def accuracy_sentences(rows: list[GroupRow]) -> list[str]:
     small_groups = [] if worst.pooled else _small_groups(groups)
     if not worst.clearly_worse:
         text = f"No group stands out. The classifier has its lowest accuracy on {worst.name}: {against}."
+        return [text, *small_groups]
+    if not is_split(rows) and not worst.pooled:
+        text = (
+            f"The classifier has its lowest accuracy on a whole class, {worst.members[0].class_text}: "
+            f"{against}. As no class was split, this says that the class is rare or hard to tell, not that "
+            "its rows share a shortcut."
+        )
         return [text, *small_groups]
     smallest = min(groups, key=lambda g: g.stat.rows) in worst.members
     which = f"the smallest group, {worst.name}" if smallest and not worst.pooled else worst.name

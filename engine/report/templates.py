@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from operators.counts import count
 from operators.report.text import interval, number, percent, short
@@ -17,6 +20,17 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    for formatter in (number, percent, short, interval, count):
+    for formatter in (number, percent, short, interval, count, with_code):
         environment.filters[formatter.__name__] = formatter
     return environment.get_template(name)
+
+
+def with_code(text: str) -> Markup:
+    """Return escaped text in which what stands between backticks is code.
+
+    Examples
+    --------
+    >>> print(with_code("name `age <= 3` there"))
+    name <code>age &lt;= 3</code> there
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 (it is escaped)

@@ -28,6 +28,7 @@ from engine.plan.model import Plan, PlannedOperator
 from engine.plan.planner import make_plan
 from engine.publish.publisher import make_current, publish
 from engine.publish.results import RunResult
+from engine.recipe.errors_of_file import errors_of_file
 from engine.recipe.recipe import Recipe
 from engine.runs.deadline import checked_after
 from engine.runs.drift import measure
@@ -97,7 +98,7 @@ def run(
 
     """
     used = [kind() for kind in PLUGINS] if plugins is None else list(plugins)
-    with ExitStack() as stack:
+    with errors_of_file(recipe), ExitStack() as stack:
         runner = _Runner(recipe, listener, used, stack, verbose=verbose)
         try:
             with errors_of_checks(), checked_after(runner.max_seconds, runner.check_time):

@@ -28,6 +28,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
     methods of operators do not make another recipe); and
     ``withdrawn_bases`` has those of versions that this one continues from. ``dropped_exports`` are exports
     that failed and that the recipe no longer names. ``warnings`` are those of the operators that are fitted.
+    ``last_error`` is null where the last run has died without one: what is recorded is of an earlier run.
 
     """
     output = plan.output
@@ -40,6 +41,8 @@ def status_of(plan: Plan) -> dict[str, Any]:
     running, holder = has_active_writer(output), read_holder(output)
     asked_for = [(table.format, table.path) for table in plan.recipe.output.export]
     since = datetime.fromisoformat(holder.since).timestamp() if holder else math.inf
+    died = bool(holder and not holder.released and not running)
+    error = read_journal(output, ERROR, plan.version)
     return {
         "version": plan.version,
         "published": published,
@@ -49,10 +52,10 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "withdrawn_bases": bases,
         "running": running,
         "writer": str(holder) if holder and running else None,
-        "died": bool(holder and not holder.released and not running),
+        "died": died,
         "silent_seconds": seconds_since_heartbeat(output) if holder and not holder.released else None,
         "step": read_journal(output, PROGRESS, plan.version),
-        "last_error": read_journal(output, ERROR, plan.version),
+        "last_error": None if died and error and error["at"] < since else error,
         "unfinished_steps": [] if running else unfinished_steps(output, plan.version),
         "dropped_exports": dropped_exports(read_record(output, plan.version), asked_for),
         "warnings": plan.warnings(),

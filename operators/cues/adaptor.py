@@ -81,8 +81,9 @@ class Cues(Operator[CuesParams]):
         makers = {operator.name: operator for operator in chain if operator.name in ("encode", "ingest")}
         maker = makers.get("encode", makers.get("ingest"))
         columns = tuple(getattr(getattr(maker, "params", None), "features", None) or (FEATURES,))
-        check_references(self.params.spurious, columns, "spurious")
-        check_references(self.params.legitimate, columns, "legitimate")
+        label = getattr(getattr(makers.get("ingest"), "params", None), "label", None)
+        check_references(self.params.spurious, columns, "spurious", label)
+        check_references(self.params.legitimate, columns, "legitimate", label)
         check_answers(self.params.spurious, self.params.legitimate, columns)
         texts = [o.params.column for o in chain if o.name == "embed" and o.params.model == TEXT_NETWORK]
         found = Cues(self.params, columns, texts)

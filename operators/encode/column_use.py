@@ -67,6 +67,11 @@ class KindOptions:
     text_model: bool = False
     date_format: str = ""
 
+    @property
+    def may_be_identifier(self) -> bool:
+        """Return whether the values decide if the column is an identifier."""
+        return self.kind is None and not self.explicit
+
 
 @dataclass(frozen=True)
 class ColumnUse:

@@ -1,7 +1,8 @@
 """Fitting ``encode`` over shards: a pass for summaries, and further ones for columns that need more.
 
 The driver merges what the shards return, in their order: sketches of bounded size, and counts of categories.
-Whether texts are numbers or dates is decided by all rows, and all else by the rows to learn from.
+Whether texts are numbers or dates, and whether a column is an identifier, is decided by all rows, and all
+else by the rows to learn from.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from operators.encode.category_fitting import (
 from operators.encode.column_use import ColumnUse, Kind, KindOptions
 from operators.encode.datetimes import fit_datetime
 from operators.encode.encoding import TableEncoding
-from operators.encode.kinds import decide_kind
+from operators.encode.kinds import decide_kind, may_identify
 from operators.encode.level_counts import INFREQUENT, NEW, ColumnCounts, TableCounts, write_vocabulary
 from operators.encode.numeric import fit_number
 from operators.encode.params import EncodeParams
@@ -154,7 +155,8 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
 
     Texts that are all numbers or dates among the rows to learn from, but not among all rows, are of the kind
     that all rows give them: else each other text would be a fault of its held-out row. Words among numbers
-    are those of all rows too; their figures are those of the rows to learn from.
+    are those of all rows too; their figures are those of the rows to learn from. All rows also decide whether
+    a column is an identifier: those to learn from leave gaps between the numbers of rows.
     """
     names = params.features or ()
     found = FirstPass()
@@ -165,7 +167,7 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
             found.labels.update(labels)
     if len(found.labels) <= MAX_TARGET_CLASSES:
         found.classes = sorted(found.labels) if params.classes is None else list(params.classes)
-    deciding = found.summaries | _with_other_texts(params, found.summaries, context, executor)
+    deciding = found.summaries | _over_all_rows(params, found.summaries, context, executor)
     for name, summary in deciding.items():
         found.uses[name] = decide_kind(summary, kind_options(params, name))
         if found.uses[name].parameters.get("words"):
@@ -173,12 +175,18 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
     return found
 
 
-def _with_other_texts(
+def _over_all_rows(
     params: EncodeParams, learnt: Mapping[str, ColumnSummary], context: Context, executor: Executor
 ) -> dict[str, ColumnSummary]:
     """Return the summaries over all rows of columns of which some texts are no numbers, or held-out ones no
-    dates."""
-    names = tuple(name for name, summary in learnt.items() if summary.parsed or _may_be_mixed(summary))
+    dates, and of those that may be identifiers."""
+    ids = {
+        name
+        for name, summary in learnt.items()
+        if may_identify(summary) and kind_options(params, name).may_be_identifier
+    }
+    others = {name for name, summary in learnt.items() if summary.parsed or _may_be_mixed(summary)}
+    names = tuple(name for name in learnt if name in ids or name in others)
     found: dict[str, ColumnSummary] = {}
     reader = context.all_shards
     if reader is None or not names:
@@ -189,7 +197,7 @@ def _with_other_texts(
     return {
         name: whole
         for name, whole in found.items()
-        if learnt[name].parsed.keys() - whole.parsed or _may_be_mixed(learnt[name])
+        if name in ids or learnt[name].parsed.keys() - whole.parsed or _may_be_mixed(learnt[name])
     }
 
 

@@ -1,4 +1,5 @@
-"""Hints on texts that ``encode`` takes as categories: dates of other formats, numbers with signs."""
+"""Hints on texts that ``encode`` takes as categories or free text: dates of other formats, numbers with
+signs, lists of names."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from connectors.foundation.messages import cut
 from operators.arrays import Float64
 from operators.encode.texts import dates
 from operators.yaml_text import inline_entry
@@ -34,6 +36,9 @@ FORMATS = (
 """Formats of dates that are read only where the recipe names them, since some are ambiguous."""
 MAX_SECONDS = 500 * 365.25 * 86_400.0
 """Seconds from 1970 within which dates are plausible: `10-12` does not mean December of the year 10."""
+MIN_LISTS, MIN_NAMES, MAX_NAME_WORDS = 0.8, 0.95, 4
+"""Of a column that lists names: least shares of texts with a comma and of names between commas, and most
+words of a name."""
 SIGN = "[$€£¥]"
 NUMBER = re.compile(rf"[+-]?{SIGN}? ?[+-]?\d+([,.']\d{{3}})*([.,]\d+)? ?({SIGN}|%)?")
 WITH_MARKS = re.compile(rf"{SIGN}|%|\d[,']\d{{3}}(?!\d)|\d\.\d{{3}}\.")
@@ -64,6 +69,29 @@ def hint(name: str, examples: Sequence[str]) -> str:
         f"dates such as {examples[0]!r}: used as dates if operators.encode.columns says "
         f"`{inline_entry(name, {'format': fits[0]})}`{also}"
     )
+
+
+def list_hint(examples: Sequence[str]) -> str:
+    """Return how texts that list names could be used as tags; empty if they are no such lists.
+
+    Parameters
+    ----------
+    examples : some of the column's texts.
+    """
+    entries = [[entry.strip() for entry in text.split(",")] for text in examples]
+    flat = [entry for one in entries for entry in one]
+    several, names = sum(len(one) > 1 for one in entries), sum(map(_is_name, flat))
+    if several < MIN_LISTS * max(len(entries), 1) or names < MIN_NAMES * len(flat):
+        return ""
+    return (
+        f"lists such as {cut(examples[0], 40)!r}: a source that holds them as lists of texts (Parquet, JSON) "
+        "makes them tags, which need no network"
+    )
+
+
+def _is_name(entry: str) -> bool:
+    """Return whether a text is a few words, the first of which begins with a capital letter or a digit."""
+    return bool(entry) and not entry[0].islower() and len(entry.split()) <= MAX_NAME_WORDS
 
 
 def _all_near(seconds: Float64) -> bool:

@@ -94,6 +94,12 @@ def are_numbers_of_rows(summary: ColumnSummary) -> bool:
     return _has_owners(summary) and (names_owner(name) or beyond)
 
 
+def are_nearly_unique_numbers(summary: ColumnSummary) -> bool:
+    """Return whether whole numbers repeat seldom enough for an identifier, whatever their range."""
+    least = MIN_UNIQUE_SHARE_NAMED * summary.present
+    return _whole_numbers(summary) is not None and (summary.distinct >= least or _has_owners(summary))
+
+
 def identifier_doubt(summary: ColumnSummary) -> str:
     """Return why whole numbers that are used as a feature may be identifiers; empty if nothing says so."""
     histogram = _whole_numbers(summary)

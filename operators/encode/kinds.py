@@ -26,8 +26,13 @@ from operators.encode.column_use import (
     unused_text,
     unused_type,
 )
-from operators.encode.hints import hint
-from operators.encode.identifiers import are_numbers_of_rows, are_unique_texts, identifier_doubt
+from operators.encode.hints import hint, list_hint
+from operators.encode.identifiers import (
+    are_nearly_unique_numbers,
+    are_numbers_of_rows,
+    are_unique_texts,
+    identifier_doubt,
+)
 from operators.encode.mixed_numbers import MixedNumbers
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary
@@ -70,6 +75,14 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
     return found
 
 
+def may_identify(summary: ColumnSummary) -> bool:
+    """Return whether a column without a kind in the recipe may be an identifier by the rows seen so far."""
+    if summary.form in (Form.TEXT, Form.CATEGORY) and NUMBER not in summary.parsed:
+        free_text = summary.form == Form.TEXT and bool(summary.present) and _is_free_text(summary)
+        return are_unique_texts(summary) and not free_text
+    return are_nearly_unique_numbers(summary)
+
+
 def _use_by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if summary.form == Form.VECTOR:
         return unused(Unused.TYPE, ragged_note(summary)) if _is_ragged(summary) else ColumnUse(Kind.VECTOR)
@@ -106,7 +119,7 @@ def _use_by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
             unique = are_unique_texts(summary) and not options.explicit
             return unused(Unused.IDENTIFIER, advice) if unique else ColumnUse(Kind.CATEGORICAL, note=advice)
         if _is_free_text(summary):
-            return ColumnUse(Kind.TEXT)
+            return ColumnUse(Kind.TEXT, note=list_hint(summary.examples(N_HINT_TEXTS)))
     if are_unique_texts(summary) and not options.explicit:
         return unused_identifier(summary)
     return ColumnUse(Kind.CATEGORICAL)

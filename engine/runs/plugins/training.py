@@ -170,7 +170,10 @@ def _drifted(record: Mapping[str, Any] | None) -> tuple[bool, str]:
     again = [f"{name} ({why})" for name, why in learnt_again(record).items()]
     if again:
         return True, f"operators have learnt again: {', '.join(again)}"
-    return False, "no drift beyond the thresholds" if "drift" in record else "there are no new rows"
+    return (
+        False,
+        "no significant drift beyond the thresholds" if "drift" in record else "there are no new rows",
+    )
 
 
 def _champion_scores(

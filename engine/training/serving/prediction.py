@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def predict(
         listing = opened.listing
         kept = _prepare_output(target, output, _request_digest(files, opened, keep))
         work = PredictShard(
-            files, opened.source, listing.shards, listing.schema, keep, target, opened.decimal
+            files, opened.source, listing.shards, listing.schema, keep, target, opened.decimal, opened.types
         )
         parts = tuple(executor.map(work, range(len(listing.shards))))
     found = PredictionResult(
@@ -123,7 +123,7 @@ def _request_digest(files: ModelFiles, opened: OpenedSource, keep: Sequence[str]
         "files": listing.identities,
         "schema": [str(field) for field in listing.schema],
         "shards": [shard.rows_text for shard in listing.shards],
-        "keep": [*keep],
+        "keep": {name: str(opened.types.get(name, "as in the source")) for name in keep},
         "decimal": opened.decimal,
     }
     return digest(request)
@@ -229,6 +229,7 @@ class PredictShard:
     keep: tuple[str, ...]
     output: Place
     decimal: str = "."
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, index: int) -> dict[str, Any]:
         """Write ``part-<index>.parquet`` unless it exists, and return its record."""
@@ -240,7 +241,7 @@ class PredictShard:
         present = [name for name in wanted if name in self.schema.names]
         table = self.source.read(shard, list(dict.fromkeys([*present, *self.keep])), self.schema)
         blocks = [
-            _predict_block(served, table.slice(start, BLOCK_ROWS), self.keep, self.decimal)
+            self._predict_block(served, table.slice(start, BLOCK_ROWS))
             for start in range(0, max(table.num_rows, 1), BLOCK_ROWS)
         ]
         found = pa.concat_tables(blocks)
@@ -252,6 +253,20 @@ class PredictShard:
             "sha256": written.sha256,
             "source": shard.rows_text,
         }
+
+    def _predict_block(self, served: ServedModel, table: pa.Table) -> pa.Table:
+        """Return the columns to keep and the predictions of one block of rows.
+
+        A kept column has its type of the model where the source was read as text for the model.
+        """
+        schema = served.schema or pa.schema([])
+        rows, faults = conform(with_points(table, schema, self.decimal), schema, served.missing_texts)
+        found = served.predict_table(with_missing(rows, served.names, schema), faults)
+        for place, name in enumerate(self.keep):
+            typed = name in self.types
+            column = _as_type(rows.column(name), self.types[name]) if typed else table.column(name)
+            found = found.add_column(place, name, column)
+        return found
 
 
 def _read_record(path: Place, shard: SourceShard, output: Place) -> dict[str, Any]:
@@ -276,11 +291,9 @@ def _read_record(path: Place, shard: SourceShard, output: Place) -> dict[str, An
     }
 
 
-def _predict_block(served: ServedModel, table: pa.Table, keep: Sequence[str], decimal: str) -> pa.Table:
-    """Return the columns to keep and the predictions of one block of rows."""
-    schema = served.schema or pa.schema([])
-    rows, faults = conform(with_points(table, schema, decimal), schema, served.missing_texts)
-    found = served.predict_table(with_missing(rows, served.names, schema), faults)
-    for place, name in enumerate(keep):
-        found = found.add_column(place, name, table.column(name))
-    return found
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column that was conformed to a type; fractions among whole numbers are null."""
+    if column.type == kind or not pa.types.is_integer(kind):
+        return column.cast(kind)
+    whole = [value if value is not None and value % 1 == 0 else None for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(whole, pa.float64()).cast(kind, safe=False)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -46,11 +46,13 @@ class SourceRequest:
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source that was opened and listed, and the decimal point of the numbers in its texts."""
+    """A source that was opened and listed, the decimal point of the numbers in its texts, and the types that
+    the model's columns have where they are read as text."""
 
     source: Source
     listing: Listing
     decimal: str = "."
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 def open_for_model(request: SourceRequest, served: ServedModel) -> OpenedSource:
@@ -131,19 +133,25 @@ def _open_and_list(request: SourceRequest, served: ServedModel, schema: pa.Schem
     if connector.name != "csv":
         return OpenedSource(opened, opened.list())
     decimal = str(given["options"].get("decimal", "."))
-    scalars = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    scalars = {one.name: one.type for one in schema if not pa.types.is_nested(one.type)}
     stored = {new: old for old, new in given.get("rename", {}).items()}
     try:
-        names = opened.list().schema.names
+        found = opened.list().schema
     except ConnectorError as error:  # one word in a column of numbers, for example
         opened = open_source(path, format, **given, text_columns=tuple(stored.get(n, n) for n in scalars))
         try:
-            return OpenedSource(opened, opened.list(), decimal)
+            return OpenedSource(opened, opened.list(), decimal, scalars)
         except ConnectorError:
             raise error from None
-    texts = tuple(stored.get(name, name) for name in scalars if name in names)
+    texts = tuple(stored.get(name, name) for name in scalars if name in found.names)
     opened = open_source(path, format, **given, text_columns=texts)
-    return OpenedSource(opened, opened.list(), decimal)
+    types = {name: _widened(scalars[name], found.field(name).type) for name in scalars if name in found.names}
+    return OpenedSource(opened, opened.list(), decimal, types)
+
+
+def _widened(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """Return the type of a model's column, or that of the source where only this one holds fractions."""
+    return found if pa.types.is_integer(kind) and pa.types.is_floating(found) else kind
 
 
 def _connector(request: SourceRequest, served: ServedModel) -> Connector[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from connectors.foundation.messages import nearest
+from connectors.foundation.messages import first_of, nearest
 from operators.base import FEATURES, OperatorError
 from operators.columns import is_meant
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
@@ -274,10 +274,17 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
     raise OperatorError(_unknown(name, known))
 
 
-def check_references(references: Iterable[Reference], known: Sequence[str], key: str) -> None:
+def check_references(
+    references: Iterable[Reference], known: Sequence[str], key: str, label: str | None = None
+) -> None:
     """Raise OperatorError for the first name that is not a feature column; ``key`` says where it stands."""
     for reference in references:
         for name in names_of(reference):
+            if name == label:
+                raise OperatorError(
+                    f"operators.cues.{key}: {name!r} is the label. Name columns that may carry a shortcut "
+                    "to it."
+                )
             try:
                 columns_of(name, known)
             except OperatorError as error:
@@ -331,7 +338,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     if not hint:
         words = inline_yaml([name])
         hint = (
-            f" The features are: {', '.join(known[:30])}. A word of a text is named with its column: "
-            f"{{column: NAME, words: {words}}}."
+            f" The columns to choose from are: {first_of(known, 30)}. A word of a text is named with "
+            f"its column: {{column: NAME, words: {words}}}."
         )
     return f"the features have no column {name!r}.{hint}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.cues.params import NOTABLE_LOSS
-from operators.metrics.group_scores import few_rows_text, not_compared, pool_groups, pooled_name
+from operators.metrics.group_scores import MIN_ROWS, few_rows_text, not_compared, pool_groups, pooled_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,8 @@ BASELINES = {0.0: "no weights", CLASS_BALANCE: "class balance"}
 """Names of the strengths that may be the baseline."""
 SUGGESTED_LOSS = 0.02
 """The ``max_mean_loss`` that sentences suggest."""
+OVER_CLASSES = "rows that break"
+"""Beginning of the names of groups that hold rows of several classes (``curve.measured_curve``)."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
     "Strength 0 weighs all rows alike, 1 balances the classes, 2 gives the robust weights in full. Each "
@@ -120,8 +122,16 @@ def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def small_groups_sentence(record: Mapping[str, Any]) -> str:
     """Name the groups that are pooled or in no figure of the curve; empty where there are none."""
-    text = few_rows_text(record.get("group_rows", {}), word=group_word(record))
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    names = record.get("group_rows", {})
+    text = few_rows_text(names, word=group_word(record))
+    few = f"{text[0].upper()}{text[1:]}." if text else ""
+    over = next((name for name in names if name.startswith(OVER_CLASSES)), "")
+    if over:
+        few = (
+            f"{over[0].upper()}{over[1:]} are one group over the classes that have fewer than {MIN_ROWS} of "
+            f"them, each of which may have a far lower accuracy. {few}"
+        )
+    return few.strip()
 
 
 def baseline_sentence(record: Mapping[str, Any]) -> str:
@@ -156,15 +166,25 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
     paid = _price(record)
     if paid is None or paid[0] <= NOTABLE_LOSS:
         return ""
-    lost, won, against = paid
+    lost, won, base = paid
     word, points = group_word(record), record["points"]
     means, worst = ([point[key] for point in points] for key in ("mean_accuracy", "worst_accuracy"))
     less = points[last_within(means, worst, SUGGESTED_LOSS)]
     gain = f"{won:.3f}" if round(won, 3) > 0 else "nothing"
     verdict = ", less than they cost" if gain != "nothing" and won < lost else ""
+    rows = " on rows like these, in most of which the shortcut holds," * (record["grouping"] == "shortcut")
+    price = (
+        f"{subject} cost {lost:.3f} of mean accuracy{rows} against {base['name']} and win {gain} in the "
+        f"worst {word}{verdict}."
+    )
+    if gain != "nothing" and abs(less["strength"] - base["strength"]) < SAME:
+        return (
+            f"{price} No milder weights keep this gain at a loss of at most {SUGGESTED_LOSS}: "
+            f"`max_mean_loss: {SUGGESTED_LOSS}` would train with {base['name']}, "
+            f"{less['worst_accuracy']:.3f} in the worst {word}."
+        )
     return (
-        f"{subject} cost {lost:.3f} of mean accuracy against {against} and win {gain} in the "
-        f"worst {word}{verdict}. To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
+        f"{price} To lose less, train with `max_mean_loss: {SUGGESTED_LOSS}` "
         f"(`--set max_mean_loss={SUGGESTED_LOSS}` for `rowsieve retrain`): on these rows that is strength "
         f"{less['strength']:.3g}, with {less['worst_accuracy']:.3f} in the worst {word} and "
         f"{less['mean_accuracy']:.3f} in all rows.{class_balance_sentence(record, less)}"
@@ -193,7 +213,7 @@ def is_overpriced(record: Mapping[str, Any]) -> bool:
     return paid is not None and paid[0] > max(NOTABLE_LOSS, paid[1])
 
 
-def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:
+def _price(record: Mapping[str, Any]) -> tuple[float, float, Mapping[str, Any]] | None:
     """Return lost mean accuracy, the gain of the worst group, and against what; None without a point."""
     point, base = published_point(record), baseline_of(record)
     if point is None:
@@ -204,7 +224,7 @@ def _price(record: Mapping[str, Any]) -> tuple[float, float, str] | None:
         base["mean_accuracy"] - point["mean_accuracy"],
         point["worst_accuracy"] - base["worst_accuracy"],
     )
-    return lost, won, base["name"]
+    return lost, won, base
 
 
 def group_word(record: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from operators.cues.output.curve_report import (
     table_rows,
 )
 from operators.cues.output.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
+from operators.cues.output.leaking_values import leaking_values
 from operators.cues.output.shown_suspects import (
     SEE_ROWS,
     WEAK,
@@ -68,7 +69,7 @@ ANSWER = (
 
 def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None = None) -> ReportSection:
     """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column."""
-    content: list[Any] = [verdict(found), *word_notes(found)]
+    content: list[Any] = [verdict(found), *word_notes(found), *leaking_values(found)]
     if found["suspects"]:
         columns = (
             "slice",
@@ -152,13 +153,15 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
 
 
 def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
-    notes = [Finding(summary(found).replace("`", ""), "information")]
+    notes = [Finding(summary(found), "information")]
     notes += [Finding(note, "warning") for note in word_notes(found)]
+    notes += [Finding(note, "warning") for note in leaking_values(found)]
     if found.get("trade_off") and found["trade_off"].get("classes_left_out"):
         text = left_out_warning(found["trade_off"]["classes_left_out"])
         notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning", SMALL_CLASSES))
     if found.get("trade_off") and is_overpriced(found["trade_off"]):
-        notes.append(Finding(price_sentence(found["trade_off"]), "warning"))
+        price = (price_sentence(found["trade_off"]), small_groups_sentence(found["trade_off"]))
+        notes.append(Finding(" ".join(filter(None, price)), "warning"))
     if found["gate"] and (asked := asked_suspects(found)):
         return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
     if found["gate"] == 0 and (possible := possible_shortcut(found)):

@@ -178,9 +178,18 @@ def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     """Say why a suspect whose balance would win much is not balanced, and ask about it."""
     reference = yaml_reference(first["reference"])
     balanced = "balanced in part alone" if found["slice_blend"] else "not balanced"
+    strongest = next(one for one in found["suspects"] if one["answer"] == "open")
+    begin, lean = "It", "models lean"
+    if strongest["slice"] != first["slice"]:
+        gain = strongest["gain"]
+        lean = "they lean too"
+        begin = (
+            f"Models lean most on `{strongest['slice']}`, whose balance would change the worst class and "
+            f"side by {gain:+.2f}; it"
+        )
     return (
-        f"It is not known whether `{first['slice']}`, on which models lean, is a shortcut or honest signal "
-        f"({_weakest(found)}), so that it is {balanced} without your answer: the weights "
+        f"{begin} is not known whether `{first['slice']}`, on which {lean}, is a shortcut or honest "
+        f"signal ({_weakest(found)}), so that it is {balanced} without your answer: the weights "
         f"{_balance_of_classes(found)}. Named under `spurious`, it would be balanced, which would raise the "
         f"worst class and side by {first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced "
         f"accuracy: name `{reference}` there if it is a shortcut, or under `legitimate` if it is honest "
@@ -315,9 +324,12 @@ def _columns_sentence(found: Mapping[str, Any]) -> str:
     )
     *first, last = (f"`{name}`" for name in names)
     listed = f"{', '.join(first)} and {last}" if first else last
-    column, it_is, it = ("columns", "they are", "them") if first else ("column", "it is", "it")
+    it_is, it = ("they are", "them") if first else ("it is", "it")
     share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
-    reason = ", and the other columns tell the label without telling which rows break that"
+    reason = (
+        ", and the other columns tell the label too, but not which rows are exceptions to this, which points "
+        "to a shortcut"
+    )
     honest = f"If {it_is} honest signal, name {it} under `legitimate`."
     if found.get("several"):
         honest = "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`."
@@ -327,8 +339,7 @@ def _columns_sentence(found: Mapping[str, Any]) -> str:
     if "one_class" in found:
         told = f"tell class {found['one_class']} from the others"
     return (
-        f"The values of {listed} {told}{reason}: the label is made independent of the "
-        f"{column} {share}. {honest}"
+        f"The values of {listed} {told}{reason}: the weights balance {it} against the label {share}. {honest}"
     )
 
 
@@ -336,9 +347,14 @@ def words_sentence(found: Mapping[str, Any]) -> str:
     """Say which words of texts were found to carry a shortcut, without a full stop."""
     sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
     named = " and ".join(f"{words} in `{column}`" for column, words in sets)
+    is_one = sum(len(one["words"]) for one in found["found_words"]) == 1
+    go, they, occur, are = (
+        ("goes", "it", "occurs", "It is") if is_one else ("go", "they", "occur", "They are")
+    )
     return (
-        f"Words carry a shortcut: {named} go with the label, and the other words neither tell the label as "
-        "well nor, given the label, whether these occur. They are balanced against the label"
+        f"Words carry a shortcut: {named} {go} with the label, while the other words tell the label less "
+        f"well and, among the rows of one class, do not tell whether {they} {occur}. {are} balanced "
+        "against the label"
     )
 
 

@@ -123,7 +123,7 @@ def test_header_only_files_add_no_rows(tmp_path: Path) -> None:
 
 
 BAD_CSV = {
-    "ragged": ("a,b\n1,2\n\n3\n4,5\n", ["line 4", "1 fields", "2 columns"]),
+    "ragged": ("a,b\n1,2\n\n3\n4,5\n", ["line 4", "1 field,", "2 columns"]),
     "ragged long": ("a,b\n1,2\n3,4,5\n", ["line 3", "3 fields", "2 columns"]),
     "word among numbers": (
         "a,b\n" + "1,2\n" * 9 + '"x\ny",3\n',

@@ -52,6 +52,31 @@ def test_what_cannot_be_used(run: Callable[..., Any]) -> None:
     assert (done.exit_code, done.stdout) == (Exit.BAD_INPUT, "")
 
 
+@pytest.mark.parametrize(
+    ("sections", "begins"),
+    [
+        ({"source": {"label": "lable"}}, "source.label: "),
+        ({"operators": {"groups": {"method": "cue"}}}, "operators.groups.method: "),
+        ({"operators": {"weigths": {}}}, "operators.weigths: "),
+        ({"operators": {"split": {"validation": 2}}}, "operators.split.validation: "),
+        ({"operators": {"cues": {"spurious": ["lable"]}}}, "operators.cues.spurious: "),
+    ],
+)
+def test_errors_about_keys_begin_with_the_recipes_file(
+    run: Callable[..., Any], sections: dict[str, Any], begins: str
+) -> None:
+    for command in ("run", "validate"):
+        done = run(**sections) if command == "run" else CliRunner().invoke(app, ["validate", "r.yaml"])
+        assert done.exit_code == Exit.BAD_INPUT
+        assert done.stderr.startswith(f"error: r.yaml: {begins}")
+
+
+def test_the_report_is_said_to_be_written_by_the_run() -> None:
+    done = CliRunner().invoke(app, ["report", "out"])
+    assert done.exit_code == Exit.BAD_INPUT
+    assert "`rowsieve run` writes the report" in done.stderr
+
+
 def test_too_many_faulty_rows(run: Callable[..., Any]) -> None:
     table = spurious_table()
     write_shards(

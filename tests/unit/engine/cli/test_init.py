@@ -358,8 +358,15 @@ def test_a_row_with_too_few_cells_is_named_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(f"text,y\n{rows}not\rquoted,p\n{rows}".encode())
     done = init("t.csv", "--label", "y")
     assert done.exit_code == 2
-    assert "t.csv, line 302: 1 fields, but the header names 2 columns" in done.stderr
-    assert "in double quotes" in done.stderr
+    assert "t.csv, line 302: 1 field, but the header names 2 columns" in done.stderr
+    assert (
+        "in double quotes. A carriage return (\\r) without a line feed, which editors hardly" in done.stderr
+    )
+    (tmp_path / "t.csv").write_bytes(f"y,text\n{rows}p,not\rquoted\n{rows}".encode())
+    assert "line 303: 1 field, but" in (after := init("t.csv", "--label", "y").stderr)
+    assert "carriage return" in after
+    (tmp_path / "t.csv").write_bytes(f"text,y\n{rows}not\n{rows}".encode())
+    assert "carriage return" not in init("t.csv", "--label", "y").stderr
 
 
 def test_free_text_that_no_network_reads_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,17 @@ def test_the_worst_group_is_named_with_its_numbers() -> None:
     assert "no noise. No row is marked" in text
 
 
+def test_a_class_that_is_not_split_is_no_group_to_look_at() -> None:
+    """Its rows have the class in common, and 0 % is that of a regularised classifier on a rare class."""
+    groups = [row(0, 0, 900, 890), row(1, 1, 100, 0, worse=True)]
+    text = summary_text(*groups)
+    assert "lowest accuracy on a whole class, b: 0 %, against 89 % over all rows. As no class was" in text
+    assert "smallest group" not in text
+    assert group_to_inspect(groups) is None
+    noise = row(1, -1, 60, 10, worse=True)
+    assert group_to_inspect([*groups, noise]) is noise
+
+
 def test_a_group_whose_rows_are_mostly_marked_is_named() -> None:
     """Of 387 rows that break a shortcut 361 were marked, and the right ones among them too."""
     text = summary_text(row(0, 0, 500, 500, outliers=10), row(1, 1, 100, 90, outliers=60))
@@ -306,7 +317,7 @@ def test_groups_that_all_do_well_are_not_called_worst() -> None:
     assert "10 rows (8.3 %) are in no group (noise, group -1), and as many are marked as outliers." in text
     assert "poor on the rows in no group of class b (accuracy 10 %)" in text
     assert group_to_inspect(groups) is groups[2]
-    assert group_to_inspect(groups[:2]) is groups[1]
+    assert group_to_inspect(groups[:2]) is None, "two whole classes"
 
 
 def test_a_class_of_noise_and_rejected_rows_are_said() -> None:

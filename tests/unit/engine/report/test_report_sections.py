@@ -65,6 +65,7 @@ class Lengths(Operator[OperatorParams]):
         return ReportSection(
             f"Lengths {EVIL}",
             [
+                "`a < 1` is short.",
                 f"{note}; longest {context.metrics['longest']}; {sorted(sample.column_names)}",
                 Notice("Lengths need attention."),
                 ReportTable(("class", "rows", "accuracy"), rows, "Rows by class."),
@@ -72,7 +73,7 @@ class Lengths(Operator[OperatorParams]):
                 ExampleRows("The first rows", first),
                 f"row {place.row_id} is row {place.row} of {Path(place.path).name}",
             ],
-            [Finding("Lengths differ."), Finding("Lengths are wrong.", "warning")],
+            [Finding("Lengths of `a` differ."), Finding("Lengths are wrong.", "warning")],
             [points],
         )
 
@@ -91,12 +92,13 @@ def test_an_operator_of_another_package_has_a_section(tmp_path: Path) -> None:
     assert result.report is not None
     html = result.report.read_text("utf-8")
     head, tail = html.split("What to do next")
-    assert "<p>Lengths differ.</p>" in head
+    assert "<p>Lengths of <code>a</code> differ.</p>" in head
     assert '<p class="note">Lengths are wrong.</p>' in head
     section = tail[tail.index("<h2>Lengths") : tail.index("<h2>Computing time")]
     assert "(operator lengths)" in section
     columns = ["group", "length", "represents", "row_id", "y"]
     assert f"kept by fit; longest 7.0; {columns}".replace("'", "&#39;") in section
+    assert "<p><code>a &lt; 1</code> is short.</p>" in section
     assert '<p class="note">Lengths need attention.</p>' in section
     table = [row for row in cells(section) if len(row) == 3]
     assert table[0] == ["class", "rows", "accuracy"]

@@ -40,7 +40,12 @@ PREDICT: dict[str, Any] = {"outcome": "predict"}
         ("always", None, True, "always"),
         ("never", None, False, "never"),
         ("drift", None, True, "no base"),
-        ("drift", {**PREDICT, "why": "x", "drift": [figure("noise", over=False)]}, False, "no drift"),
+        (
+            "drift",
+            {**PREDICT, "why": "x", "drift": [figure("noise", over=False)]},
+            False,
+            "no significant drift",
+        ),
         ("drift", {**PREDICT, "fitted": {"a": "it cannot place new rows"}}, False, "no new rows"),
         ("drift", {**PREDICT, "fitted": {"b": "a is fitted again"}}, False, "no new rows"),
         (
@@ -78,9 +83,9 @@ def test_a_champion_of_withdrawn_rows_is_a_reason_to_train(
     ("champion", "drifted", "trains", "why"),
     [
         (None, None, True, "no champion yet"),
-        ("v3", "v2", False, "no drift"),
+        ("v3", "v2", False, "no significant drift"),
         ("v1", "v2", True, "the champion is older than version v2: drift of columns"),
-        ("v1", "v1", False, "no drift"),
+        ("v1", "v1", False, "no significant drift"),
     ],
 )
 def test_a_drift_whose_training_failed_is_not_forgotten(
@@ -128,7 +133,7 @@ def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPa
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
     section = TrainSection(when="drift", register_as="m")
     found = decide(section, Recipe.parse(value), Path("out"), manifest("v4"), pytest.fail)
-    assert found == (False, "no drift beyond the thresholds")
+    assert found == (False, "no significant drift beyond the thresholds")
 
 
 @pytest.mark.parametrize(

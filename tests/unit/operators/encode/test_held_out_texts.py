@@ -1,4 +1,4 @@
-"""Texts that only held-out rows have: the run uses the column as `validate` says, wherever the text lies."""
+"""Values that only held-out rows have: the run uses the column as `validate` says, wherever they lie."""
 
 import json
 
@@ -88,6 +88,27 @@ def test_a_run_uses_the_column_as_validate_says(tmp_path, n_scores, kind, row):
     run(recipe)
     (state,) = (tmp_path / "out").rglob("encoding.json")
     assert shown["score"] == json.loads(state.read_text())["uses"]["score"]["kind"] == kind
+
+
+def test_a_run_judges_identifiers_by_all_rows_as_validate_does(tmp_path):
+    """Of the numbers 0 to 1.43 n the rows to learn from are too few to look numbered without gaps."""
+    rng = np.random.default_rng(0)
+    n, y = 700, rng.integers(0, 2, 700)
+    record = np.sort(rng.choice(n * 10 // 7, n, replace=False))
+    code = [f"c{i}" for i in range(n - 40)] + [f"c{i}" for i in range(40)]  # 94 % distinct: categories
+    table = pa.table({"a": rng.normal(y), "record": record, "code": code, "label": np.where(y, "yes", "no")})
+    (tmp_path / "data").mkdir()
+    pq.write_table(table, tmp_path / "data" / "0.parquet")
+    operators = {"groups": {"method": "none"}, "split": {"validation": 0.5}}
+    recipe = Recipe.parse(
+        recipe_for(tmp_path / "data", tmp_path / "out", truth={"group": None}, operators=operators)
+    )
+    shown = {column.name: column.kind for column in preview(make_plan(recipe)).columns}
+    run(recipe)
+    (state,) = (tmp_path / "out").rglob("encoding.json")
+    uses = {name: use["kind"] for name, use in json.loads(state.read_text())["uses"].items()}
+    assert shown["record"] == uses["record"] == "unused"
+    assert shown["code"] == uses["code"] == "categorical"
 
 
 def test_the_error_of_a_text_among_numbers_names_the_other_kind(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.encode.hints import hint
+from operators.encode.hints import hint, list_hint
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,11 @@ from operators.encode.hints import hint
 def test_what_texts_could_be(examples: list[str], said: str) -> None:
     found = hint("at", examples)
     assert found == "" if not said else said in found
+
+
+def test_texts_that_list_names_are_said_to_be_better_tags() -> None:
+    casts = ["Robert Downey Jr., Jon Favreau, Gwyneth Paltrow", "Tim Robbins, Morgan Freeman", "Uma Thurman"]
+    assert list_hint([casts[0], casts[1], casts[0], casts[1], casts[2]]).startswith("lists such as 'Robert")
+    assert "makes them tags" in list_hint(casts[:2])
+    sentences = ["The film is slow, but the end is good, and we liked it", "Well, it is long, too long"]
+    assert list_hint(sentences) == list_hint(casts[2:]) == list_hint([]) == ""

@@ -25,7 +25,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.data.raw_rows import conform, table_of, with_points
-from engine.training.serving.prediction import ModelFiles, predict
+from engine.training.serving.prediction import ModelFiles, _as_type, predict
 from engine.training.serving.prediction_source import SourceRequest
 from engine.training.serving.pyfunc import ServedModel
 from tests.data import small_recipe, spurious_table, write_shards
@@ -93,6 +93,23 @@ def model(output: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model's folder as MLflow keeps it."""
     (found,) = (path.parent for path in (output / "mlartifacts").rglob("MLmodel"))
     return found
+
+
+def test_kept_columns_of_csv_are_joined_to_the_rows_by_their_values(model: Path, tmp_path: Path) -> None:
+    """Columns of the model are read as text, so that a word is a fault of its row, but kept as numbers."""
+    rows = spurious_table(40, seed=2).select(["a", "b", "label", "vector"])
+    frame = rows.to_pandas()
+    frame["vector"] = [json.dumps([float(one) for one in vector]) for vector in frame["vector"]]
+    frame["id"] = np.arange(len(frame))
+    frame["a"] = frame["a"].astype(object)
+    frame.loc[3, "a"] = "many"
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    request = SourceRequest(str(tmp_path / "rows.csv"), keep=["id", "a", "label"], allow_missing=["vector"])
+    predict(str(model), request, str(tmp_path / "out"), LocalExecutor())
+    found = pd.read_parquet(tmp_path / "out")
+    assert [str(found[name].dtype) for name in ("id", "a")] == ["int64", "float64"]
+    assert np.isnan(found["a"][3])
+    assert "'many'" in found["reason"][3]
 
 
 class Payload:
@@ -463,3 +480,9 @@ def test_an_interrupted_prediction_goes_on(model: Path, tmp_path: Path) -> None:
         InputError, match="is not empty: it holds predictions of another model, of other rows"
     ):
         predict(str(model), SourceRequest(str(tmp_path / "in")), str(out), LocalExecutor())
+
+
+def test_a_kept_fraction_among_whole_numbers_is_null() -> None:
+    """Rows of all shards have one type, that of the model, though a late shard holds a fraction."""
+    found = _as_type(pa.chunked_array([[1.0, 2.5, None]]), pa.int64())
+    assert (found.type, found.to_pylist()) == (pa.int64(), [1, None, None])

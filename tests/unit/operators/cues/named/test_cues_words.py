@@ -12,7 +12,7 @@ import rowsieve
 from operators.base import OperatorError
 from operators.cues import CueSettings, fit, weights
 from operators.cues.named.recipe_text import yaml_reference
-from operators.cues.named.references import FeatureColumns, columns_of
+from operators.cues.named.references import FeatureColumns, _unknown, check_references, columns_of
 from operators.cues.output.listing import recipe_reference
 from operators.cues.params import CueSlice, CuesParams
 from operators.cues.settings import Named
@@ -202,10 +202,16 @@ def test_words_of_other_scripts_are_shown_as_they_are_and_hidden_characters_are_
 
 
 def test_a_word_in_place_of_a_column_is_told_how_to_name_it():
-    from operators.cues.named.references import _unknown
-
     assert _unknown("mirror", ["summary", "amount"]) == (
-        "the features have no column 'mirror'. The features are: summary, amount. A word of a text is named "
-        "with its column: {column: NAME, words: [mirror]}."
+        "the features have no column 'mirror'. The columns to choose from are: summary, amount. A word of a "
+        "text is named with its column: {column: NAME, words: [mirror]}."
     )
+    assert "column_29 and 5 more. A word" in _unknown("mirror", [f"column_{k}" for k in range(35)])
     assert _unknown("sumary", ["summary", "amount"]).endswith("Did you mean 'summary'?")
+
+
+def test_the_label_in_place_of_a_feature_is_said_to_be_the_label():
+    with pytest.raises(
+        OperatorError, match=r"^operators\.cues\.spurious: 'label' is the label\. Name columns"
+    ):
+        check_references(["amount", "label"], ["summary", "amount"], "spurious", "label")

@@ -135,17 +135,19 @@ def curve_of(
             2.0,
             0,
             "shortcut",
-            "cost 0.073 of mean accuracy against no weights and win 0.036 in the worst group, less than they "
-            "cost. To lose less, train with `max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve "
-            "retrain`): on these rows that is strength 1.25, with 0.240 in the worst group and 0.877 in all "
-            "rows.",
+            "cost 0.073 of mean accuracy on rows like these, in most of which the shortcut holds, against no "
+            "weights and win 0.036 in the worst group, less than they cost. To lose less, train with "
+            "`max_mean_loss: 0.02` (`--set max_mean_loss=0.02` for `rowsieve retrain`): on these rows that "
+            "is strength 1.25, with 0.240 in the worst group and 0.877 in all rows.",
         ),
         (
             [(0.0, 0.1, 0.95), (1.0, 0.3, 0.94), (2.0, 0.6, 0.85)],
             2.0,
             1,
             "shortcut",
-            "cost 0.090 of mean accuracy against class balance and win 0.300 in the worst group. To lose",
+            "cost 0.090 of mean accuracy on rows like these, in most of which the shortcut holds, against "
+            "class balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of "
+            "at most 0.02: `max_mean_loss: 0.02` would train with class balance, 0.300 in the worst group.",
         ),
         (
             [(0.0, 0.2, 0.98), (0.5, 0.3, 0.97), (1.0, 0.8, 0.85)],
@@ -161,7 +163,8 @@ def curve_of(
             2.0,
             0,
             "shortcut",
-            "cost 0.050 of mean accuracy against no weights and win nothing in the worst group. To lose less",
+            "cost 0.050 of mean accuracy on rows like these, in most of which the shortcut holds, against no "
+            "weights and win nothing in the worst group. To lose less",
         ),
     ],
 )
@@ -191,6 +194,14 @@ def test_a_price_that_exceeds_the_gain_is_a_warning() -> None:
     dear = curve_of((0.0, 0.216, 0.894), (1.0, 0.21, 0.89), (2.0, 0.252, 0.821), published=2.0, base=0)
     warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
     assert any("less than they cost" in text for text in warnings)
+    dear["group_rows"] = {"class no, follows a": 900, "rows that break a": 540}
+    warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
+    assert any(
+        "Rows that break a are one group over the classes that have fewer than 50" in w for w in warnings
+    )
+    dear["group_rows"] = {"class no, follows a": 900, "class no, breaks a": 20}
+    warnings = [f.text for f in cue_section({**FOUND, "trade_off": dear}).findings if f.severity == "warning"]
+    assert any("cost. " in text and "breaks a (20 rows) is left out" in text for text in warnings)
     worth = curve_of((0.0, 0.1, 0.95), (1.0, 0.3, 0.94), (2.0, 0.6, 0.85), published=2.0, base=1)
     assert all("mean accuracy" not in f.text for f in cue_section({**FOUND, "trade_off": worth}).findings)
 
@@ -258,15 +269,25 @@ def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
 def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
     text = str(cue_section({**FOUND, "gate": 0.75, "balanced_columns": "camera"}).content[0])
     assert "The values of `camera` go with the classes" in text
-    assert "made independent of the column by 75%. If it is honest signal, name it under `legitimate`" in text
+    assert (
+        "the weights balance it against the label by 75%. If it is honest signal, name it under `legitimate`"
+        in text
+    )
     full = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": "camera"}).content[0])
-    assert "of the column in full." in full
+    assert (
+        "which rows are exceptions to this, which points to a shortcut: the weights balance it against the "
+        in full
+    )
+    assert "label in full." in full
 
 
 def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named() -> None:
     text = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["is_a", "is_b", "is_c"]}).content[0])
     assert "The values of `is_a`, `is_b` and `is_c` go with the classes" in text
-    assert "made independent of the columns in full. If they are honest signal, name them under" in text
+    assert (
+        "the weights balance them against the label in full. If they are honest signal, name them under"
+        in text
+    )
     one = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["camera"]}).content[0])
     assert "The values of `camera` go with the classes" in one
 
@@ -304,13 +325,15 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     found = {**FOUND, "gate": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
     said = verdict(found)
     assert said == (
-        "It is not known whether `depot = Lyon`, on which models lean, is a shortcut or honest signal (no "
+        "Models lean most on `PAY_0 > 1.5`, whose balance would change the worst class and side by +0.02; it "
+        "is not known whether `depot = Lyon`, on which they lean too, is a shortcut or honest signal (no "
         "single feature alone explains where models fail), so that it is not balanced without your answer: "
         "the weights balance the classes. Named under `spurious`, it would be balanced, which would raise "
         "the worst class and side by 0.35, for 0.08 of balanced accuracy: name `depot` there if it is a "
         "shortcut, or under "
         "`legitimate` if it is honest signal."
     )
+    assert verdict({**found, "suspects": [depot]}).startswith("It is not known whether `depot = Lyon`")
     assert summary(found).endswith("without your answer: the weights balance the classes.")
     bold = verdict({**found, "slice_blend": 0.5})
     assert "so that it is balanced in part alone without your answer" in bold
@@ -359,7 +382,7 @@ def test_the_summary_does_not_end_in_a_name() -> None:
     found = {**FOUND, "gate": 1.0, "balanced_columns": "No. of St. Louis"}
     said = summary(found)
     assert said.startswith("The values of `No. of St. Louis` go with the classes")
-    assert said.endswith("made independent of the column in full.")
+    assert said.endswith("the weights balance it against the label in full.")
     assert summary({**FOUND, "gate": 0.5}).endswith("by 50%, and class balance for the rest.")
     words = {
         "gate": None,
@@ -367,9 +390,17 @@ def test_the_summary_does_not_end_in_a_name() -> None:
         "named_cost": 0.007,
         "found_words": [{"column": "note", "words": ["app"]}],
     }
+    one, two = (
+        verdict(FOUND | words | {"found_words": [{"column": "note", "words": listed}]})
+        for listed in (["app"], ["app", "web"])
+    )
+    assert "'app' in `note` goes with the label" in one
+    assert "whether it occurs. It is balanced against the label by 85%" in one
+    assert "'app' or 'web' in `note` go with the label" in two
+    assert "whether they occur. They are balanced" in two
     assert summary(FOUND | words).endswith("by 85%, which costs 0.007 of balanced accuracy on held-out rows.")
     expected = {"gate": 1.0, "balanced_columns": "depot", "expected_gain": 0.2}
-    assert summary(FOUND | expected).endswith("the label is made independent of the column in full.")
+    assert summary(FOUND | expected).endswith("the weights balance it against the label in full.")
 
 
 def test_every_measurement_that_can_shut_the_gate_has_words() -> None:
