@@ -130,7 +130,7 @@ def texts_near_other_kind(state: Path, threshold: float, ids: Ids, kinds: Kinds,
     for band, keys in enumerate(band_keys(own, threshold)):
         order, left = np.argsort(keys), np.full(len(ids), COMPARED)
         for folder, first in zip(folders, firsts, strict=True):
-            asked = order[~found[order] & (ids[order] > first)]
+            asked = order[~found[order] & (left[order] > 0) & (ids[order] > first)]
             stored = _Band(folder, band)
             for kind in np.unique(kinds[asked]):
                 mine = asked[kinds[asked] == kind]
