@@ -95,6 +95,7 @@ class Weights(Operator[WeightsParams]):
         self._doubts = not params.trusts_all
         self.uses: tuple[str, ...] = ("ingest",)
         self._factors = Factors()
+        self._beside_cues = ""
 
     @property
     def usual_factors(self) -> tuple[str, ...]:
@@ -134,6 +135,8 @@ class Weights(Operator[WeightsParams]):
         found._factors = Factors(columns, tuple(marks), drops, final, drop_split)
         if self.params.method == "robust" and CUES in names:
             found.uses = (*self.uses, CUES)
+        if CUES in added_factors:
+            found._beside_cues = self.params.setting_beside_cues
         return found
 
     @property
@@ -167,14 +170,11 @@ class Weights(Operator[WeightsParams]):
         return True
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say that the figures of ``cues`` count rows to which these weights give 0."""
-        if not self._factors.drop_outliers or CUES + FACTOR not in self._factors.columns:
-            return ()
-        return (
-            "rows marked as outliers weigh 0 (drop_outliers), while the figures of operators.cues are of "
-            "weights that keep them: by the published weights the worst group and all rows may be right more "
-            "or less often. Score a trained model on rows whose labels you know.",
-        )
+        """Say that the figures of ``cues`` are of other weights, or count rows to which these give 0."""
+        from operators.weights.report import warnings_beside_cues
+
+        drops = self._factors.drop_outliers and CUES + FACTOR in self._factors.columns
+        return warnings_beside_cues(self._beside_cues, drops=drops)
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the groups of all rows and scale to mean 1 again, unless ``recount`` is off; models are kept.
@@ -240,7 +240,7 @@ class Weights(Operator[WeightsParams]):
         """Log what is unusual about the weights. ``cues`` warns of classes of few rows itself."""
         if sentence := rare_class_sentence(totals, self.params.min_class_rows, strength):
             level = logging.INFO if CUES + FACTOR in self._factors.columns else logging.WARNING
-            _log.log(level, "operators.weights: %s", f"{sentence} {strength_sentence(strength)}".rstrip())
+            _log.log(level, "operators.weights: %s", f"{sentence} {self._on_strength(strength)}".rstrip())
         by_classes = effective_rows(totals)
         if text := warning(whole, by_classes):
             _log.warning("%s", text)
@@ -254,6 +254,10 @@ class Weights(Operator[WeightsParams]):
                 heavy.name,
                 heavy.rows_text,
             )
+
+    def _on_strength(self, strength: float) -> str:
+        """Return a sentence on how far classes are balanced, and why."""
+        return strength_sentence(strength, is_given=self.params.class_strength is not None)
 
     def _strength(self, context: Context) -> float:
         """Return how far classes are balanced, from 0 to 1."""
@@ -351,7 +355,7 @@ class Weights(Operator[WeightsParams]):
 
         totals, strength = load_totals(context.state)
         rare = rare_class_sentence(totals, self.params.min_class_rows, strength)
-        return weight_section(context.metrics, rare, strength_sentence(strength))
+        return weight_section(context.metrics, rare, self._on_strength(strength))
 
     def open(self, context: Context) -> Apply:
         """Return a function that weights the rows of a table by the stored scales and models."""
