@@ -70,7 +70,7 @@ class Split(Operator[P]):
     """
 
     name = "split"
-    version = 6
+    version = 7
     cost = Cost(116, 31.9, 71)
     Params: ClassVar[type[OperatorParams]] = SplitParams
 

@@ -250,6 +250,11 @@ def test_more_folds_than_rows_are_named_as_the_recipe_names_them() -> None:
         split(params, [rows(4, 0)])
 
 
+def test_too_many_folds_of_many_rows_are_named() -> None:
+    with pytest.raises(OperatorError, match="1200 sampled rows .* lower it to 833 or less"):
+        split({"method": "cluster", "folds": 900}, [rows(1200, 0)])
+
+
 def test_two_marginals_keep_their_shares_in_any_shards() -> None:
     table = rows(200, 6).append_column("camera", pa.array([i % 4 for i in range(200)]))
     params = {"method": "cluster", "marginals": ["site", "camera"], "n_init": 2}
