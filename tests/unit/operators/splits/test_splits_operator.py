@@ -251,7 +251,7 @@ def test_more_folds_than_rows_are_named_as_the_recipe_names_them() -> None:
 
 
 def test_too_many_folds_of_many_rows_are_named() -> None:
-    with pytest.raises(OperatorError, match="1200 sampled rows .* lower it to 833 or less"):
+    with pytest.raises(OperatorError, match=r"1200 sampled rows .* lower it to 833 or less"):
         split({"method": "cluster", "folds": 900}, [rows(1200, 0)])
 
 
