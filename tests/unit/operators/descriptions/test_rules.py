@@ -153,6 +153,9 @@ def test_cuts_have_values_on_both_sides(values: list[float]) -> None:
         (980, 1043, 1000),
         (-4.7, -3.2, -4),
         (-1, 2, 0),
+        (3.2, 1e308, 1e308),
+        (-1.7976931348623157e308, 0.3, 0),
+        (1.2e308, 1.7976931348623157e308, 1.5e308),
     ],
 )
 def test_cuts_have_few_digits(low: float, high: float, cut: float) -> None:
