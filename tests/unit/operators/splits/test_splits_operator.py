@@ -154,6 +154,22 @@ def test_every_method_says_how_far_its_parts_are_apart(method: str, kernel: Any)
     assert metrics["mmd_random"] == pytest.approx(np.sqrt(np.mean(floor)), rel=0.2)
 
 
+def test_the_shift_of_a_domain_that_the_sample_misses_is_measured(caplog: pytest.LogCaptureFixture) -> None:
+    n = 2 * SAMPLE
+    X = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32)
+    site = np.full(n, "a", object)
+    site[[2287, 6200]] = "rare"  # these have the largest hashes
+    columns = {FEATURES: numpy_to_vectors(X), LABEL: np.zeros(n, np.int32), GROUP: np.zeros(n, np.int32)}
+    table = pa.table({**columns, IS_OUTLIER: np.zeros(n, bool), "site": pa.array(site)})
+    wanted = {"method": "leave_one_domain_out", "domain": "site", "leave_out": "rare"}
+    _, metrics = split(wanted, split_table(table, [n // 3]))
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert metrics["mmd"] == pytest.approx(mmd(z, site == "rare", "linear", 0.1), rel=0.05)
+    caplog.set_level("INFO")
+    assert "mmd" not in split({"validation": 0.0}, [rows(50, 0)])[1]
+    assert "the part 'validation' has no rows" in caplog.text
+
+
 def test_one_domain_is_left_out() -> None:
     table = rows(300, 0)
     sites = np.array(table["site"].to_pylist(), str)
