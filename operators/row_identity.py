@@ -68,9 +68,7 @@ def position_identities(shards: Sequence[ShardInfo], row_ids: npt.NDArray[np.int
 
 def key_hashes(column: pa.ChunkedArray | pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]]:
     """Hash the values of a key column (n,) as text, and say where there is one: (n,) and (n,)."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    coded = pc.cast(column, pa.string())
+    coded = key_texts(column)
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     coded = coded.dictionary_encode()
     hashes = np.array([text_hash(text) for text in coded.dictionary.to_pylist()], np.uint64)
@@ -79,6 +77,15 @@ def key_hashes(column: pa.ChunkedArray | pa.Array) -> tuple[Hashes, npt.NDArray[
     found = np.zeros(len(codes), np.uint64)
     found[has_value] = hashes[codes[has_value]]
     return found, has_value
+
+
+def key_texts(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return the values of a key column (n,) as text; null where there is none, as for NaN."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return pc.cast(column, pa.string())
 
 
 def text_hash(text: str) -> int:

@@ -25,7 +25,8 @@ def near_other_kind(state: Path, params: DuplicatesParams, ids: Ids, kinds: Kind
     kinds : (n,) their kinds.
     kind_of : kinds of the older rows.
 
-    Texts are found as far as a band finds them, with at most ``minhash.COMPARED`` rows of each key and shard.
+    Texts are found as far as a band finds them, among the oldest ``minhash.COMPARED`` rows of another kind
+    with one key of the band.
     """
     if not len(ids):
         return np.zeros(0, np.bool_)

@@ -9,7 +9,7 @@ of each of its own rows from the files of all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,7 +113,11 @@ def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
 
 
 def texts_near_other_kind(state: Path, threshold: float, ids: Ids, kinds: Kinds, kind_of: KindOf) -> Mask:
-    """Return whether each row (n,), of ascending ids, is near an older one of another kind in some band."""
+    """Return whether each row (n,), of ascending ids, is near an older one of another kind in some band.
+
+    In each band a row is compared with the oldest ``COMPARED`` rows of another kind that have its key, in
+    whatever shards they are.
+    """
     folders = sorted(state.glob("texts-*"))
     firsts = np.array([int(folder.name.removeprefix("texts-")) for folder in folders])
     numbers = np.searchsorted(firsts, ids, side="right") - 1
@@ -124,13 +128,15 @@ def texts_near_other_kind(state: Path, threshold: float, ids: Ids, kinds: Kinds,
     own = _Signatures(folders, np.stack([numbers, places]))[np.arange(len(ids))]
     found = np.zeros(len(ids), np.bool_)
     for band, keys in enumerate(band_keys(own, threshold)):
-        order = np.argsort(keys)
+        order, left = np.argsort(keys), np.full(len(ids), COMPARED)
         for folder, first in zip(folders, firsts, strict=True):
             asked = order[~found[order] & (ids[order] > first)]
-            near = _Band(folder, band).near(folder, keys[asked], own[asked], threshold, ids[asked])
-            for rows, others in near:
-                theirs = kind_of(others)
-                found[asked[rows[(theirs >= 0) & (theirs != kinds[asked[rows]])]]] = True
+            stored = _Band(folder, band)
+            for kind in np.unique(kinds[asked]):
+                mine = asked[kinds[asked] == kind]
+                places, begin, length = stored.with_other_kind(keys[mine], kind, kind_of, left[mine])
+                found[mine] = stored.near(folder, own[mine], threshold, ids[mine], places, begin, length)
+                left[mine] -= length
     return found
 
 
@@ -155,29 +161,49 @@ class _Band:
         """Return the positions of the oldest ``COMPARED`` rows of each of some keys."""
         first = np.searchsorted(self.keys, wanted, "left")
         length = np.minimum(np.searchsorted(self.keys, wanted, "right") - first, COMPARED)
-        before = np.cumsum(length) - length
-        return np.repeat(first - before, length) + np.arange(length.sum())
+        return _ranges(first, length)
+
+    def with_other_kind(self, keys: Hashes, kind: int, kind_of: KindOf, most: Ids) -> tuple[Ids, Ids, Ids]:
+        """Find the rows of another kind than ``kind`` that have some keys (n,), which ascend.
+
+        Returns their positions (p,), those of one key in a row and ascending by age; and for each key where
+        its rows begin among them (n,), and how many of them are to be compared (n,), at most ``most`` (n,).
+        """
+        first, last = (np.searchsorted(self.keys, keys, side) for side in ("left", "right"))
+        _, one = np.unique(keys, return_index=True)
+        places = _ranges(first[one], (last - first)[one])
+        theirs = kind_of(self.ids(places))
+        places = places[(theirs >= 0) & (theirs != kind)]
+        begin = np.searchsorted(places, first)
+        return places, begin, np.minimum(np.searchsorted(places, last) - begin, most)
 
     def near(
-        self, folder: Path, keys: Hashes, signed: Signatures, threshold: float, ids: Ids
-    ) -> Iterator[tuple[Ids, Ids]]:
-        """Yield positions of rows (n,), whose keys ascend, and row ids of older near ones with the same key.
-
-        The oldest ``COMPARED`` rows of a key are compared.
-        """
+        self,
+        folder: Path,
+        signed: Signatures,
+        threshold: float,
+        ids: Ids,
+        places: Ids,
+        begin: Ids,
+        length: Ids,
+    ) -> Mask:
+        """Return whether each row (n,) is near an older one among those found by :meth:`with_other_kind`."""
         theirs: Signatures = np.load(folder / "signatures.npy", mmap_mode="r")
-        first = np.searchsorted(self.keys, keys, "left")
-        known = np.flatnonzero(first < len(self.keys))
-        known = known[self.keys[first[known]] == keys[known]]
-        length = np.minimum(np.searchsorted(self.keys, keys[known], "right") - first[known], COMPARED)
+        found = np.zeros(len(ids), np.bool_)
         for member in range(int(length.max(initial=0))):
-            rows = known[length > member]
-            at = first[rows] + member
-            others = self.ids(at)
-            older = others < ids[rows]
-            rows, at, others = rows[older], at[older], others[older]
+            rows = np.flatnonzero(~found & (length > member))
+            at = places[begin[rows] + member]
+            older = self.ids(at) < ids[rows]
+            rows, at = rows[older], at[older]
             similar = (signed[rows] == theirs[self.places[at]]).mean(axis=1, dtype=np.float32)
-            yield rows[similar >= threshold], others[similar >= threshold]
+            found[rows[similar >= threshold]] = True
+        return found
+
+
+def _ranges(first: Ids, length: Ids) -> Ids:
+    """Return the numbers from each of ``first`` (n,) on, as many as ``length`` (n,) says, in their order."""
+    before = np.cumsum(length) - length
+    return np.repeat(first - before, length) + np.arange(length.sum())
 
 
 class _Signatures:

@@ -6,6 +6,7 @@ model answers; no recipe names the operator.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,18 +34,32 @@ from operators.models.pretrained import NO_TOKEN
 
 NAME = "network_inputs"
 TOKENIZER = "tokenizer.json"
-STEPS = {
-    "normalizer": (
-        *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"),
-        *("Strip", "StripAccents"),
-    ),
-    "pre_tokenizer": (
-        *("BertPreTokenizer", "ByteLevel", "Digits", "Metaspace", "Punctuation"),
-        *("Whitespace", "WhitespaceSplit"),
-    ),
-    "post_processor": ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing"),
+STEPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "normalizer": {
+        "BertNormalizer": ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase"),
+        "Strip": ("strip_left", "strip_right"),
+        **dict.fromkeys(("Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"), ()),
+    },
+    "pre_tokenizer": {
+        "ByteLevel": ("add_prefix_space", "trim_offsets", "use_regex"),
+        "Digits": ("individual_digits",),
+        "Metaspace": ("replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"),
+        "Punctuation": ("behavior",),
+        **dict.fromkeys(("BertPreTokenizer", "Whitespace", "WhitespaceSplit"), ()),
+    },
+    "post_processor": {
+        "BertProcessing": ("sep", "cls"),
+        "ByteLevel": ("add_prefix_space", "trim_offsets", "use_regex"),
+        "RobertaProcessing": ("sep", "cls", "trim_offsets", "add_prefix_space"),
+        "TemplateProcessing": ("single", "pair", "special_tokens"),
+    },
 }
-"""Part of a tokenizer -> the steps that it may consist of, whose time and memory grow with the text alone."""
+"""Part of a tokenizer -> the steps that it may consist of, whose time and memory grow with the text alone,
+and the keys of each beside ``type``."""
+SEQUENCES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "post_processor": "processors"}
+"""Part of a tokenizer -> the key under which a ``Sequence`` of the part lists its steps."""
+LOADED = ("version", "added_tokens", *STEPS, "model")
+"""Keys of a tokenizer that the library is given. Padding and truncation are set here; nothing is decoded."""
 MAX_STEPS, MAX_WORD = 16, 1000
 """Most steps of a part, and most characters of a word that WordPiece divides, in quadratic time."""
 
@@ -100,30 +115,61 @@ class NetworkInputs(ColumnEncoder[NetworkInputsParams]):
         return apply
 
 
-def check_tokenizer(found: Any) -> None:
-    """Raise ValueError for a tokenizer whose steps could make a short text endless, or never end.
+def checked_tokenizer(found: Any) -> dict[str, Any]:
+    """Return the keys of a tokenizer that the library is given.
 
     A folder or a stored model may be a stranger's: 34 replacements of ``a`` by ``aa``, in a file of two
-    kilobytes, make 16 GB of a letter, and a regular expression may go back without end.
+    kilobytes, make 16 GB of a letter, and a regular expression may go back without end. The library ignores
+    keys that it does not know, so that each step may have the keys in ``STEPS`` alone.
+
+    Raises
+    ------
+    ValueError
+        A step could make a short text endless, or never end; or a step or one of its keys is not known.
     """
     if not isinstance(found, dict):
         raise ValueError("it is not an object")
-    for part, known in STEPS.items():
-        waiting, n_steps = [found.get(part)], 0
-        while waiting:
-            step = waiting.pop()
-            if step is None:
-                continue
-            kind = step.get("type") if isinstance(step, dict) else None
-            n_steps += 1
-            if kind == "Sequence" and n_steps <= MAX_STEPS:
-                waiting += next((value for value in step.values() if isinstance(value, list)), [])
-            elif kind not in known or n_steps > MAX_STEPS:
-                raise ValueError(f"{part}: {str(kind)[:40]!r} is none of {', '.join(known)}")
+    for part in STEPS:
+        _check_part(part, found.get(part))
     model = found.get("model")
     longest = model.get("max_input_chars_per_word") if isinstance(model, dict) else None
     if longest is not None and not (isinstance(longest, int) and 0 < longest <= MAX_WORD):
         raise ValueError(f"model.max_input_chars_per_word is {str(longest)[:40]}, not 1 to {MAX_WORD}")
+    return {key: found[key] for key in LOADED if key in found}
+
+
+def _check_part(part: str, found: Any) -> None:
+    """Raise ValueError if a step of a part is not known, occurs twice, or has an unknown key.
+
+    A repeated step may grow a text each time: ``ByteLevel`` doubles the bytes of all but ASCII.
+    """
+    known, listed = STEPS[part], SEQUENCES[part]
+    allowed = {**known, "Sequence": (listed,)}
+    waiting, kinds = [] if found is None else [found], list[str]()
+    while waiting:
+        step = waiting.pop()
+        kind = step.get("type") if isinstance(step, dict) else None
+        if not isinstance(kind, str) or kind not in allowed or len(kinds) == MAX_STEPS:
+            raise ValueError(f"{part}: {str(kind)[:40]!r} is none of {', '.join(known)}")
+        if other := sorted(step.keys() - {"type", *allowed[kind]}):
+            raise ValueError(f"{part}: {kind} has the unknown key {other[0][:40]!r}")
+        if kind in kinds and kind != "Sequence":
+            raise ValueError(f"{part}: {kind} occurs twice")
+        kinds.append(kind)
+        if kind == "Sequence":
+            waiting += step.get(listed, ())
+        elif kind == "TemplateProcessing":
+            _check_template(step.get("single"))
+
+
+def _check_template(single: Any) -> None:
+    """Raise ValueError unless a template takes the text and few marks, which may be long, around it."""
+    few = isinstance(single, list) and len(single) <= MAX_STEPS
+    if not few or not all(isinstance(piece, dict) for piece in single):
+        raise ValueError(f"post_processor: single is no list of at most {MAX_STEPS} pieces")
+    texts = [piece["Sequence"] for piece in single if "Sequence" in piece]
+    if not all(isinstance(text, dict) and text.get("id") == "A" for text in texts):
+        raise ValueError("post_processor: single takes another text than 'A'")
 
 
 class TokenIds:
@@ -135,8 +181,8 @@ class TokenIds:
         from tokenizers import Tokenizer
 
         try:
-            check_tokenizer(read_json(path))
-            self._tokenizer = Tokenizer.from_file(str(path))
+            # Not from the file: the library sees nothing but what has been checked.
+            self._tokenizer = Tokenizer.from_str(json.dumps(checked_tokenizer(read_json(path))))
         except Exception as error:  # the library raises bare Exceptions
             raise OperatorError(
                 f"{path}: no tokenizer can be read: {error}. The folder of `hf:` needs tokenizer.json, as "

@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 11
+    version = 12
     Params = EncodeParams
 
     @property

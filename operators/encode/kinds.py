@@ -60,7 +60,7 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
         return unused_type(summary)
     if not summary.present:
         return unused(Unused.MISSING, f"none of its {summary.rows:,} rows has a value")
-    if summary.unusable == summary.present:
+    if summary.unusable == summary.present and options.kind != Kind.TEXT:
         return unused_range(summary)
     if options.kind is not None:
         return _requested_use(summary, options)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from operators.arrays import Float64
 from operators.encode.sketches import Histogram
+from operators.ingest.kernel import FLOAT32_MAX
 
 MAX_WORDS = 20
 """Distinct words of a column that are kept; with more of them the column is no column of numbers."""
@@ -37,8 +38,8 @@ class MixedNumbers:
 
     Attributes
     ----------
-    numbers : the values that are numbers.
-    words : all other values with their rows, at most ``MAX_WORDS``.
+    numbers : the values that are numbers, but for those beyond the range of float32, whose rows are faulty.
+    words : all values that are no finite numbers with their rows, at most ``MAX_WORDS``.
     """
 
     numbers: Histogram
@@ -50,14 +51,14 @@ class MixedNumbers:
 
         Returns None if there are more than ``MAX_WORDS`` words.
         """
-        is_number = np.isfinite(found)
-        places = np.flatnonzero(~is_number)
+        is_usable = np.abs(found) <= FLOAT32_MAX  # a NaN is not
+        places = np.flatnonzero(~np.isfinite(found))
         if len(places) > MAX_WORDS:
             return None
         counts: Counter[str] = Counter()
         for text, n in zip(texts.take(pa.array(places)).to_pylist(), rows[places].tolist(), strict=True):
             counts[text] += n
-        return cls(Histogram.of(found[is_number], rows[is_number]), counts)
+        return cls(Histogram.of(found[is_usable], rows[is_usable]), counts)
 
     def merge(self, other: MixedNumbers) -> MixedNumbers | None:
         """Return the values of both; None if they have more than ``MAX_WORDS`` words together."""

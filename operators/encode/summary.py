@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.encode.column_forms import Form, as_numbers, as_seconds, as_texts, form_of, written_time
 from operators.encode.images import count_images
@@ -79,7 +80,8 @@ class ColumnSummary:
     form : kind of values that these types hold.
     rows : number of rows.
     missing : rows without a value: null, NaN, or a text that stands for one.
-    unusable : rows with an infinite number, or one beyond the range of float32.
+    unusable : rows with an infinite number, or one beyond the range of float32; of texts only while all are
+        numbers and the recipe does not call the column categorical.
     infinite : those of them with an infinite number.
     large : the smallest hashes of the whole numbers that float64 cannot tell from their neighbours.
     images : for bytes: the rows whose value begins with the signature of an image format.
@@ -148,19 +150,21 @@ class ColumnSummary:
             The types of the column cannot be joined, such as text in one shard and numbers in the other.
         """
         types = tuple(sorted({*self.types, *other.types}))
+        parsed = _joined_readings(self, other)
+        has_words = (self.values or other.values) is not None and NUMBER not in parsed
         return replace(
             self,
             types=types,
             form=_joined_form(self, other),
             rows=self.rows + other.rows,
             missing=self.missing + other.missing,
-            unusable=self.unusable + other.unusable,
+            unusable=0 if has_words else self.unusable + other.unusable,
             infinite=self.infinite + other.infinite,
             large=merged_hashes(self.large, other.large),
             images=self.images + other.images,
             histogram=_merged(self.histogram, other.histogram),
             values=_merged(self.values, other.values),
-            parsed=_joined_readings(self, other),
+            parsed=parsed,
             n_parsed={
                 key: self.n_parsed.get(key, 0) + other.n_parsed.get(key, 0)
                 for key in sorted({*self.n_parsed, *other.n_parsed})
@@ -304,20 +308,29 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     formats = dict.fromkeys([*DATES, *([rules.formats[found.name]] if found.name in rules.formats else [])])
     readings = {NUMBER: numbers(texts)} | {format: dates(texts, format) for format in formats}
     fits = {key: ~np.isnan(read) for key, read in readings.items()}
-    whole = {key: Histogram.of(readings[key], rows) for key, fit in fits.items() if fit.all() and len(fit)}
+    whole = {key: read for key, read in readings.items() if np.isfinite(read).all() and len(read)}
+    are_numbers = NUMBER in whole and found.form == Form.TEXT and found.name not in rules.as_text
+    beyond = np.abs(readings[NUMBER]) > FLOAT32_MAX
     spaces = pc.count_substring(raw, " ").to_numpy(zero_copy_only=False)
     unspaced = pc.count_substring_regex(raw, UNSPACED).to_numpy(zero_copy_only=False)
     return replace(
         found,
         missing=missing,
+        unusable=int(rows[beyond].sum()) if are_numbers else 0,
         values=ValueCounts.of(texts, rows),
-        parsed={key: read for key, read in whole.items() if np.isfinite(read.low).all()},
+        parsed={key: _usable(read, rows) for key, read in whole.items()},
         n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
         mixed=MixedNumbers.of(plain, readings[NUMBER] if as_read else numbers(plain), rows),
         characters=_total_length(pc.utf8_length(raw), rows),
         words=int(((spaces + 1 + unspaced // 2) * rows).sum()),
         longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
     )
+
+
+def _usable(values: Float64, rows: npt.NDArray[np.int64]) -> Histogram:
+    """Return the histogram of numbers that float32 holds, as that of a column of numbers."""
+    usable = np.abs(values) <= FLOAT32_MAX
+    return Histogram.of(values[usable], rows[usable])
 
 
 def _total_length(lengths: pa.Array, rows: npt.NDArray[np.int64]) -> int:

@@ -33,7 +33,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.bounded_json import read_json
-from operators.row_identity import source_column
+from operators.row_identity import key_texts, source_column
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw, draw_test_rows
 from operators.splits.hashed_split import TRAIN, VALIDATION
@@ -53,16 +53,13 @@ class Domains:
     """A source column, or ``group`` for the inferred groups. Rows of the group -1 are in no domain."""
 
     def __call__(self, table: pa.Table) -> Any:
-        """Return the domain of each row of one shard's table; null for rows in no domain."""
+        """Return the domain of each row of one shard's table; null for rows in no domain, as of NaN."""
         if self.column == GROUP:
             groups = pc.cast(table[GROUP], pa.string()).combine_chunks()
             return pc.if_else(pc.equal(groups, "-1"), pa.scalar(None, pa.string()), groups)
         if not table.num_rows:
             return pa.nulls(0, pa.string())
-        found = source_column(self.reader, self.column, table)
-        if pa.types.is_dictionary(found.type):
-            found = found.cast(found.type.value_type)
-        return pc.cast(found, pa.string())
+        return key_texts(source_column(self.reader, self.column, table))
 
     def sizes(self, executor: Executor, kept: RowFilter, resources: Resources) -> Counter[str]:
         """Count the rows of each domain among those kept. Raises OperatorError for over 10,000 domains."""

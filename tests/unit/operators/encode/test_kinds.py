@@ -14,6 +14,7 @@ from operators.base import OperatorError
 from operators.encode.column_forms import Form, form_of
 from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
+from operators.encode.numeric import fit_number
 from operators.encode.summary import TextRules, summarise
 
 
@@ -125,6 +126,30 @@ def test_figures():
     assert (found.rows, found.missing, found.distinct, found.longest) == (5, 2, 2, 4)
     assert found.values.most_frequent(9) == [("a", 2), ("bb c", 1)]
     assert found.to_json()["most_frequent"] == [["a", 2], ["bb c", 1]]
+
+
+@pytest.mark.parametrize("scaling", ["none", "standard", "robust", "quantile", "auto"])
+def test_numbers_beyond_float32_are_treated_alike_as_text(scaling):
+    """One text 1e300 made the standard deviation infinite, and all other rows 0."""
+    numbers = [1e300, -4e38, *np.random.default_rng(0).normal(size=500).round(3).tolist()]
+    texts = [f"{x!r}" for x in numbers]
+    of_numbers, of_texts = summary_of(*numbers), summary_of(*texts)
+    halves = summary_of(*texts[:99]).merge(summary_of(*texts[99:]))
+    assert of_numbers.unusable == of_texts.unusable == halves.unusable == 2
+    options = {"missing": "median", "min_missing_share": 0.005, "missing_texts": ()}
+    expected = fit_number(of_numbers, "numeric", scaling=scaling, **options)
+    for found in (of_texts, halves):
+        assert fit_number(found, "numeric", scaling=scaling, **options).to_json() == expected.to_json()
+
+
+def test_texts_of_numbers_beyond_float32_are_no_usable_number_unless_they_are_categories():
+    found = summary_of(*["1e300", "1e301"] * 50)
+    assert decide_kind(found).reason == Unused.RANGE
+    table = pa.table({"a": ["1e300", "1e301"] * 50})
+    named = summarise(table, TextRules(as_text=frozenset("a")))["a"]
+    assert decide_kind(named, KindOptions(Kind.CATEGORICAL)).kind == Kind.CATEGORICAL
+    assert decide_kind(found, KindOptions(Kind.TEXT, text_model=True)).kind == Kind.TEXT
+    assert found.merge(summary_of(*["low"] * 100)).unusable == 0
 
 
 def test_text_rules():

@@ -44,6 +44,15 @@ def test_one_word_leaves_the_column_numeric(word):
     assert yaml.safe_load(use.warning.split("`")[1]) == {"c": "categorical"}
 
 
+def test_numbers_beyond_float32_are_faults_and_scale_nothing():
+    """One cell 1e300 made the standard deviation infinite, and all other rows 0."""
+    expected = summarise(column("0", "x"))["c"].mixed
+    found = summarise(column("1e300", "x"))["c"].mixed
+    assert found.words == expected.words == {"x": 1}
+    assert found.numbers.rows == expected.numbers.rows - 1 == N - 2
+    assert found.numbers.high[-1] < 100
+
+
 def test_the_message_names_the_most_frequent_words():
     warning = use_of(column(*["x"] * 3, *["unknown"] * 9, "w", "v", "u")).warning
     assert "15 of 2,000 values are no number and count as missing: 'unknown' (9), 'x' (3), 'u' (1)" in warning

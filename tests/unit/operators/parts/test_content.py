@@ -11,6 +11,7 @@ import pytest
 
 from operators.parts.content import table_hashes, value_hashes
 from operators.parts.held_out import FITTED, TEST, VALIDATION, Draw
+from operators.row_identity import key_hashes
 
 VALUES: dict[str, pa.Array] = {
     "integers": pa.array([3, None, -7, 0]),
@@ -80,3 +81,8 @@ def test_a_draw_takes_its_shares() -> None:
     assert shares[[FITTED, VALIDATION, TEST]] == pytest.approx([0.7, 0.2, 0.1], abs=0.01)
     other = Draw(0.2, 0.1, 4, "test", validation_first=True).parts(hashes)
     assert (parts == other).mean() == pytest.approx(0.7**2 + 0.2**2 + 0.1**2, abs=0.02)
+
+
+def test_a_key_that_is_nan_is_none() -> None:
+    _, has_value = key_hashes(pa.array([1.0, np.nan, None]))
+    assert has_value.tolist() == [True, False, False]

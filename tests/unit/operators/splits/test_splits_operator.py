@@ -194,6 +194,28 @@ def test_one_domain_is_left_out() -> None:
         split({"method": "leave_one_domain_out", "domain": "site"}, [single])
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"method": "random", "fit_on": "all", "key": "site"},
+        {"method": "leave_one_domain_out", "domain": "site"},
+        {"method": "cluster", "within": "domain", "domain": "site"},
+    ],
+)
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_key_or_domain_that_is_nan_is_none(params: dict[str, Any], kind: Any) -> None:
+    """All rows without a customer were one customer, and so in one part."""
+    sites = np.random.default_rng(0).integers(0, 5, 200).astype(kind)
+    sites[::2] = np.nan
+    table = rows(200, 0)
+    place = table.column_names.index("site")
+    by_nan, by_null = (
+        table.set_column(place, "site", pa.array(sites, from_pandas=is_null)) for is_null in (False, True)
+    )
+    assert by_null["site"].null_count == 100 > by_nan["site"].null_count
+    assert split(params, [by_nan]) == split(params, [by_null])
+
+
 def test_the_domain_nearest_to_the_share_of_all_rows_is_chosen() -> None:
     operator = ByDomain(DomainParams(domain="site", validation=0.2, test=0.5))
     # Half of the rows are test rows: of 1,000, A has 200 and B 400, which is .2 of all among the others.

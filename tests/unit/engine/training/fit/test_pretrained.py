@@ -448,11 +448,33 @@ class Unread:
 
 
 DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+PATTERN = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+A, B = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+MARK = {"SpecialToken": {"id": "M", "type_id": 0}}
+
+
+def _template(single: list[dict[str, Any]], n_ids: int) -> dict[str, Any]:
+    mark = {"id": "M", "ids": [1] * n_ids, "tokens": ["a"] * n_ids}
+    return {"type": "TemplateProcessing", "single": single, "pair": [A, B], "special_tokens": {"M": mark}}
+
+
 FORGED_TOKENIZERS: dict[str, dict[str, Any]] = {
     "grows": {"normalizer": {"type": "Sequence", "normalizers": [DOUBLED] * 34}},
     "many steps": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKD"}] * 100_000}},
     "pattern": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}},
     "no step": {"pre_tokenizer": ["Whitespace"]},
+    "grows behind a decoy": {
+        "normalizer": {"type": "Sequence", "decoy": [], "normalizers": [DOUBLED] * 24},
+    },
+    "pattern behind a decoy": {
+        "pre_tokenizer": {"type": "Sequence", "decoy": [], "pretokenizers": [PATTERN]},
+    },
+    "unknown key": {"normalizer": {"type": "Lowercase", "normalizers": []}},
+    "list of another part": {"normalizer": {"type": "Sequence", "pretokenizers": []}},
+    "doubles bytes": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 14}},
+    "many marks": {"post_processor": _template([A, *[MARK] * 2000], n_ids=2000)},
+    "another text": {"post_processor": _template([B], n_ids=1)},
     "long words": {"model": {"type": "WordPiece", "vocab": {}, "max_input_chars_per_word": 10**9}},
 }
 
@@ -472,3 +494,14 @@ def test_a_forged_tokenizer_is_refused(forgery: str, bert: Path, tmp_path: Path)
     with pytest.raises(OperatorError, match=r"tokenizer\.json: no tokenizer can be read"):
         NetworkInputs(params).fit(Context(Unread(), tmp_path / "state"), LocalExecutor())
     assert not (tmp_path / "state").exists()
+
+
+def test_a_tokenizer_is_read_without_its_decoder(bert: Path, tmp_path: Path) -> None:
+    """Nothing is decoded, and a decoder may have a pattern that the library cannot read."""
+    known = json.loads((bert / "tokenizer.json").read_text())
+    decoder = {"type": "Replace", "pattern": {"Regex": "("}, "content": ""}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(known | {"decoder": decoder}))
+    params = NetworkInputsParams(column="t", takes="text", vocabulary=100)
+    expected = TokenIds(bert / "tokenizer.json", params).prepare("a word")
+    np.testing.assert_array_equal(TokenIds(path, params).prepare("a word"), expected)
