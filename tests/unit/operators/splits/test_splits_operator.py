@@ -238,6 +238,34 @@ def test_bad_input_names_the_operator() -> None:
         Split.variant({"method": "cluster"}).Params(method="cluster", stratify_by_group=True)
 
 
+@pytest.mark.parametrize(
+    ("params", "remedy"),
+    [
+        ({"fit_on": "all", "test": 0.1}, "Set split.stratify_by_group: false"),
+        ({"method": "cluster", "within": "domain"}, "Set split.within: label, or raise split.tolerance."),
+    ],
+    ids=["random", "cluster"],
+)
+def test_a_part_that_lacks_half_of_its_rows_is_named(params: dict[str, Any], remedy: str) -> None:
+    """One group has 100 rows, and 500 have two, whose share rounds to none."""
+    table = rows(1100, 0)
+    table = table.set_column(2, GROUP, pa.array(np.maximum(np.arange(1100) // 2, 49) - 49, pa.int32()))
+    kind = Split.variant(params)
+    operator = kind(kind.Params(**params))
+    _, metrics = split(params, [table])
+    said = operator.warnings(metrics, Path)
+    assert 10 <= metrics["validation"] <= 30
+    assert said[0].startswith(
+        f"{metrics['validation']:.0f} of 1,100 rows are validation rows, less than half of the share 0.2: "
+    )
+    assert remedy in said[0]
+    assert len(said) == (2 if "test" in params else 1)
+    assert operator.warnings(split(params, [rows(1100, 0)])[1], Path) == ()
+    few = {"train": 900.0, "validation": 80.0, "test": 80.0, "duplicates_in_other_split": 40.0}
+    operator.drops_duplicates = True
+    assert len(operator.warnings(few, Path)) == 1  # so many may have been dropped as duplicates
+
+
 def test_split_without_a_kernel_still_works(caplog: pytest.LogCaptureFixture) -> None:
     """A random split needs no features that differ; then it says nothing of the shift."""
     table = rows(50, 0).set_column(0, FEATURES, numpy_to_vectors(np.ones((50, 2), np.float32)))
