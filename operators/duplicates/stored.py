@@ -34,8 +34,6 @@ from operators.hashing import Hashes
 
 ROWS_OF_A_TASK = 250_000
 """About so many new rows are looked up by one task, unless many have the same key."""
-BETWEEN = "\n\x1f\n"
-"""Separator of the columns of a row."""
 
 
 class Task(NamedTuple):
@@ -57,7 +55,7 @@ def sign_shard(reader: ShardReader, state: Path, params: DuplicatesParams, shard
         column.to_pylist()
         for column in reader.read_source(shard, params.columns).take(ids - info.first_row).columns
     ]
-    texts = [BETWEEN.join(filter(None, row)) for row in zip(*columns, strict=True)]
+    texts = [" ".join(filter(None, row)) for row in zip(*columns, strict=True)]
     try:
         has_any, found = signatures(texts, params.shingle)
     except ImportError as error:
