@@ -41,8 +41,8 @@ def content_hashes(X: Float32) -> Hashes:
 def content_identities(X: Float32) -> Hashes:
     """Identities (n,) of the rows (n, d) of one shard: content, and how often it occurred before.
 
-    Equal rows of a shard have different identities, so that a table with few different rows is drawn as
-    evenly as any other; which of the equal rows gets which does not matter to anybody.
+    Equal rows of a shard have different identities, so that a table with few different rows is drawn about
+    as evenly as any other. Copies in several shards share identities, and another cut gives others.
     """
     content = content_hashes(X)
     order = np.argsort(content, kind="stable")

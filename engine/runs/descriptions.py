@@ -35,6 +35,7 @@ from operators.columns import is_binary, vectors_to_numpy
 from operators.cues.output.listing import SUSPECTS, read_suspects
 from operators.descriptions import GroupSample, describe_groups, describe_slices
 from operators.encode.tags import is_tags
+from operators.encode.texts import MISSING_TEXTS
 from operators.hashing import row_hashes
 
 FORMAT = 4
@@ -126,6 +127,7 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
         sizes,
         plan.recipe.seed,
         *_features(plan, rows, table, executor),
+        _missing_texts(plan),
     )
     groups = describe_groups(sample, read_classes(plan)) if len(rows) else []
     scored = right if PREDICTION in reader.columns else None
@@ -138,6 +140,12 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
         "groups": _with_accuracy(groups, sizes, scored, read_classes(plan)),
         "slices": describe_slices(sample, _nameless_slices(plan)),
     }
+
+
+def _missing_texts(plan: Plan) -> Sequence[str]:
+    """Return the texts that stand for a missing value in the recipe."""
+    encode = (planned.operator.params for planned in plan.operators if planned.name == "encode")
+    return next((params.missing_values for params in encode), MISSING_TEXTS)
 
 
 def _nameless_slices(plan: Plan) -> list[tuple[str, int, float]]:

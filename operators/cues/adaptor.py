@@ -68,6 +68,7 @@ class Cues(Operator[CuesParams]):
     ) -> None:
         super().__init__(params)
         self._columns, self._texts = tuple(columns), tuple(texts)
+        self._beside_cues = ""
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Cues:
         """Return the operator with the names of the columns that ``encode`` or ``ingest`` reads.
@@ -87,6 +88,8 @@ class Cues(Operator[CuesParams]):
         texts = [o.params.column for o in chain if o.name == "embed" and o.params.model == TEXT_NETWORK]
         found = Cues(self.params, columns, texts)
         found.uses = tuple(name for name in ("ingest", "encode") if name == "ingest" or name in makers)
+        weights = next((operator.params for operator in chain if operator.name == "weights"), None)
+        found._beside_cues = getattr(weights, "setting_beside_cues", "")
         return found
 
     @property
@@ -181,8 +184,8 @@ class Cues(Operator[CuesParams]):
         return (
             *said,
             f"on held-out rows a model is right on {means} of all rows and on {worst} of the worst group or "
-            "class (without -> with these weights). `rowsieve cues OUTPUT` says why; `max_mean_loss: 0.02` "
-            "of a training takes milder weights.",
+            "class (without -> with the weights of `cues`). `rowsieve cues OUTPUT` says why; "
+            "`max_mean_loss: 0.02` of a training takes milder weights.",
         )
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
@@ -220,7 +223,8 @@ class Cues(Operator[CuesParams]):
         from operators.cues.output.listing import read_suspects
         from operators.cues.output.report import cue_section
 
-        return cue_section(read_suspects(context.state), read_importance(context.state))
+        found, importance = read_suspects(context.state), read_importance(context.state)
+        return cue_section(found, importance, beside_cues=self._beside_cues)
 
     def _text_columns(self, columns: FeatureColumns) -> tuple[str, ...]:
         """Return the columns of texts that a network turns into features."""

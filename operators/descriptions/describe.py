@@ -14,6 +14,7 @@ from operators.arrays import Float64, Int64
 from operators.descriptions.rules import MIN_ROWS, Rule, enough_rows, find_rule, holds
 from operators.descriptions.table_views import views_of
 from operators.descriptions.views import TextView, View
+from operators.encode.texts import MISSING_TEXTS
 from operators.hashing import row_hashes
 
 MAX_TERMS = 8
@@ -38,6 +39,7 @@ class GroupSample:
     sizes : number of rows of every class and group in the whole dataset.
     features : features (m, d) of the rows ``feature_rows`` (positions, increasing); None where no column is
         an image or a vector.
+    missing : texts that stand for a missing value.
     """
 
     table: pa.Table
@@ -48,6 +50,7 @@ class GroupSample:
     seed: int = 0
     features: npt.NDArray[np.float32] | None = None
     feature_rows: Int64 | None = None
+    missing: Sequence[str] = MISSING_TEXTS
 
     def weights(self) -> Float64:
         """Return the number of rows that each row stands for, shape (n,)."""
@@ -73,7 +76,7 @@ def describe_groups(sample: GroupSample, classes: Sequence[str]) -> list[dict[st
     ``central_rows``.
     """
     fit = (row_hashes(sample.row_ids, sample.seed, "descriptions/fit") & np.uint64(1)).astype(np.bool_)
-    views, weights = views_of(sample.table, fit), sample.weights()
+    views, weights = views_of(sample.table, fit, sample.missing), sample.weights()
     found = []
     # Noise, group -1, comes last in its class.
     for y, group in sorted(sample.sizes, key=lambda pair: (pair[0], pair[1] < 0, pair[1])):
@@ -118,7 +121,7 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
         return []
     rows = sample.feature_rows
     fit = (row_hashes(sample.row_ids[rows], sample.seed, "descriptions/slices") & np.uint64(1)).astype(bool)
-    views = views_of(sample.table.take(pa.array(rows)), fit)
+    views = views_of(sample.table.take(pa.array(rows)), fit, sample.missing)
     part = GroupSample(
         sample.table, sample.row_ids[rows], sample.y[rows], sample.group[rows], sample.sizes, sample.seed
     )

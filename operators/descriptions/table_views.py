@@ -20,11 +20,12 @@ from operators.arrays import Float64
 from operators.columns import is_number
 from operators.descriptions.views import LevelView, NumberView, PartView, TextView, View
 from operators.encode.calendar_words import PERIODS
+from operators.encode.column_forms import as_numbers
 from operators.encode.datetimes import calendar_part, default_parts
 from operators.encode.identifiers import looks_like_id
 from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
-from operators.encode.texts import DATES, dates, is_missing, tidy
+from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
 from operators.readable import SECONDS_PER_DAY, Scale, readable_between
 from operators.unspaced_scripts import lower_words
 
@@ -40,29 +41,35 @@ TEXT_WORDS = 4.0
 """Mean number of words from which a column is text rather than a category."""
 NUMBER_SHARE = 0.95
 """Texts count as numbers or dates if at least this share of the values can be parsed."""
-MISSING_TEXTS = ("", "?", "na", "n/a", "nan", "null", "none")
 UNIQUE_SHARE = 0.98
 """Share of distinct, or of rising, whole numbers above which a column counts as an identifier."""
 
 
-def views_of(table: pa.Table, fit: npt.NDArray[np.bool_]) -> list[View]:
+def views_of(
+    table: pa.Table, fit: npt.NDArray[np.bool_], missing: Sequence[str] = MISSING_TEXTS
+) -> list[View]:
     """Return the columns that a rule may use, in the order of the table.
 
-    Columns of vectors, bytes and structs, constant columns and identifiers have no view.
+    Columns of vectors, bytes and structs, constant columns and identifiers have no view. Durations and times
+    of day are numbers of seconds. Texts are numbers, dates or missing as for ``encode``.
 
     Parameters
     ----------
     table : source columns of n sampled rows.
     fit : rows, shape (n,), from which thresholds, frequent values and terms are taken.
+    missing : texts that stand for a missing value.
     """
     found: list[View | None] = []
     for name in table.column_names:
-        column = _with_dates(table.column(name).combine_chunks(), fit)
-        found += [_view(name, column, fit), *_parts(name, column, fit)]
+        column = table.column(name).combine_chunks()
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.large_string())
+        column = _with_dates(column, fit, missing)
+        found += [_view(name, column, fit, missing), *_parts(name, column, fit)]
     return [view for view in found if view is not None and view.width]
 
 
-def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | None:
+def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_], missing: Sequence[str]) -> View | None:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -75,8 +82,10 @@ def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | Non
         return None if _is_identifier(name, values, kind) else _numbers(name, values, fit)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _dates(name, column, fit)
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        return _numbers(name, as_numbers(pa.chunked_array([column])), fit)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _strings(name, column, fit)
+        return _strings(name, column, fit, missing)
     return _entries(name, column, fit) if is_tags(kind) else None
 
 
@@ -112,12 +121,12 @@ def _dates(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> NumberVie
     return _numbers(name, micros / 1e6, fit, "date" if _spans_days(micros / 1e6) else "time")
 
 
-def _with_dates(column: pa.Array, fit: npt.NDArray[np.bool_]) -> pa.Array:
+def _with_dates(column: pa.Array, fit: npt.NDArray[np.bool_], missing: Sequence[str]) -> pa.Array:
     """Return a column of texts as dates if nearly all of them are dates of one format, else unchanged."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column
     texts = tidy(column)
-    present = ~is_missing(texts, MISSING_TEXTS)
+    present = ~is_missing(texts, missing)
     for format in DATES:
         seconds = dates(texts, format)
         if present[fit].any() and np.isfinite(seconds)[present & fit].mean() >= NUMBER_SHARE:
@@ -151,28 +160,24 @@ def _spans_days(seconds: Float64) -> bool:
     return not len(present) or float(np.ptp(present)) > 60 * SECONDS_PER_DAY
 
 
-def _strings(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | None:
-    texts = [None if value is None else value[:MAX_CHARACTERS].strip() for value in column.to_pylist()]
-    chosen = [text for text, use in zip(texts, fit, strict=True) if use and text is not None]
-    present = [text for text in chosen if text.lower() not in MISSING_TEXTS]
-    if not present:
+def _strings(name: str, column: pa.Array, fit: npt.NDArray[np.bool_], missing: Sequence[str]) -> View | None:
+    tidied = tidy(column)
+    absent = is_missing(tidied, missing)
+    present = fit & ~absent
+    if not present.any():
         return None
-    parsed = [_number(text) for text in texts]
-    numeric = sum(_number(text) is not None for text in present)
-    if numeric >= NUMBER_SHARE * len(present):
-        values = np.array([math.nan if value is None else value for value in parsed], np.float64)
+    values = numbers(tidied)
+    values = np.where(absent | np.isinf(values), math.nan, values)
+    if (~np.isnan(values))[present].mean() >= NUMBER_SHARE:
         return _numbers(name, values, fit)
-    if np.mean([text.count(" ") + 1 for text in present]) >= TEXT_WORDS and len(set(present)) > MAX_LEVELS:
+    texts = [
+        None if gone else value[:MAX_CHARACTERS].strip()
+        for value, gone in zip(column.to_pylist(), absent, strict=True)
+    ]
+    chosen = [text for text, use in zip(texts, present, strict=True) if use and text is not None]
+    if np.mean([text.count(" ") + 1 for text in chosen]) >= TEXT_WORDS and len(set(chosen)) > MAX_LEVELS:
         return _terms(name, texts, fit)
     return _levels(name, texts, fit)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _levels(name: str, texts: Sequence[str | None], fit: npt.NDArray[np.bool_]) -> LevelView | None:

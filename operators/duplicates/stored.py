@@ -131,7 +131,7 @@ def texts_near_other_kind(state: Path, threshold: float, ids: Ids, kinds: Kinds,
     for path, first in zip(folders, firsts, strict=True):  # outside, so that each file is opened once
         folder = _Folder(path)
         for band in range(len(keys)):
-            asked = order[band][~found[order[band]] & (ids[order[band]] > first)]
+            asked = order[band][(~found & (left[band] > 0) & (ids > first))[order[band]]]
             stored = _Band(folder, band)
             asked = asked[stored.has(keys[band, asked])]
             for kind in np.unique(kinds[asked]):

@@ -53,7 +53,9 @@ def read_tags(
     """
     lists = column.combine_chunks()
     lists = pa.concat_arrays(lists.chunks) if isinstance(lists, pa.ChunkedArray) else lists
-    rows = np.asarray(pc.list_parent_indices(lists).to_numpy(zero_copy_only=False), np.int64)
+    valid = np.flatnonzero(lists.is_valid().to_numpy(zero_copy_only=False))
+    lists = lists.drop_null()  # a null list may lie over entries, which are none of the row's
+    rows = valid[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)]
     entries = pc.list_flatten(lists)
     if pa.types.is_dictionary(entries.type):
         entries = entries.cast(entries.type.value_type)

@@ -5,6 +5,7 @@ All functions take distinct values, not rows, and do not loop over them, except 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -58,6 +59,10 @@ DATES = {
 }
 """Dates that are recognised, by the format of their day, each with or without time and offset. Where a column
 fits several, the first one counts."""
+DAY = re.compile("%[de]")
+"""Day of the month in a format of ``strptime``."""
+SHORT_FORMATS = {"%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%x": "%m/%d/%y"}
+"""Formats of ``strptime`` that stand for others with a day of the month."""
 
 
 def tidy(values: pa.Array, *, strip: bool = True, fold_case: bool = False) -> pa.Array:
@@ -111,15 +116,37 @@ def dates(values: pa.Array, format: str) -> Float64:
     format : a key of ``DATES``, or any format of ``strptime``; no text fits one that does not exist.
     """
     if format not in DATES:
-        parsed = pc.strptime(values.cast(pa.string()), format=format, unit="us", error_is_null=True)
-        microseconds = parsed.cast(pa.int64()).cast(pa.float64(), safe=False)
-        return np.asarray(microseconds.to_numpy(zero_copy_only=False)) / 1e6
+        return _by_format(values.cast(pa.string()), format)
     found = np.full(len(values), np.nan)
     fits = pc.fill_null(pc.match_substring_regex(values, LIKELY_DATE), False)
     likely = np.flatnonzero(fits.to_numpy(zero_copy_only=False))
     if len(likely):
         found[likely] = _by_pattern(values.take(pa.array(likely)), DATES[format])
     return found
+
+
+def _by_format(values: pa.Array, format: str) -> Float64:
+    """Return the seconds of texts that fit a format of ``strptime``; NaN for others.
+
+    ``strptime`` takes the days 29 to 31 in every month: the 31st of February is the 2nd of March. Such days
+    are NaN here.
+    """
+    for short, whole in SHORT_FORMATS.items():
+        format = format.replace(short, whole)
+    seconds = _microseconds(values, format) / 1e6
+    with_day = pc.binary_join_element_wise(values, "15", " ")
+    for day in (29, 30, 31) if DAY.search(format) else ():
+        # The month of the texts that have this day, as written: the middle of it stands for its day.
+        middle = _microseconds(with_day, f"{DAY.sub(str(day), format)} %d")
+        month = np.where(np.isnan(middle), 0, middle).astype("datetime64[us]").astype("datetime64[M]")
+        length = (month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")
+        seconds[~np.isnan(middle) & (length.astype(np.int64) < day)] = np.nan
+    return seconds
+
+
+def _microseconds(values: pa.Array, format: str) -> Float64:
+    parsed = pc.strptime(values, format=format, unit="us", error_is_null=True).cast(pa.int64())
+    return np.array(parsed.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
 def _by_pattern(values: pa.Array, pattern: str) -> Float64:

@@ -157,8 +157,11 @@ class ElapsedWords(CutWords):
         found = TIME_COMPARISON.fullmatch(condition.removesuffix(" UTC"))
         if found is None:
             return None
-        seconds = float(np.datetime64(found["cut"].replace(" ", "T"), "s").astype(np.int64))
-        return self._cut(seconds)
+        try:
+            moment = np.datetime64(found["cut"].replace(" ", "T"), "s")
+        except ValueError:  # a day or an hour that does not exist
+            return None
+        return self._cut(float(moment.astype(np.int64)))
 
     def _seconds(self, gap: Gap) -> float:
         """Return seconds since 1970 that divide the rows as the gap does: a full day, minute or second.

@@ -64,6 +64,7 @@ P = TypeVar("P", bound=SplitParams)
 class Split(Operator[P]):
     """Adds ``split``, the same for each row however the dataset is cut into shards.
 
+    Copies of a row are an exception under ``method: random, fit_on: all``, see :class:`.at_random.Random`.
     A method implements ``fit_rule`` and ``open_rule``. Beside ``duplicates``, rows that nearly duplicate an
     older row of another split are counted and, unless ``duplicates.weight`` is 1, dropped: moving them
     would take rows from the rows of their key, domain or held-out part.

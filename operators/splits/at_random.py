@@ -60,6 +60,10 @@ class Random(Split[RandomParams]):
 
     Shares are exact in every stratum, up to rounding and copies of a row, with ``fit_on: all`` and no key.
     Else they are those of the hash, which hold on average; see "Small classes" in the README.
+
+    With ``fit_on: all`` and no key, copies of a row are numbered within their shard, so that the part of a
+    copy depends on how the dataset is cut. Copies with the same number in several shards are in one part:
+    where shards hold few of many copies, the parts differ in content.
     """
 
     Params: ClassVar[type[OperatorParams]] = RandomParams

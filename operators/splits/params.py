@@ -71,7 +71,8 @@ class RandomParams(SplitParams):
     without a value are drawn by their content. Default: the content of a row decides, so that it stays in its
     part when files are added, moved or cut otherwise. With ``fit_on: all`` its content is its features, and
     shares are exact in every stratum: a few rows at the border of a stratum may move, and other features or
-    another encoder draw all rows anew."""
+    another encoder draw all rows anew. Equal rows are then numbered within their shard, so that their parts
+    depend on the cut."""
 
     @model_validator(mode="after")
     def _key_is_not_stratified(self) -> Self:

@@ -95,6 +95,7 @@ class Weights(Operator[WeightsParams]):
         self._doubts = not params.trusts_all
         self.uses: tuple[str, ...] = ("ingest",)
         self._factors = Factors()
+        self._beside_cues = ""
 
     @property
     def usual_factors(self) -> tuple[str, ...]:
@@ -134,6 +135,8 @@ class Weights(Operator[WeightsParams]):
         found._factors = Factors(columns, tuple(marks), drops, final, drop_split)
         if self.params.method == "robust" and CUES in names:
             found.uses = (*self.uses, CUES)
+        if CUES in added_factors:
+            found._beside_cues = self.params.setting_beside_cues
         return found
 
     @property
@@ -167,10 +170,18 @@ class Weights(Operator[WeightsParams]):
         return True
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say that the figures of ``cues`` count rows to which these weights give 0."""
+        """Say that the figures of ``cues`` are of other weights, or count rows to which these give 0."""
+        said: tuple[str, ...] = ()
+        if self._beside_cues:
+            said = (
+                "the figures of operators.cues are of its own weights. The published ones may be others, as "
+                f"operators.weights says `{self._beside_cues}`. Score a trained model on rows whose labels "
+                "you know.",
+            )
         if not self._factors.drop_outliers or CUES + FACTOR not in self._factors.columns:
-            return ()
+            return said
         return (
+            *said,
             "rows marked as outliers weigh 0 (drop_outliers), while the figures of operators.cues are of "
             "weights that keep them: by the published weights the worst group and all rows may be right more "
             "or less often. Score a trained model on rows whose labels you know.",
@@ -239,7 +250,7 @@ class Weights(Operator[WeightsParams]):
     def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal], strength: float) -> None:
         """Log what is unusual about the weights."""
         if sentence := rare_class_sentence(totals, self.params.min_class_rows, strength):
-            _log.warning("operators.weights: %s", f"{sentence} {strength_sentence(strength)}".rstrip())
+            _log.warning("operators.weights: %s", f"{sentence} {self._on_strength(strength)}".rstrip())
         by_classes = effective_rows(totals)
         if text := warning(whole, by_classes):
             _log.warning("%s", text)
@@ -253,6 +264,10 @@ class Weights(Operator[WeightsParams]):
                 heavy.name,
                 heavy.rows_text,
             )
+
+    def _on_strength(self, strength: float) -> str:
+        """Return a sentence on how far classes are balanced, and why."""
+        return strength_sentence(strength, is_given=self.params.class_strength is not None)
 
     def _strength(self, context: Context) -> float:
         """Return how far classes are balanced, from 0 to 1."""
@@ -350,7 +365,7 @@ class Weights(Operator[WeightsParams]):
 
         totals, strength = load_totals(context.state)
         rare = rare_class_sentence(totals, self.params.min_class_rows, strength)
-        return weight_section(context.metrics, (rare, strength_sentence(strength)))
+        return weight_section(context.metrics, (rare, self._on_strength(strength)))
 
     def open(self, context: Context) -> Apply:
         """Return a function that weights the rows of a table by the stored scales and models."""

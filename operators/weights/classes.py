@@ -97,13 +97,19 @@ def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int, stren
     )
 
 
-def strength_sentence(strength: float) -> str:
-    """Return a sentence that the classes are not fully balanced, or an empty text if they are."""
+def strength_sentence(strength: float, *, is_given: bool) -> str:
+    """Return a sentence that the classes are not fully balanced and why, or an empty text if they are.
+
+    ``is_given``: the recipe sets the strength; else ``cues`` has measured it.
+    """
     if strength >= 1:
         return ""
+    given = f"as operators.weights.class_strength: {strength:g} says"
     if strength <= 0:
-        return "Classes are not balanced, as the worst class is no better on held-out rows if they are."
+        measured = "as the worst class is no better on held-out rows if they are"
+        return f"Classes are not balanced, {given if is_given else measured}."
+    measured = "which serves the worst class best on held-out rows"
     return (
         f"Classes are balanced in part: a class of n rows has a total in proportion to n^{1 - strength:g}, "
-        "which serves the worst class best on held-out rows."
+        f"{given if is_given else measured}."
     )

@@ -98,6 +98,15 @@ class WeightsParams(OperatorParams):
             return self.method in ("robust", "class_balanced")
         return self.trust == "all"
 
+    @property
+    def setting_beside_cues(self) -> str:
+        """Return the setting by which the weights may be others than those of ``cues``; empty if none is."""
+        if self.method != "robust":
+            return f"method: {self.method}"
+        if self.factors is not None and "cues" not in self.factors:
+            return f"factors: [{', '.join(self.factors)}]"
+        return "" if self.class_strength is None else f"class_strength: {self.class_strength:g}"
+
     @model_validator(mode="after")
     def _keys_are_read(self) -> Self:
         if self.trusts_all and "cross_fit" in self.model_fields_set:

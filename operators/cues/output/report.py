@@ -58,6 +58,10 @@ EXPLANATION = (
     "balanced, over the better of no weights and class balance. Cost: loss of balanced accuracy against "
     "class balance. Strength: from 0 to 1."
 )
+OWN_WEIGHTS = (
+    "Here `weights` are those of `cues` alone, and so are those that sentences and figures call published. "
+    "The published weights may be others, as operators.weights says `{}`."
+)
 ANSWER = (
     "Choose answers, copy the section into the recipe and run it again. Spurious features are balanced "
     "against the label, several of them together; a legitimate one has no part in the search. Only `cues` "
@@ -65,9 +69,15 @@ ANSWER = (
 )
 
 
-def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None = None) -> ReportSection:
-    """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column."""
-    content: list[Any] = [verdict(found), *word_notes(found)]
+def cue_section(
+    found: Mapping[str, Any], importance: Mapping[str, Any] | None = None, *, beside_cues: str = ""
+) -> ReportSection:
+    """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column.
+
+    ``beside_cues``: the setting of ``weights`` by which published weights may be others; empty if none is.
+    """
+    own = OWN_WEIGHTS.format(beside_cues) if beside_cues else ""
+    content: list[Any] = [*([own] if own else ()), verdict(found), *word_notes(found)]
     if found["suspects"]:
         columns = (
             "slice",
@@ -91,7 +101,7 @@ def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None =
         ]
     if found.get("trade_off"):
         content += _trade_off(found["trade_off"])
-    findings = [*_findings(found)]
+    findings = [*([Finding(own.replace("`", ""))] if own else ()), *_findings(found)]
     if importance is not None:
         content += _importance(importance)
         findings.append(Finding(f"{IN_SUMMARY} {' '.join(importance_sentences(importance))}"))

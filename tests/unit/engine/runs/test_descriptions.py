@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 
 import rowsieve
 from engine.cli.app import app
+from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
+from engine.runs import descriptions
 from engine.runs.runner import run
+from operators.encode.texts import MISSING_TEXTS
 from tests.data import recipe_for, write_shards
 
 N = 1_600
@@ -78,6 +81,15 @@ def test_groups_are_told_by_a_column_that_is_no_feature(output: Path) -> None:
         assert entry["rule"]["lift"] > 1
         assert entry["share"] == pytest.approx(entry["rows"] / N)
     assert sum(entry["rows"] for entry in found["groups"]) == N
+
+
+def test_texts_are_missing_as_the_recipe_says(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", described_table(), 1)
+    found = recipe_for(tmp_path / "data", tmp_path / "out")
+    found["source"]["features"] = ["cue", "site"]
+    for given, expected in (({}, MISSING_TEXTS), ({"missing_values": ["n.d."]}, ("n.d.",))):
+        found["operators"] = {"encode": given, "groups": {"method": "none"}, "weights": {}, "split": {}}
+        assert descriptions._missing_texts(make_plan(Recipe.parse(found))) == expected
 
 
 def test_truth_excluded_columns_and_the_label_are_never_named(output: Path) -> None:

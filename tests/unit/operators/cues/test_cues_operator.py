@@ -301,6 +301,7 @@ def test_a_run_says_what_the_weights_cost():
     }
     (said,) = Cues(CuesParams()).warnings(costly, Path)
     assert "0.950 -> 0.800 of all rows" in said
+    assert "with the weights of `cues`" in said
     assert "0.100 -> 0.310 of the worst" in said
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}, Path) == ()
     assert Cues(CuesParams()).warnings({}, Path) == ()

@@ -17,6 +17,8 @@ from operators.descriptions import GroupSample, describe_groups, describe_slices
 from operators.descriptions.conditions import Level, Missing, Range, Term, merge, shown
 from operators.descriptions.rules import holds, score_rule
 from operators.descriptions.table_views import readable_cuts, views_of
+from operators.descriptions.views import LevelView, NumberView
+from operators.encode.texts import MISSING_TEXTS
 from operators.hashing import row_hashes
 from operators.readable import readable_between
 
@@ -255,6 +257,55 @@ def test_every_path_of_the_trees_is_evaluated_as_the_tree_does(values: list[floa
             for side, expected in sides.items():
                 condition = view.condition(0, threshold, left=side, missing=goes_left == side)
                 assert np.array_equal(holds([condition], [view]), expected), condition.text
+
+
+@pytest.mark.parametrize("word", [*MISSING_TEXTS, "na"])
+def test_texts_are_missing_as_for_encode(word: str) -> None:
+    """Dates of which one in ten was "NA" were no dates, and a rule read `c = NA`."""
+    days = [word if i % 10 == 0 else f"20{10 + i % 10}-0{1 + i % 9}-15" for i in range(N)]
+    names = [word if i % 10 == 0 else "xy"[i % 3 > 0] for i in range(N)]
+    day, *_, name = views_of(pa.table({"day": days, "name": names}), halves())
+    assert isinstance(day, NumberView)
+    assert isinstance(name, LevelView)
+    assert (set(name.levels), name.has_missing) == ({"x", "y"}, True)
+
+
+def test_texts_that_the_recipe_calls_missing_are() -> None:
+    rows = pa.table({"c": ["n.d." if i % 10 == 0 else "xy"[i % 3 > 0] for i in range(N)]})
+    (view,) = views_of(rows, halves(), ("n.d.",))
+    assert (set(view.levels), view.has_missing) == ({"x", "y"}, True)
+    sample = GroupSample(
+        rows,
+        np.arange(N),
+        np.zeros(N, int),
+        np.arange(N) // 10 * 10 == np.arange(N),
+        {(0, 0): N - N // 10, (0, 1): N // 10},
+        missing=("n.d.",),
+    )
+    assert "c is missing" in describe_groups(sample, ["all"])[1]["description"]
+
+
+@pytest.mark.parametrize("text", ["00{}", "1_{}"])
+def test_codes_are_no_numbers(text: str) -> None:
+    """Zip codes gave the rule `zip < 10000`, since Python reads them as numbers."""
+    (view,) = views_of(pa.table({"c": [text.format(100 + i % 20) for i in range(N)]}), halves())
+    assert isinstance(view, LevelView)
+
+
+@pytest.mark.parametrize("kind", [pa.duration("s"), pa.time32("s"), pa.time64("us")])
+def test_times_are_numbers_of_seconds(kind: pa.DataType) -> None:
+    values = pa.array([i % 5 * (10**6 if kind.unit == "us" else 1) for i in range(N)], pa.int64())
+    column = (values.cast(pa.int32()) if kind == pa.time32("s") else values).cast(kind)
+    (view,) = views_of(pa.table({"t": column}), halves())
+    assert isinstance(view, NumberView)
+    assert view.cuts.tolist() == [1, 2, 3, 4]
+
+
+def test_texts_of_every_type_have_a_view() -> None:
+    names = ["xy"[i % 3 > 0] for i in range(N)]
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        (view,) = views_of(pa.table({"c": pa.array(names).cast(kind)}), halves())
+        assert set(view.levels) == {"x", "y"}
 
 
 def test_columns_without_words_are_left_out() -> None:

@@ -63,6 +63,15 @@ def test_the_most_frequent_entries_are_kept(tmp_path):
     assert x[:, 2].sum() == sum(bool({"blue", "rare", "ünïque"} & set(row)) for row in lists())
 
 
+def test_entries_under_a_null_list_are_none():
+    """Arrow keeps them in ``pc.if_else``; they ended the run with an IndexError."""
+    entries = pa.array(["a", "b", "x", "c"])
+    column = pa.ListArray.from_arrays([0, 2, 3, 4], entries, mask=pa.array([False, True, False]))
+    texts, rows, places = read_tags(pa.chunked_array([column]), **DEFAULTS)
+    pairs = zip(rows.tolist(), texts.take(pa.array(places)).to_pylist(), strict=True)
+    assert list(pairs) == [(0, "a"), (0, "b"), (2, "c")]
+
+
 @pytest.mark.parametrize(
     "kind",
     [

@@ -1,5 +1,7 @@
 """Texts that are missing values, numbers or dates."""
 
+import calendar
+import itertools
 from datetime import UTC, datetime
 
 import numpy as np
@@ -84,3 +86,24 @@ def test_what_is_no_date(text):
 
 def test_nothing_fits_a_format_that_does_not_exist():
     assert np.isnan(dates(column("2020-01-01"), "%Q")[0])
+
+
+@pytest.mark.parametrize(
+    ("format", "written", "offset"),
+    [
+        ("%d/%m/%y", "{d:02}/{m:02}/{y:02}", 0),
+        ("%Y%m%d", "20{y}{m:02}{d:02}", 0),
+        ("%D", "{m}/{d}/{y}", 0),
+        ("%F %H:%M", "20{y}-{m:02}-{d:02} 00:00", 0),
+        ("%e.%m.%Y %z", "{d}.{m}.20{y} +0500", 5 * 3600),
+    ],
+)
+def test_days_that_do_not_exist_are_no_dates_of_any_format(format, written, offset):
+    """Arrow reads the 31st of February as the 2nd of March."""
+    texts, expected = [], []
+    for year, month, day in itertools.product((19, 20), range(1, 13), range(1, 32)):
+        texts.append(written.format(y=year, m=month, d=day))
+        exists = day <= calendar.monthrange(2000 + year, month)[1]
+        moment = datetime(2000 + year, month, day if exists else 1, tzinfo=UTC).timestamp() - offset
+        expected.append(moment if exists else np.nan)
+    np.testing.assert_array_equal(dates(column(*texts), format), expected)

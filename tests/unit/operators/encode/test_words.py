@@ -216,6 +216,13 @@ def test_words_of_times_select_the_rows_where_float32_is_coarse():
     assert_conditions_select_the_rows(ElapsedWords("a", centre), x)
 
 
+@pytest.mark.parametrize("moment", ["2016-02-30", "2016-13-01", "2016-01-01 25:00", "2016-01-01 12:61:00"])
+def test_a_time_that_does_not_exist_is_no_condition(moment):
+    """It ended the run with a ValueError of numpy."""
+    assert ElapsedWords("a", 0.0).parse("on or after 2016-02-29") is not None
+    assert ElapsedWords("a", 0.0).parse(f"on or after {moment}") is None
+
+
 def test_numbers_that_hold_stay_short():
     words = NumberWords("a")
     assert words.condition(Gap(35.0, 36.0)) == "a > 35"

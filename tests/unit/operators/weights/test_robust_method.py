@@ -19,10 +19,12 @@ from pydantic import ValidationError
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan
 from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, LABEL, WEIGHT, OperatorParams
+from operators.cues.adaptor import Cues
+from operators.cues.params import CuesParams
 from operators.duplicates.params import DuplicatesParams
 from operators.weights.adaptor import Weights
 from operators.weights.class_limits import balance_classes
-from operators.weights.classes import class_totals, rare_class_sentence
+from operators.weights.classes import class_totals, rare_class_sentence, strength_sentence
 from operators.weights.params import WeightsParams
 from operators.weights.row_weights import Scales
 from tests.data import small_recipe
@@ -247,6 +249,37 @@ def test_cues_joins_the_chain_where_weights_are_robust(tmp_path: Path) -> None:
 def test_planning_names_an_unknown_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no column 'vectr'. Did you mean 'vector'\?"):
         names(tmp_path, {"weights": {}, "cues": {"spurious": ["vectr"]}})
+
+
+@pytest.mark.parametrize(
+    ("params", "setting"),
+    [
+        ({}, ""),
+        ({"class_strength": 0}, "class_strength: 0"),
+        ({"method": "uniform", "factors": ()}, "method: uniform"),
+        ({"factors": ()}, "factors: []"),
+    ],
+)
+def test_other_weights_than_those_of_cues_are_told(params: dict[str, Any], setting: str) -> None:
+    """The report gave the figures of balanced classes as those of the published weights, which were all 1."""
+    chosen = WeightsParams(**params)
+    said = Weights(chosen).in_chain([Factor()]).warnings({}, Path)  # type: ignore[list-item]
+    assert [f"`{setting}`" in one for one in said] == [True] * bool(setting)
+    assert Weights(chosen.model_copy(update={"factors": None})).in_chain([]).warnings({}, Path) == ()
+    cues = Cues(CuesParams()).in_chain([Weights(chosen)])
+    assert cues._beside_cues == setting
+
+
+@pytest.mark.parametrize(
+    ("strength", "begin"), [(0.0, "Classes are not"), (0.5, "Classes are balanced in part")]
+)
+def test_a_strength_of_the_recipe_is_not_said_to_be_measured(strength: float, begin: str) -> None:
+    given, measured = (strength_sentence(strength, is_given=is_given) for is_given in (True, False))
+    assert given.startswith(begin)
+    assert measured.startswith(begin)
+    assert given.endswith(f"as operators.weights.class_strength: {strength:g} says.")
+    assert "held-out rows" in measured
+    assert "held-out rows" not in given
 
 
 @pytest.mark.parametrize("drops", [True, False])

@@ -97,6 +97,8 @@ def test_slices_in_words_are_features_with_their_cuts(columns):
     assert columns.positions("time between 20:00 and 05:00") == (2,)
     with pytest.raises(OperatorError, match="no cut of one divides the rows so"):
         columns.positions("time between 21:00 and 05:00")
+    with pytest.raises(OperatorError, match="time on or after 2016-02-30"):
+        columns.positions("time on or after 2016-02-30")
 
 
 def test_a_named_column_of_many_values_means_their_class_shares():

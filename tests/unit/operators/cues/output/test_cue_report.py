@@ -35,6 +35,13 @@ FOUND: dict[str, Any] = {
 }
 
 
+def test_the_section_says_whose_weights_it_speaks_of() -> None:
+    section = cue_section(FOUND, beside_cues="class_strength: 0")
+    assert str(section.content[0]).endswith("as operators.weights says `class_strength: 0`.")
+    assert "may be others, as operators.weights says class_strength: 0." in section.findings[0].text
+    assert section.content[1:] == cue_section(FOUND).content
+
+
 def test_a_strong_suspect_is_a_warning_with_buttons() -> None:
     section = cue_section(FOUND)
     assert "follow the robust ones by 80%, and class balance for the rest" in str(section.content[0])
