@@ -171,21 +171,10 @@ class Weights(Operator[WeightsParams]):
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Say that the figures of ``cues`` are of other weights, or count rows to which these give 0."""
-        said: tuple[str, ...] = ()
-        if self._beside_cues:
-            said = (
-                "the figures of operators.cues are of its own weights. The published ones may be others, as "
-                f"operators.weights says `{self._beside_cues}`. Score a trained model on rows whose labels "
-                "you know.",
-            )
-        if not self._factors.drop_outliers or CUES + FACTOR not in self._factors.columns:
-            return said
-        return (
-            *said,
-            "rows marked as outliers weigh 0 (drop_outliers), while the figures of operators.cues are of "
-            "weights that keep them: by the published weights the worst group and all rows may be right more "
-            "or less often. Score a trained model on rows whose labels you know.",
-        )
+        from operators.weights.report import warnings_beside_cues
+
+        drops = self._factors.drop_outliers and CUES + FACTOR in self._factors.columns
+        return warnings_beside_cues(self._beside_cues, drops=drops)
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the groups of all rows and scale to mean 1 again, unless ``recount`` is off; models are kept.

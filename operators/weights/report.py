@@ -10,6 +10,26 @@ from operators.report.text import number, percent
 from operators.weights.totals import rests_on_few_rows
 
 
+def warnings_beside_cues(setting: str, *, drops: bool) -> tuple[str, ...]:
+    """Say that the figures of ``cues`` are of other weights than the published ones.
+
+    Parameters
+    ----------
+    setting : from ``WeightsParams.setting_beside_cues``; empty if the weights are those of ``cues``.
+    drops : whether rows that are marked as outliers weigh 0.
+    """
+    own = (
+        "the figures of operators.cues are of its own weights. The published ones may be others, as "
+        f"operators.weights says `{setting}`. Score a trained model on rows whose labels you know."
+    )
+    dropped = (
+        "rows marked as outliers weigh 0 (drop_outliers), while the figures of operators.cues are of "
+        "weights that keep them: by the published weights the worst group and all rows may be right more "
+        "or less often. Score a trained model on rows whose labels you know."
+    )
+    return (*([own] if setting else ()), *([dropped] if drops else ()))
+
+
 def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) -> ReportSection | None:
     """Say how unequal the weights are, followed by ``sentences`` on the classes; None without metrics."""
     if not metrics:
