@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Literal
 
 import numpy as np
@@ -29,10 +30,10 @@ def readable_between(low: float, high: float, scale: Scale = "number") -> float:
         return high
     size = max(abs(low), abs(high))
     exponent = math.floor(math.log10(size)) if size > 0 else 0
-    for digits in range(17):
+    for digits in range(max(exponent + 1 - sys.float_info.max_10_exp, 0), 17):  # a larger step overflows
         places = digits - 1 - exponent
         step = 10.0**-places
-        if not math.isfinite(step) or step == 0:
+        if step == 0:
             continue
         for part in (5.0, 1.0):  # 0, 50, 100 before 10, 20, 30
             found = round(math.floor(high / (step * part)) * step * part, max(places + 1, 0))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Float64, Int64
-from operators.descriptions.rules import MIN_ROWS, Rule, find_rule, holds
+from operators.descriptions.rules import MIN_ROWS, Rule, enough_rows, find_rule, holds
 from operators.descriptions.table_views import views_of
 from operators.descriptions.views import TextView, View
 from operators.encode.texts import MISSING_TEXTS
@@ -86,12 +86,13 @@ def describe_groups(sample: GroupSample, classes: Sequence[str]) -> list[dict[st
         rule = _rule(views, inside, in_class, weights, fit, len(sample.sizes)) if rest else None
         terms = list(_terms(views, inside, in_class, weights)) if rest else []
         drawn = (int(inside.sum()), int((in_class & ~inside).sum()))
+        too_few = None if enough_rows(inside[in_class], fit[in_class]) else drawn
         found.append(
             {
                 "class": classes[y],
                 "group": group,
                 "rows": sample.sizes[y, group],
-                "description": sentence(rule, classes[y], rest, drawn, bool(views)),
+                "description": sentence(rule, classes[y], rest, too_few, bool(views)),
                 "rule": None if rule is None else _rule_record(rule),
                 "terms": terms,
                 "central_rows": central_rows(sample, inside),
@@ -153,7 +154,9 @@ def _alike(one: npt.NDArray[np.bool_] | None, other: npt.NDArray[np.bool_] | Non
     return int((one & other).sum()) >= SAME_ROWS * max(int((one | other).sum()), 1)
 
 
-def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], has_columns: bool) -> str:
+def sentence(
+    rule: Rule | None, name: str, rest: int, too_few: tuple[int, int] | None, has_columns: bool
+) -> str:
     """Return the description of a group.
 
     Parameters
@@ -161,7 +164,8 @@ def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], ha
     rule : the group's rule; None if there is none.
     name : name of the class.
     rest : number of rows of the class that are not in the group.
-    drawn : drawn rows of the group and of the rest of its class.
+    too_few : drawn rows of the group and of the rest of its class, if no rule was searched for as they are
+        too few; else None.
     has_columns : whether any source column can be part of a rule.
     """
     if rule is not None:
@@ -170,8 +174,8 @@ def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], ha
         return f"all rows of class {name}"
     if not has_columns:
         return "no column of the source can be named in a rule: see the central rows"
-    if min(drawn) < 4 * MIN_ROWS:
-        return f"too few rows for a rule ({drawn[0]} of the group, {drawn[1]} others of its class)"
+    if too_few is not None:
+        return f"too few rows for a rule ({too_few[0]} of the group, {too_few[1]} others of its class)"
     return f"no rule of up to three conditions tells it from the rest of class {name} better than chance"
 
 

@@ -76,10 +76,19 @@ class Rule:
         return " and ".join(condition.text for condition in self.conditions)
 
 
+def enough_rows(inside: Mask, fit: Mask) -> bool:
+    """Return whether a rule is searched for: both sides (n,) have ``MIN_ROWS`` rows in the fit and in the
+    check.
+    """
+    return all((side & part).sum() >= MIN_ROWS for side in (inside, ~inside) for part in (fit, ~fit))
+
+
 def find_rule(
     views: Sequence[View], inside: Mask, weights: Float64, fit: Mask, *, tests: int = 1
 ) -> Rule | None:
-    """Find the rule that describes the rows of a group best; None if none is better than chance.
+    """Find the rule that describes the rows of a group best.
+
+    None if none is better than chance, or if there are too few rows (:func:`enough_rows`).
 
     Parameters
     ----------
@@ -89,9 +98,7 @@ def find_rule(
     fit : rows from which the rule is made, shape (n,); the others check it.
     tests : number of rules that are searched for together, by which the level of the test is divided.
     """
-    sides = [int((inside & fit).sum()), int((~inside & fit).sum())]
-    held_out = [int((inside & ~fit).sum()), int((~inside & ~fit).sum())]
-    if not views or min(*sides, *held_out) < MIN_ROWS:
+    if not views or not enough_rows(inside, fit):
         return None
     views = [_informative(view, inside, fit) for view in views]
     best: tuple[float, tuple[Condition, ...]] | None = None

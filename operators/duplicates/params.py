@@ -13,10 +13,10 @@ class DuplicatesParams(OperatorParams):
     """Parameters of ``duplicates``: which rows are near duplicates, and what becomes of them."""
 
     columns: tuple[str, ...] = ()
-    """Source columns of texts that are compared, together. Without any, the feature vectors are compared.
-    That has a meaning for vectors of a network (`embed`, or a source column of vectors). Features that
-    `encode` makes of numbers and categories need a `distance` of your own, since most of their rows point in
-    nearly the same directions."""
+    """Source columns of texts that are compared, joined by spaces. Without any, the feature vectors are
+    compared. That has a meaning for vectors of a network (`embed`, or a source column of vectors). Features
+    that `encode` makes of numbers and categories need a `distance` of your own, since most of their rows
+    point in nearly the same directions."""
     threshold: Annotated[float, Field(ge=0.3, le=1.0)] = 0.8
     """Jaccard similarity of two texts' shingles from which on they are near duplicates. It is estimated from
     128 hashes, with a standard error of at most 0.044. Unused for vectors."""

@@ -109,7 +109,7 @@ def _table(context: ReportContext, found: pa.Table, of_column: str, similarity_c
     for row, of, similarity in zip(
         *(found.column(name).to_pylist() for name in (ROW_ID, of_column, similarity_column)), strict=True
     ):
-        older, newer = context.locate([of, row]) if of < row else context.locate([row, of])
+        older, newer = context.locate([of, row])
         rows.append(
             (row, f"{newer.path}, row {newer.row}", of, f"{older.path}, row {older.row}", f"{similarity:.2f}")
         )

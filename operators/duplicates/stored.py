@@ -10,8 +10,9 @@ of each of its own rows from the files of all tasks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +34,10 @@ from operators.hashing import Hashes
 
 ROWS_OF_A_TASK = 250_000
 """About so many new rows are looked up by one task, unless many have the same key."""
-BETWEEN = "\n\x1f\n"
-"""Separator of the columns of a row."""
 
 
 class Task(NamedTuple):
-    """One band, and the slice of its keys."""
+    """One band, and the number of a slice of its keys, of so many."""
 
     band: int
     part: int
@@ -56,7 +55,7 @@ def sign_shard(reader: ShardReader, state: Path, params: DuplicatesParams, shard
         column.to_pylist()
         for column in reader.read_source(shard, params.columns).take(ids - info.first_row).columns
     ]
-    texts = [BETWEEN.join(filter(None, row)) for row in zip(*columns, strict=True)]
+    texts = [" ".join(filter(None, row)) for row in zip(*columns, strict=True)]
     try:
         has_any, found = signatures(texts, params.shingle)
     except ImportError as error:
@@ -87,7 +86,7 @@ def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
     looked up, so that the cost grows with the new rows.
     """
     folders = sorted(state.glob("texts-*"))
-    bands = [_Band(folder, task.band) for folder in folders]
+    bands = [_Band(_Folder(folder), task.band) for folder in folders]
     new = [int(folder.name.removeprefix("texts-")) >= first_row for folder in folders]
     slices = [
         band.slice(task) if is_new else np.empty(0, np.int64) for band, is_new in zip(bands, new, strict=True)
@@ -127,35 +126,84 @@ def texts_near_other_kind(state: Path, threshold: float, ids: Ids, kinds: Kinds,
         places[mine] = np.searchsorted(np.load(folders[number] / "ids.npy", mmap_mode="r"), ids[mine])
     own = _Signatures(folders, np.stack([numbers, places]))[np.arange(len(ids))]
     found = np.zeros(len(ids), np.bool_)
-    for band, keys in enumerate(band_keys(own, threshold)):
-        order, left = np.argsort(keys), np.full(len(ids), COMPARED)
-        for folder, first in zip(folders, firsts, strict=True):
-            asked = order[~found[order] & (left[order] > 0) & (ids[order] > first)]
+    keys = band_keys(own, threshold)
+    order, left = np.argsort(keys, axis=1), np.full(keys.shape, COMPARED, np.int16)
+    for path, first in zip(folders, firsts, strict=True):  # outside, so that each file is opened once
+        folder = _Folder(path)
+        for band in range(len(keys)):
+            asked = order[band][(~found & (left[band] > 0) & (ids > first))[order[band]]]
             stored = _Band(folder, band)
+            asked = asked[stored.has(keys[band, asked])]
             for kind in np.unique(kinds[asked]):
                 mine = asked[kinds[asked] == kind]
-                places, begin, length = stored.with_other_kind(keys[mine], kind, kind_of, left[mine])
-                found[mine] = stored.near(folder, own[mine], threshold, ids[mine], places, begin, length)
-                left[mine] -= length
+                most = left[band, mine]
+                places, begin, length = stored.with_other_kind(keys[band, mine], kind, kind_of, most)
+                found[mine] = stored.near(own[mine], threshold, ids[mine], places, begin, length)
+                left[band, mine] -= length
     return found
 
 
-class _Band:
-    """The keys of one band in one folder, mapped: ascending, and of equal ones those of older rows first."""
+class _Folder:
+    """The files of one shard, each of which is mapped when it is first read."""
 
-    def __init__(self, folder: Path, band: int) -> None:
-        self.keys: Hashes = np.load(folder / "keys.npy", mmap_mode="r")[band]
-        self.places: npt.NDArray[np.uint32] = np.load(folder / "order.npy", mmap_mode="r")[band]
-        self._ids: Ids = np.load(folder / "ids.npy", mmap_mode="r")
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def keys(self) -> Hashes:
+        """Return the keys (bands, m) of each band, ascending."""
+        return self._map("keys")
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.uint32]:
+        """Return the places (bands, m) of the rows with these keys."""
+        return self._map("order")
+
+    @cached_property
+    def ids(self) -> Ids:
+        """Return the row ids (m,), ascending."""
+        return self._map("ids")
+
+    @cached_property
+    def signatures(self) -> Signatures:
+        """Return the signatures (m, N_HASHES)."""
+        return self._map("signatures")
+
+    def _map(self, name: str) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = np.load(self._path / f"{name}.npy", mmap_mode="r")
+        return found
+
+
+class _Band:
+    """One band of a folder: its keys ascend, and of equal ones those of older rows come first."""
+
+    def __init__(self, folder: _Folder, band: int) -> None:
+        self._folder, self._band = folder, band
+        self.keys: Hashes = folder.keys[band]
+
+    @property
+    def places(self) -> npt.NDArray[np.uint32]:
+        """Return the places (m,) of the rows in the order of the keys."""
+        found: npt.NDArray[np.uint32] = self._folder.order[self._band]
+        return found
 
     def ids(self, rows: Ids) -> Ids:
         """Return the row ids at positions in the order of the keys."""
-        found: Ids = self._ids[self.places[rows]]
+        found: Ids = self._folder.ids[self.places[rows]]
         return found
 
     def slice(self, task: Task) -> Ids:
-        """Return the positions of a task's rows."""
-        return np.flatnonzero(self.keys % np.uint64(task.n_parts) == task.part)
+        """Return the positions of a task's rows: its range of keys, which are spread evenly as hashes are."""
+        first, end = (part * 2**64 // task.n_parts for part in (task.part, task.part + 1))
+        start = np.searchsorted(self.keys, np.uint64(first))
+        return np.arange(start, np.searchsorted(self.keys, np.uint64(end - 1), "right"))
+
+    def has(self, keys: Hashes) -> Mask:
+        """Return whether each of some keys (n,) occurs."""
+        place = np.searchsorted(self.keys, keys)
+        found: Mask = place < len(self.keys)
+        found[found] = self.keys[place[found]] == keys[found]
+        return found
 
     def with_keys(self, wanted: Hashes) -> Ids:
         """Return the positions of the oldest ``COMPARED`` rows of each of some keys."""
@@ -178,17 +226,10 @@ class _Band:
         return places, begin, np.minimum(np.searchsorted(places, last) - begin, most)
 
     def near(
-        self,
-        folder: Path,
-        signed: Signatures,
-        threshold: float,
-        ids: Ids,
-        places: Ids,
-        begin: Ids,
-        length: Ids,
+        self, signed: Signatures, threshold: float, ids: Ids, places: Ids, begin: Ids, length: Ids
     ) -> Mask:
         """Return whether each row (n,) is near an older one among those found by :meth:`with_other_kind`."""
-        theirs: Signatures = np.load(folder / "signatures.npy", mmap_mode="r")
+        theirs = self._folder.signatures
         found = np.zeros(len(ids), np.bool_)
         for member in range(int(length.max(initial=0))):
             rows = np.flatnonzero(~found & (length > member))

@@ -117,6 +117,8 @@ def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return as_texts(column.cast(kind.value_type))
+    if pa.types.is_float16(kind):  # Arrow does not round halves
+        return as_texts(column.cast(pa.float32()))
     if pa.types.is_floating(kind):
         whole = pc.equal(column, pc.floor(column))
         small = pc.less(pc.abs(column), 2.0**53)

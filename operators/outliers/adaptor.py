@@ -63,7 +63,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 10
+    version = 11
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 

@@ -52,8 +52,9 @@ class Scaler:
         return cls(mean.astype(np.float32), inverse.astype(np.float32))
 
     def __call__(self, X: Float32) -> Float32:
-        """Return the (n, d) standardised features."""
-        return np.asarray((X - self.mean) * self.inverse, np.float32)
+        """Return the (n, d) standardised features, bounded to what float32 holds."""
+        found = (X.astype(np.float64) - self.mean) * self.inverse  # in float32 the difference can overflow
+        return np.clip(found, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
 
 
 @dataclass(frozen=True)

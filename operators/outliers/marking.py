@@ -13,6 +13,8 @@ from operators.outliers.planted import KINDS
 
 UNREACHABLE = 2.0
 """Threshold above every posterior: no row is marked."""
+TIE = 1e-9
+"""Posteriors that differ by no more than this are equal: their rows are marked together or not at all."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def kind_posteriors(ratios: Ratios, E: Float64, y: Int64, prevalence: Float64, c
 def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> float:
     """Choose the least threshold above which posteriors (n,) have a mean of ``min_precision``.
 
-    It lies between two posteriors, so that the last bits of a row's posterior decide nothing.
+    It lies between two posteriors that differ by more than ``TIE``, so that the last bits of a row's
+    posterior decide nothing, and the mean counts all rows that the threshold marks.
 
     Returns
     -------
@@ -78,7 +81,8 @@ def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> 
     """
     ordered = np.sort(p)[::-1]
     precise = np.cumsum(ordered) / np.arange(1, len(p) + 1) >= min_precision
-    allowed = np.flatnonzero(precise & (ordered >= min_posterior))
+    last_of_tie = np.append(ordered[:-1] - ordered[1:] > TIE, True)
+    allowed = np.flatnonzero(precise & last_of_tie & (ordered >= min_posterior))
     if not len(allowed):
         return UNREACHABLE
     last = int(allowed[-1])

@@ -38,20 +38,23 @@ def category_of(Z: Float32) -> Int64:
     """
     low, high = Z.min(axis=0), Z.max(axis=0)
     binary = (high > low) & ((low == Z) | (high == Z)).all(axis=0)
-    category, start = np.arange(Z.shape[1]), 0
+    category, start, stop = np.arange(Z.shape[1]), 0, 0
+    union = np.zeros(len(Z), np.bool_)  # rows with the larger value of a column from start to stop
     while start < Z.shape[1]:
-        stop, total = start, np.zeros(len(Z), np.bool_)
         while stop < Z.shape[1] and binary[stop]:
             level = Z[:, stop] == high[stop]
-            if (total & level).any():
+            if (union & level).any():
                 break
-            total |= level
+            union |= level
             stop += 1
-        if stop > start + 1 and total.mean() >= MIN_LEVELS:
+        if stop > start + 1 and union.mean() >= MIN_LEVELS:
             category[start:stop] = start
-            start = stop
-        else:
-            start += 1
+            start, union = stop, np.zeros_like(union)
+            continue
+        if stop > start:  # the columns that are left stay disjoint
+            union[Z[:, start] == high[start]] = False
+        start += 1
+        stop = max(stop, start)
     return np.unique(category, return_inverse=True)[1].astype(np.int64)
 
 

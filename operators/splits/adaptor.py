@@ -146,7 +146,7 @@ class Split(Operator[P]):
             return metrics
         rule, shards = self._rule(self.open_rule(context)), range(len(context.shards.shards))
         crossing = store_parts(context, rule, shards, executor, self.params.resources)
-        self._log_warnings(context, crossing)
+        self._log_crossing(crossing[CROSSING])
         if self.drops_duplicates:
             for part in PARTS[:DROPPED]:
                 metrics[part] = metrics.get(part, 0.0) - crossing[part]
@@ -160,7 +160,7 @@ class Split(Operator[P]):
             return metrics
         rule = self._rule(self.open_rule_for_new_rows(context))
         crossing = store_parts(context, rule, delta.new_shards, executor, self.params.resources)
-        self._log_warnings(context, crossing)
+        self._log_crossing(crossing[CROSSING])
         return metrics | {CROSSING: metrics.get(CROSSING, 0.0) + crossing[CROSSING]}
 
     def open(self, context: Context) -> Apply:
@@ -180,9 +180,9 @@ class Split(Operator[P]):
         columns = (name for name in self.requires if self.rule_reads_features or name != FEATURES)
         return Rule(apply, tuple(columns), self.reads_held_out, self.duplicates)
 
-    def _log_warnings(self, context: Context, metrics: Mapping[str, float]) -> None:
-        for warning in self.warnings(metrics, lambda: context.state):
-            _log.warning("operators.split: %s", warning)
+    def _log_crossing(self, crossing: float) -> None:
+        if crossing:
+            _log.warning("operators.split: %s", crossing_text(int(crossing), drops=self.drops_duplicates))
 
     @abstractmethod
     def fit_rule(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -222,9 +222,25 @@ class Split(Operator[P]):
         return pa.table({**found, **others})
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say how many rows nearly duplicate an older row in another split."""
+        """Say which parts lack rows, and how many rows nearly duplicate an older row in another split."""
         crossing = int(metrics.get(CROSSING, 0))
-        return (crossing_text(crossing, drops=self.drops_duplicates),) if crossing else ()
+        dropped = crossing if self.drops_duplicates else 0  # some of them may have been of any part
+        n_rows = int(sum(metrics.get(part, 0) for part in PARTS[:DROPPED])) + dropped
+        found = list[str]()
+        for part, (share, remedy) in self.rounded_shares().items():
+            n = int(metrics.get(part, 0))
+            if share * n_rows >= 1 and n + dropped < share * n_rows / 2:
+                found.append(
+                    f"{n:,} of {n_rows:,} rows are {part} rows, less than half of the share {share:g}: it is "
+                    f"rounded in each stratum, and strata of few rows have none. {remedy}"
+                )
+        if crossing:
+            found.append(crossing_text(crossing, drops=self.drops_duplicates))
+        return tuple(found)
+
+    def rounded_shares(self) -> Mapping[str, tuple[float, str]]:
+        """Return the least share of each part that is rounded in strata, and the remedy if it is missed."""
+        return {}
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Return a section with the MMD between validation and training rows, or None if it is unknown."""

@@ -126,9 +126,21 @@ class Random(Split[RandomParams]):
             note = f"that of the first of several equal rows, {said}; this copy has a hash of its own"
         return [*facts, Fact("hash", drawn, note)]
 
+    def rounded_shares(self) -> Mapping[str, tuple[float, str]]:
+        """Return the shares of validation and test rows, if they are drawn within groups."""
+        if self.fits_on_all_rows or not self._by_group:
+            return {}
+        remedy = "Set split.stratify_by_group: false to draw from all rows alike."
+        shares = {VALIDATION: self.params.validation, TEST: self.params.test}
+        return {PARTS[part]: (share, remedy) for part, share in shares.items()}
+
+    @property
+    def _by_group(self) -> bool:
+        return self.params.stratify_by_group and self.params.key is None
+
     def _draw(self, context: Context) -> Draw:
-        params = self.params
-        by, shares = params.stratify_by_group and params.key is None, (params.validation, params.test)
+        params, by = self.params, self._by_group
+        shares = (params.validation, params.test)
         return Draw(
             context.shards,
             context.seed,

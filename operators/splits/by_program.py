@@ -109,9 +109,14 @@ class ByProgram(Split[ClusterParams]):
         return objective
 
     def _folds(self, context: Context, X: npt.NDArray[Any], keys: Int64) -> tuple[Any, dict[str, Any], float]:
-        from operators.splits.folds import ConstrainedFolds
+        from operators.splits.folds import MAX_VARIABLES, ConstrainedFolds
 
         params = self.params
+        if params.folds and params.folds * len(X) > MAX_VARIABLES:
+            raise ValueError(
+                f"folds is {params.folds}, and {len(X)} sampled rows are assigned to them: lower it to "
+                f"{MAX_VARIABLES // len(X)} or less."
+            )
         model = ConstrainedFolds(
             params.folds or 2,
             params.kernel,

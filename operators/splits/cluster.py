@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -30,7 +31,7 @@ from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, RemainingRows
-from operators.splits.hashed_split import VALIDATION, strata
+from operators.splits.hashed_split import PARTS, VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
 from operators.threads import limit_threads
@@ -119,6 +120,13 @@ class Cluster(Split[ClusterParams]):
             "start_mmd_min": min(start.mmds),
             "start_mmd_max": max(start.mmds),
         }
+
+    def rounded_shares(self) -> Mapping[str, tuple[float, str]]:
+        """Return the least share of validation rows that ``tolerance`` allows."""
+        params = self.params
+        remedy = "Set split.within: label, or raise" if params.within == "domain" else "Raise"
+        least = params.validation * max(1 - params.tolerance, 0)
+        return {PARTS[VALIDATION]: (least, f"{remedy} split.tolerance.")}
 
     def open_rule(self, context: Context) -> Apply:
         """Return a function that splits the rows of a table by their features and stratum."""

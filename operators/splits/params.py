@@ -111,7 +111,8 @@ class ClusterParams(SplitParams):
     folds: Annotated[int, Field(ge=2, le=1000)] | None = None
     """Folds for cross-validation instead of one validation part: adds the column ``fold``, 0 to folds - 1 (-1
     for test and dropped rows). Each fold takes 1 / folds of every label, exactly up to 5,000 rows and on
-    average beyond; fold 0 is validation."""
+    average beyond; fold 0 is validation. Folds times rows, of
+    which at most 5,000 count, must not exceed 1,000,000."""
     marginals: tuple[str, str] | None = None
     """Two columns, of the source or ``group``, each value of which gives its share of validation rows, while
     their pairs need not; exactly up to 5,000 rows and on average beyond. Instead of ``within``."""

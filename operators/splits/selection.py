@@ -180,7 +180,7 @@ def _whole_where_close(counts: Float64) -> Float64:
 def binary_program(
     cost: Float64, rows: Any, low: npt.NDArray[Any], high: npt.NDArray[Any]
 ) -> tuple[Mask, Float64]:
-    """Minimise <cost, x> over x in {0, 1}^v with low <= rows x <= high, by HiGHS through cvxpy.
+    """Minimise <cost, x> over x in {0, 1}^v with low <= rows x <= high, by HiGHS' dual simplex method.
 
     Parameters
     ----------
@@ -198,19 +198,33 @@ def binary_program(
     ------
     ValueError
         There is no feasible solution, or the solver ends at a fractional one.
-    """
-    import cvxpy as cp
 
-    x = cp.Variable(len(cost), bounds=[0, 1])
+    Notes
+    -----
+    Rows with low = high are equations. HiGHS' presolve is off: on 5,000 rows and 5 folds it searches for
+    dependent equations for minutes, and the program takes .2 s without.
+    """
+    from scipy.optimize import linprog
+
     scale = float(np.abs(cost).max(initial=0)) or 1.0
-    bounds = [rows @ x >= low, rows @ x <= high]
-    problem = cp.Problem(cp.Minimize((cost / scale) @ x), bounds)
-    problem.solve(solver=cp.HIGHS)  # type: ignore[no-untyped-call]
-    if x.value is None or np.abs(x.value - np.rint(x.value)).max() > 1e-6:
+    equal = low == high
+    found = linprog(
+        cost / scale,
+        A_eq=rows[equal],
+        b_eq=low[equal],
+        A_ub=sparse.vstack([rows[~equal], -rows[~equal]]),
+        b_ub=np.concatenate([high[~equal], -low[~equal]]),
+        bounds=(0, 1),
+        method="highs-ds",
+        options={"presolve": False},
+    )
+    if found.x is None or np.abs(found.x - np.rint(found.x)).max() > 1e-6:
         raise ValueError(
             f"the linear program that assigns rows ({len(cost)} variables, {len(low)} constraints) has no "
-            f"solution in whole rows (status: {problem.status}). Raise the tolerance, or constrain pairs of "
-            "label and domain (within: domain)."
+            f"solution in whole rows ({found.message}). Raise the tolerance, or constrain pairs of label and "
+            "domain (within: domain)."
         )
-    above, below = (np.asarray(bound.dual_value, np.float64) for bound in bounds)
-    return np.asarray(x.value > 0.5), scale * (above - below)
+    price = np.empty(len(low))
+    price[equal] = found.eqlin.marginals
+    price[~equal] = np.subtract(*np.split(found.ineqlin.marginals, 2))
+    return np.asarray(found.x > 0.5), scale * price

@@ -15,7 +15,7 @@ import pyarrow as pa
 from operators.arrays import Float64, Int64
 from operators.base import FEATURES, SPLIT, Context, Executor, OperatorError
 from operators.bounded_json import read_json
-from operators.splits.hashed_split import TRAIN, VALIDATION
+from operators.splits.hashed_split import PARTS, TRAIN, VALIDATION
 from operators.splits.params import ClusterParams, SplitParams
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     """Return ``mmd`` of a fitted split and ``mmd_random``, its root mean square over random splits of that
     size.
 
-    The result is empty if a part has no rows or the kernel is degenerate. The latter is logged and is no
-    error, because the methods that call this do not use the kernel to split.
+    The result is empty if a part has no rows or the kernel is degenerate. This is logged and is no error,
+    because the methods that call this do not use the kernel to split.
     """
     from operators.splits.kernel import random_mmd
     from operators.splits.sharded import ParticipatingRows, draw_sample
@@ -93,7 +93,8 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     taking = ParticipatingRows(context.shards, columns, PartKeys(operator.open_rule(context)))
     random = generator(context.seed % 2**32)
     drawn = draw_sample(executor, taking, int(random.integers(2**63)), params.resources)
-    if len(np.unique(drawn.keys)) < 2:
+    if not drawn.n:
+        _log.info("operators.split: no row is split, so there is no MMD")
         return {}
     try:
         settings = settings_of(params, stored_landmarks(params, context))
@@ -109,6 +110,10 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
         sizes += count
         sums += total
         squares += square
+    if not sizes.all():
+        part = PARTS[VALIDATION if sizes[0] else TRAIN]
+        _log.info("operators.split: the part %r has no rows, so there is no MMD", part)
+        return {}
     n, apart = int(sizes.sum()), sums[1] / sizes[1] - sums[0] / sizes[0]
     off = sums.sum(axis=0) / n - centre
     scatter = squares - n * float(off @ off)

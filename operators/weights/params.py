@@ -44,8 +44,9 @@ class WeightsParams(OperatorParams):
     """``robust``: the product of the factors within limits (``cap``, ``min_effective_share``), with the
     same sum for every class; the operator ``cues`` is one of the factors unless ``factors`` leaves it out.
     ``class_balanced``: the same sum for every class. ``uniform``: 1 each. ``group_balanced``: the same sum
-    for every group; a row in no group weighs at most as much as a row of its class's smallest group, and a
-    row marked as an outlier 1. All are multiplied by the factors.
+    for every group; a row in no group weighs at most as much as a row of its class's smallest group, and 1
+    if it is marked as an outlier. A marked row in a group weighs as its group. All are multiplied by the
+    factors.
     """
     trust: Literal["all", "self_confidence"] | None = None
     """``all``: labels are not doubted. ``self_confidence``: the weight of a row outside its class's

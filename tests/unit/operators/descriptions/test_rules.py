@@ -19,6 +19,7 @@ from operators.descriptions.rules import holds, score_rule
 from operators.descriptions.table_views import readable_cuts, views_of
 from operators.descriptions.views import LevelView, NumberView
 from operators.encode.texts import MISSING_TEXTS
+from operators.hashing import row_hashes
 from operators.readable import readable_between
 
 N = 1_200
@@ -155,6 +156,9 @@ def test_cuts_have_values_on_both_sides(values: list[float]) -> None:
         (980, 1043, 1000),
         (-4.7, -3.2, -4),
         (-1, 2, 0),
+        (3.2, 1e308, 1e308),
+        (-1.7976931348623157e308, 0.3, 0),
+        (1.2e308, 1.7976931348623157e308, 1.5e308),
     ],
 )
 def test_cuts_have_few_digits(low: float, high: float, cut: float) -> None:
@@ -207,6 +211,22 @@ def test_conditions_on_one_column_are_merged() -> None:
     assert merge([Range("a"), Missing("a")]) == [Missing("a")]
     both = [Term("t", 0, "p"), Term("t", 1, "q", negated=True)]
     assert merge(both) == both
+
+
+def test_too_few_rows_are_named_where_no_rule_is_searched_for() -> None:
+    ids = np.arange(400)
+    fit = (row_hashes(ids, 0, "descriptions/fit") & np.uint64(1)).astype(bool)
+    some = np.concatenate([ids[:75], ids[200:275]])  # fewer than 80 of each, but 20 in the fit and the check
+    one_sided = np.concatenate([ids[:200][fit[:200]], ids[200:]])
+    for rows, searched in ((some, True), (one_sided, False)):
+        group = (rows >= 200).astype(np.int64)
+        sizes = {(0, one): int((group == one).sum()) for one in (0, 1)}
+        values = pa.table({"c": np.random.default_rng(0).normal(size=len(rows))})
+        sample = GroupSample(values, rows, np.zeros(len(rows), np.int64), group, sizes)
+        said = describe_groups(sample, ["c"])[1]["description"]
+        few = f"too few rows for a rule ({sizes[0, 1]} of the group, {sizes[0, 0]} others of its class)"
+        assert (said == few) == (not searched)
+        assert said.startswith("no rule of up to three conditions") == searched
 
 
 def test_values_are_shown_so_that_spaces_are_seen() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from operators.duplicates import stored
 from operators.duplicates.minhash import N_HASHES, Signatures, band_keys
-from operators.duplicates.stored import texts_near_other_kind
+from operators.duplicates.stored import Task, _Band, _Folder, texts_near_other_kind
 
 THRESHOLD = 0.8
 Array = Any
@@ -78,3 +78,38 @@ def test_rows_near_another_kind_are_those_of_all_pairs(
         patch.setattr(stored, "COMPARED", most)
         found = texts_near_other_kind(state, THRESHOLD, asked, kinds[asked], lambda ids: kinds[ids])
     np.testing.assert_array_equal(found, expected[asked])
+
+
+def test_each_file_of_a_shard_is_opened_once_and_only_keys_where_none_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed = np.random.default_rng(0).integers(0, 2**32, (40, N_HASHES), dtype=np.uint32)
+    signed[39] = signed[0]
+    state, opened, load = store(tmp_path, signed, (10, 20, 30)), list[str](), np.load
+
+    def recorded(path: Path, **options: Any) -> Any:
+        opened.append(f"{path.parent.name[-2:]} {path.name}")
+        return load(path, **options)
+
+    monkeypatch.setattr(np, "load", recorded)
+    kinds = np.arange(40) % 2
+    found = texts_near_other_kind(
+        state, THRESHOLD, np.array([38, 39]), kinds[38:], lambda ids: kinds[ids].astype(np.int8)
+    )
+    assert found.tolist() == [False, True]
+    of_others = [name for name in opened if not name.startswith("30")]
+    near = [f"00 {name}.npy" for name in ("ids", "keys", "order", "signatures")]
+    assert sorted(of_others) == [*near, "10 keys.npy", "20 keys.npy"]
+
+
+@given(keys=st.lists(st.sampled_from([0, 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]), max_size=9))
+def test_slices_of_a_band_are_ranges_that_together_hold_each_key_once(
+    keys: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    state = tmp_path_factory.mktemp("state")
+    np.save(state / "keys.npy", np.array([sorted(keys)], np.uint64))
+    band = _Band(_Folder(state), 0)
+    slices = [band.slice(Task(0, part, 3)) for part in range(3)]
+    assert np.concatenate(slices).tolist() == list(range(len(keys)))
+    held = [set(band.keys[rows].tolist()) for rows in slices]
+    assert sum(map(len, held)) == len(set(keys))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from operators.base import OperatorError
-from operators.encode.column_forms import Form, form_of
+from operators.encode.column_forms import Form, as_texts, form_of
 from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
 from operators.encode.numeric import fit_number
@@ -213,6 +213,14 @@ def test_the_recipe_decides():
         decide_kind(texts, tell(kind=Kind.NUMERIC))
     with pytest.raises(OperatorError, match="cannot be datetime: its type is int64"):
         decide_kind(ints, tell(kind=Kind.DATETIME))
+
+
+def test_halves_can_be_categories():
+    """Arrow has no `floor` of the type."""
+    values = pa.array(np.array([1, 2.5, np.nan, np.inf], np.float16))
+    assert as_texts(pa.chunked_array([values])).to_pylist() == ["1", "2.5", None, "inf"]
+    found = summarise(pa.table({"c": values}), TextRules(as_text=frozenset({"c"})))["c"]
+    assert decide_kind(found, KindOptions(kind=Kind.CATEGORICAL)).kind == Kind.CATEGORICAL
 
 
 def test_a_given_format_of_dates():

@@ -26,3 +26,10 @@ def test_a_column_of_equal_values_is_0_everywhere(value: float) -> None:
 def test_the_smallest_numbers_give_finite_features() -> None:
     X = np.array([[0.0], [1e-45], [3e-45]], np.float32)
     assert np.isfinite(Scaler.fit(X)(X)).all()
+
+
+def test_the_largest_numbers_give_finite_features() -> None:
+    X = np.repeat(np.array([[-3e38], [3e38]], np.float32), [900, 100], axis=0)
+    scaler = Scaler.fit(X)
+    np.testing.assert_allclose(scaler(X)[[0, -1], 0], [-1 / 3, 3], rtol=1e-5)
+    assert np.isfinite(Scaler(np.zeros(1, np.float32), np.full(1, 2.0, np.float32))(X)).all()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from operators.outliers.flip_share import separation
 from operators.outliers.mixture import (
@@ -58,6 +61,35 @@ def test_a_category_has_rows_whose_level_is_too_rare_for_a_column() -> None:
     Z = np.column_stack([Z, rng.integers(0, 2, 500), rng.random(500) < 0.02]).astype(np.float32)
     assert category_of(Z).tolist() == [0, 0, 0, 1, 2]
     assert mix_columns(Z, rng)[:, :3].sum(axis=1).max() == 1
+
+
+@given(arrays(np.float32, st.tuples(st.integers(2, 4), st.integers(1, 7)), elements=st.sampled_from([0, 1])))
+@settings(max_examples=300)
+def test_categories_are_those_of_a_search_from_every_column(Z: np.ndarray) -> None:
+    varies = Z.min(axis=0) < Z.max(axis=0)
+    category, start = np.arange(Z.shape[1]), 0
+    while start < Z.shape[1]:
+        stop = start
+        while stop < Z.shape[1] and varies[stop] and Z[:, start : stop + 1].sum(axis=1).max() == 1:
+            stop += 1
+        whole = stop > start + 1 and Z[:, start:stop].any(axis=1).all()
+        category[start : stop if whole else start + 1] = start
+        start = stop if whole else start + 1
+    assert category_of(Z).tolist() == np.unique(category, return_inverse=True)[1].tolist()
+
+
+def test_each_column_of_rare_flags_is_read_a_few_times() -> None:
+    class Counted(np.ndarray):
+        reads = 0
+
+        def __getitem__(self, key):
+            Counted.reads += isinstance(key, tuple)
+            return super().__getitem__(key)
+
+    flags = np.zeros((400, 100), np.float32)
+    flags[np.arange(100), np.arange(100)] = 1
+    assert category_of(flags.view(Counted)).tolist() == list(range(100))
+    assert Counted.reads <= 3 * 100
 
 
 def test_the_ratio_of_flips_ranks_as_the_mean_of_a_narrow_and_a_wide_one() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from operators.hashing import folds_of
 from operators.outliers import evidence, linear, trees
@@ -189,6 +191,26 @@ def test_the_threshold_lies_between_posteriors() -> None:
     assert choose_threshold(p, 0.8, 0.5) == pytest.approx(0.575)
     assert choose_threshold(p[:3], 0.8, 0.5) == pytest.approx(0.55)
     assert choose_threshold(np.full(5, 0.3), 0.7, 0.5) == UNREACHABLE
+
+
+def test_rows_of_equal_posterior_are_marked_together_or_not_at_all() -> None:
+    p = np.concatenate([np.ones(10), np.full(1000, 0.6), np.full(5000, 0.01)])
+    assert choose_threshold(p, 0.7, 0.5) == pytest.approx(0.8)
+    assert choose_threshold(p, 0.6, 0.5) == pytest.approx(0.55)
+    p[10:500] += 1e-16 * np.arange(490)  # the same but for a rounding error
+    assert choose_threshold(p, 0.7, 0.5) == pytest.approx(0.8)
+    assert choose_threshold(np.full(7, 0.6), 0.7, 0.5) == UNREACHABLE
+
+
+@given(
+    st.lists(st.sampled_from([0, 0.2, 0.5, 0.55, 0.6, 0.7, 0.71, 0.9, 1]), min_size=1, max_size=30),
+    st.sampled_from([0.5, 0.7, 0.9]),
+)
+def test_marked_rows_are_as_precise_as_was_asked(values: list[float], precision: float) -> None:
+    p = np.array(values, np.float64)
+    marked = p >= choose_threshold(p, precision, 0.5)
+    assert not marked.any() or p[marked].mean() >= precision - 1e-12
+    assert not marked.any() or p[marked].min() >= 0.5
 
 
 def test_a_flip_needs_evidence_of_its_own() -> None:

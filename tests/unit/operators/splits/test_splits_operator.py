@@ -154,6 +154,22 @@ def test_every_method_says_how_far_its_parts_are_apart(method: str, kernel: Any)
     assert metrics["mmd_random"] == pytest.approx(np.sqrt(np.mean(floor)), rel=0.2)
 
 
+def test_the_shift_of_a_domain_that_the_sample_misses_is_measured(caplog: pytest.LogCaptureFixture) -> None:
+    n = 2 * SAMPLE
+    X = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32)
+    site = np.full(n, "a", object)
+    site[[2287, 6200]] = "rare"  # these have the largest hashes
+    columns = {FEATURES: numpy_to_vectors(X), LABEL: np.zeros(n, np.int32), GROUP: np.zeros(n, np.int32)}
+    table = pa.table({**columns, IS_OUTLIER: np.zeros(n, bool), "site": pa.array(site)})
+    wanted = {"method": "leave_one_domain_out", "domain": "site", "leave_out": "rare"}
+    _, metrics = split(wanted, split_table(table, [n // 3]))
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert metrics["mmd"] == pytest.approx(mmd(z, site == "rare", "linear", 0.1), rel=0.05)
+    caplog.set_level("INFO")
+    assert "mmd" not in split({"validation": 0.0}, [rows(50, 0)])[1]
+    assert "the part 'validation' has no rows" in caplog.text
+
+
 def test_one_domain_is_left_out() -> None:
     table = rows(300, 0)
     sites = np.array(table["site"].to_pylist(), str)
@@ -222,6 +238,34 @@ def test_bad_input_names_the_operator() -> None:
         Split.variant({"method": "cluster"}).Params(method="cluster", stratify_by_group=True)
 
 
+@pytest.mark.parametrize(
+    ("params", "remedy"),
+    [
+        ({"fit_on": "all", "test": 0.1}, "Set split.stratify_by_group: false"),
+        ({"method": "cluster", "within": "domain"}, "Set split.within: label, or raise split.tolerance."),
+    ],
+    ids=["random", "cluster"],
+)
+def test_a_part_that_lacks_half_of_its_rows_is_named(params: dict[str, Any], remedy: str) -> None:
+    """One group has 100 rows, and 500 have two, whose share rounds to none."""
+    table = rows(1100, 0)
+    table = table.set_column(2, GROUP, pa.array(np.maximum(np.arange(1100) // 2, 49) - 49, pa.int32()))
+    kind = Split.variant(params)
+    operator = kind(kind.Params(**params))
+    _, metrics = split(params, [table])
+    said = operator.warnings(metrics, Path)
+    assert 10 <= metrics["validation"] <= 30
+    assert said[0].startswith(
+        f"{metrics['validation']:.0f} of 1,100 rows are validation rows, less than half of the share 0.2: "
+    )
+    assert remedy in said[0]
+    assert len(said) == (2 if "test" in params else 1)
+    assert operator.warnings(split(params, [rows(1100, 0)])[1], Path) == ()
+    few = {"train": 900.0, "validation": 80.0, "test": 80.0, "duplicates_in_other_split": 40.0}
+    operator.drops_duplicates = True
+    assert len(operator.warnings(few, Path)) == 1  # so many may have been dropped as duplicates
+
+
 def test_split_without_a_kernel_still_works(caplog: pytest.LogCaptureFixture) -> None:
     """A random split needs no features that differ; then it says nothing of the shift."""
     table = rows(50, 0).set_column(0, FEATURES, numpy_to_vectors(np.ones((50, 2), np.float32)))
@@ -270,6 +314,11 @@ def test_more_folds_than_rows_are_named_as_the_recipe_names_them() -> None:
     params = {"method": "cluster", "folds": 9, "test": 0.0}
     with pytest.raises(OperatorError, match=r"operators\.split: folds is 9, and there are 4 rows: lower it"):
         split(params, [rows(4, 0)])
+
+
+def test_too_many_folds_of_many_rows_are_named() -> None:
+    with pytest.raises(OperatorError, match=r"1200 sampled rows .* lower it to 833 or less"):
+        split({"method": "cluster", "folds": 900}, [rows(1200, 0)])
 
 
 def test_two_marginals_keep_their_shares_in_any_shards() -> None:
