@@ -50,12 +50,16 @@ def follow_in_full(
     """
     if search.further or is_open(search, decision):
         return search, decision
-    found, least = (search, decision), least_gain(s.setting, search.n_learnt)
-    for state, tried in tried_in_full(search, column, sample, s, fits):
+    followed, least = None, least_gain(s.setting, search.n_learnt)
+    # All labels count alike: the trees know measurements of such trials alone.
+    for state, tried in tried_in_full(replace(search, judged_labels=()), column, sample, s, fits):
         gain = gain_to_expect(state, tried, sample)
         if tried.blend > 0 and gain is not None and gain > least:
-            found, least = (replace(state, expected_gain=gain), tried), gain
-    return found
+            followed, found, least = replace(state, expected_gain=gain), tried, gain
+    if followed is None:
+        return search, decision
+    judged = replace(followed, judged_labels=search.judged_labels)
+    return judged, found if judged.right_labels is None else decide_on(judged, sample, s, fits=fits)
 
 
 def is_open(search: CueState, decision: Decision) -> bool:

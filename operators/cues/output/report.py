@@ -166,11 +166,12 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     notes = [Finding(summary(found), "information")]
     notes += [Finding(note, "warning") for note in word_notes(found)]
     notes += [Finding(note, "warning") for note in leaking_values(found)]
-    if found.get("trade_off") and found["trade_off"].get("classes_left_out"):
-        text = left_out_warning(found["trade_off"]["classes_left_out"])
+    curve = found.get("trade_off") or {}
+    if classes := curve.get("classes_left_out"):
+        text = left_out_warning(classes)
         notes.append(Finding(f"{text[0].upper()}{text[1:]}", "warning", SMALL_CLASSES))
-    if found.get("trade_off") and is_overpriced(found["trade_off"]):
-        price = (price_sentence(found["trade_off"]), small_groups_sentence(found["trade_off"]))
+    if curve and is_overpriced(curve):
+        price = (price_sentence(curve), "" if classes else small_groups_sentence(curve))
         notes.append(Finding(" ".join(filter(None, price)), "warning"))
     if found["gate"] and (asked := asked_suspects(found)):
         return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
