@@ -78,8 +78,8 @@ def cue_section(
 
     ``beside_cues``: the setting of ``weights`` by which published weights may be others; empty if none is.
     """
-    own, said = OWN_WEIGHTS.format(beside_cues) if beside_cues else "", verdict(found)
-    content: list[Any] = [*([own] if own else ()), said, *word_notes(found), *leaking_values(found)]
+    own, whole = OWN_WEIGHTS.format(beside_cues) if beside_cues else "", verdict(found)
+    content: list[Any] = [*([own] if own else ()), whole, *word_notes(found), *leaking_values(found)]
     if found["suspects"]:
         columns = (
             "slice",
@@ -102,7 +102,7 @@ def cue_section(
             RecipeChoices(("operators", "cues"), OPTIONS, items),
         ]
     if found.get("trade_off"):
-        content += _trade_off(found["trade_off"], said_before=said)
+        content += _trade_off(found["trade_off"], said_before=whole)
     findings = [*([Finding(own.replace("`", ""))] if own else ()), *_findings(found)]
     if importance is not None:
         content += _importance(importance)
