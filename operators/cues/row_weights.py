@@ -128,20 +128,21 @@ def with_limits(state: CueState, Z: Floats, y: Integers, ids: Integers, s: CueSe
     C = len(state.class_factor)
     factor = raw_factor(state, Z, y, ids)
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
-    return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
+    effective = effective_share(limits.apply(factor, y), y, C)
+    return replace(state, limits=limits, effective=effective, least_share=s.min_effective)
 
 
 def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> tuple[Float64, Float64]:
     """Return the robust factor of the shortcuts that were found, and that of the slices, shape (n,)."""
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
-    Z = mask_columns(Z, state.legitimate)
-    by_slices = slice_factor(state.slices, Z, y)
+    masked = mask_columns(Z, state.legitimate)
+    by_slices = slice_factor(state.slices, masked, y)
     if state.class_columns:
         if state.named is None:
             return _columns_factor(state, Z, y), by_slices
         return several_factor(state.class_columns, state.caps_several, Z, y), by_slices
-    p = held_out(state.twins.after, Z, ids, state.seed)
+    p = held_out(state.twins.after, masked, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.n_learnt)
     return combine(by_slices, by_twins, state.slice_part), by_slices
 

@@ -54,6 +54,8 @@ class CueState:
         Measurements; None where a shortcut is named.
     effective
         Effective sample share per class on the sample, shape (C,).
+    least_share
+        Least such share that the limits allow; None in a state of an earlier version.
     legitimate
         Columns left out.
     seed
@@ -122,6 +124,7 @@ class CueState:
     caps_named: bool = False
     leaning_column: Sides | None = None
     judged_labels: tuple[RightLabels, ...] = ()
+    least_share: float | None = None
 
     @property
     def class_columns(self) -> tuple[Sides, ...]:

@@ -258,9 +258,10 @@ def _curve(
         given = next(e["params"] for e in task.version.manifest["operators"] if e["name"] == "cues")
         cap, share = given.get("cap", CAP), given.get("min_effective_share", MIN_EFFECTIVE)
     opened = Factor.open(task.folder, end)
-    factor = opened(rows, numbers)
+    factor, state = opened(rows, numbers), opened.state
+    if state is not None and state.least_share is not None:
+        share = state.least_share
     path = WeightPath.fit(factor, rows.y, counts, cap=cap, min_effective=share)
-    state = opened.state
     no_evidence = state is not None and state.blend <= 0 and state.slice_blend <= 0
     groups = rows.y if no_evidence or _are_classes(numbers, rows.y) else numbers
     Z = Scaler.from_rows(rows.X).apply(rows.X)

@@ -30,6 +30,7 @@ from operators.cues.limits import Limits
 from operators.cues.models.curve_points import choose
 from operators.cues.models.trade_off import trade_off
 from operators.cues.models.weight_path import WeightPath
+from operators.cues.row_weights import right_label
 from tests.unit.engine.training.publishing import publish
 
 CUES: dict[str, Any] = {"cues": {}, "groups": {"method": "cues"}, "weights": {}}
@@ -66,9 +67,11 @@ def test_the_choice_is_that_of_the_kernel_on_the_train_rows(published: Path) -> 
     labels = y.to_numpy()
     state = fit(X, labels, ids.to_numpy())  # operators learn from train rows
     factor = full_factor(state, X, labels, ids.to_numpy())
-    path = WeightPath.fit(factor, labels, np.bincount(labels), cap=20.0, min_effective=0.2)
+    assert state.least_share is not None
+    path = WeightPath.fit(factor, labels, np.bincount(labels), cap=20.0, min_effective=state.least_share)
     Z = ((X - X.mean(axis=0, dtype=float)) / X.std(axis=0, dtype=float)).astype(np.float32)
-    points = trade_off(Z, labels, ids.to_numpy(), path, factor, rows["group"].to_numpy())
+    groups, right = rows["group"].to_numpy(), right_label(state, X, labels)
+    points = trade_off(Z, labels, ids.to_numpy(), path, factor, groups, right_label=right)
     curve = record["trade_off"]["points"]
     for name, part in (("mean_accuracy", "mean"), ("worst_accuracy", "worst"), ("strength", "strength")):
         np.testing.assert_allclose([p[name] for p in curve], [getattr(p, part) for p in points], atol=0.003)

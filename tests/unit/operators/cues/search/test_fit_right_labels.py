@@ -141,11 +141,13 @@ def test_figures_count_rows_by_whether_their_label_is_right(
     assert rows < np.count_nonzero(broken & (y == 0))
 
 
-@pytest.fixture(scope="module", params=["found", "named"])
+@pytest.fixture(scope="module", params=["found", "named", "beside a legitimate column"])
 def fitted(request: pytest.FixtureRequest) -> tuple[CueState, Floats, Integers, Integers, Integers]:
     X, y, true, ids = table(0.06)
     spurious = (Named((0,)),) if request.param == "named" else ()
-    return fit(X, y, ids, CueSettings(spurious=spurious)), X, y, true, ids
+    legitimate = frozenset({1} if request.param.startswith("beside") else ())
+    settings = CueSettings(spurious=spurious, legitimate=legitimate)
+    return fit(X, y, ids, settings), X, y, true, ids
 
 
 def test_a_mixture_of_two_known_densities() -> None:
