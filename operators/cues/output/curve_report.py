@@ -177,10 +177,11 @@ def price_sentence(record: Mapping[str, Any], subject: str = "The published weig
         f"{subject} cost {lost:.3f} of mean accuracy{rows} against {base['name']} and win {gain} in the "
         f"worst {word}{verdict}."
     )
-    if gain != "nothing" and abs(less["strength"] - base["strength"]) < SAME:
+    kept = round(less["worst_accuracy"] - base["worst_accuracy"], 3)
+    if gain != "nothing" and kept <= 0 and not class_balance_sentence(record, less):
         return (
             f"{price} No milder weights keep this gain at a loss of at most {SUGGESTED_LOSS}: "
-            f"`max_mean_loss: {SUGGESTED_LOSS}` would train with {base['name']}, "
+            f"`max_mean_loss: {SUGGESTED_LOSS}` would train at strength {less['strength']:.3g}, with "
             f"{less['worst_accuracy']:.3f} in the worst {word}."
         )
     return (

@@ -102,7 +102,8 @@ def _wrong_labels_sentence(found: Mapping[str, Any]) -> str:
     rows, wrong = (sum(counts[k] for counts in by_class.values()) for k in (0, 1))
     ordered = sorted(by_class.items(), key=lambda item: -item[1][1] / item[1][0])
     listed = [
-        f"{shorten(name)} {n_wrong / n:.0%} of {count(int(n), 'row')}" for name, (n, n_wrong) in ordered
+        f"{n_wrong / n:.0%} of {count(int(n), 'row')} of class {shorten(name)}"
+        for name, (n, n_wrong) in ordered
     ]
     return (
         f" By what the other columns say, about {wrong / rows:.0%} of the sampled rows that break it have "

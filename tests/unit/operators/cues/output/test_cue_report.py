@@ -72,7 +72,7 @@ def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
     found = {**FOUND, "blend": 0.8, "trust": [1.0, 0.6, 0.0], "wrong_labels": counted, "trade_off": curve}
     said = verdict(found)
     assert "about 47% of the sampled rows that break it have wrong labels" in said
-    assert "('yes' 90% of 100 rows, 'no' 25% of 200 rows)" in said
+    assert "(90% of 100 rows of class 'yes', 25% of 200 rows of class 'no')" in said
     assert "the factors are shrunk by 40%" in said
     assert said.index("shrunk by") < said.index("wrong labels") < said.index("On held-out rows")
     plain = verdict({**found, "trust": [1.0, 0.97], "wrong_labels": {}})
@@ -154,7 +154,7 @@ def curve_of(
             "shortcut",
             "cost 0.090 of mean accuracy on rows like these, in most of which the shortcut holds, against "
             "class balance and win 0.300 in the worst group. No milder weights keep this gain at a loss of "
-            "at most 0.02: `max_mean_loss: 0.02` would train with class balance, 0.300 in the worst group.",
+            "at most 0.02: `max_mean_loss: 0.02` would train at strength 1, with 0.300 in the worst group.",
         ),
         (
             [(0.0, 0.2, 0.98), (0.5, 0.3, 0.97), (1.0, 0.8, 0.85)],
@@ -181,6 +181,14 @@ def test_weights_that_cost_mean_accuracy_have_their_price_and_the_remedy(
     curve = curve_of(*figures, published=published, base=base, grouping=grouping)
     subject = "The published weights are these. They" if grouping == "classes" else "The published weights"
     assert f"{subject} {said}" in verdict({**FOUND, "trade_off": curve})
+
+
+def test_equal_classes_have_the_same_point_at_strength_0_and_1() -> None:
+    """The milder strength was another one than the baseline, with the same figures."""
+    curve = curve_of((0.0, 0.07, 0.95), (1.0, 0.07, 0.95), (2.0, 0.7, 0.75), published=2.0, base=0)
+    assert "would train at strength 1, with 0.070 in the worst group" in verdict(
+        {**FOUND, "trade_off": curve}
+    )
 
 
 def test_a_chosen_strength_that_is_worse_than_class_balance_is_said_to_be_so() -> None:
