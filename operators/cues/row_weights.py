@@ -16,6 +16,7 @@ from operators.cues.models.twins import environment_factor, held_out
 from operators.cues.search.slices import slice_factor
 from operators.cues.settings import CueSettings
 from operators.cues.sides.joint_balance import breaks_several, first_broken, several_factor
+from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
 
 
@@ -86,7 +87,7 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
     if state.named is not None:
-        robust = _columns_factor(state, Z, y)
+        robust = _columns_factor(state, state.named, state.caps_named, Z, y)
         if state.searched_part > 0:
             found, _ = searched_factors(state, Z, y, ids)
             robust = (1.0 - state.searched_part) * robust + state.searched_part * found
@@ -95,11 +96,12 @@ def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> Float6
     return _mix(robust, by_slices, state.blend, state.slice_blend)
 
 
-def _columns_factor(state: CueState, Z: Floats, y: Integers) -> Float64:
-    """Return the factor of the balanced columns, in which rows have parts by whether their label is right."""
-    capped = state.caps_several if state.named is None else state.caps_named
-    factor = several_factor(state.balanced, capped, Z, y)
-    return factor if state.right_labels is None else factor * state.right_labels.factor(state.balanced, Z, y)
+def _columns_factor(
+    state: CueState, columns: tuple[Sides, ...], capped: bool, Z: Floats, y: Integers
+) -> Float64:
+    """Return the factor of columns, in which rows have parts by whether their label is right, shape (n,)."""
+    factor, labels = several_factor(columns, capped, Z, y), state.labels_of(columns)
+    return factor if labels is None else factor * labels.factor(columns, Z, y)
 
 
 def right_label(state: CueState, X: Floats, y: Integers) -> Float64 | None:
@@ -139,9 +141,7 @@ def searched_factors(state: CueState, Z: Floats, y: Integers, ids: Integers) -> 
     masked = mask_columns(Z, state.legitimate)
     by_slices = slice_factor(state.slices, masked, y)
     if state.class_columns:
-        if state.named is None:
-            return _columns_factor(state, Z, y), by_slices
-        return several_factor(state.class_columns, state.caps_several, Z, y), by_slices
+        return _columns_factor(state, state.class_columns, state.caps_several, Z, y), by_slices
     p = held_out(state.twins.after, masked, ids, state.seed)
     by_twins = environment_factor(p, y, state.mean_error, state.n_learnt)
     return combine(by_slices, by_twins, state.slice_part), by_slices

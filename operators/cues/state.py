@@ -140,7 +140,10 @@ class CueState:
     def right_labels(self) -> RightLabels | None:
         """How probable right labels are among the rows that break the balanced columns, by which these have
         weight; None where no label seems wrong, or nothing can be said."""
-        columns = self.balanced
+        return self.labels_of(self.balanced)
+
+    def labels_of(self, columns: tuple[Sides, ...]) -> RightLabels | None:
+        """Return what is known of the labels of the rows that break some columns, if anything is."""
         return next((one for one in self.judged_labels if columns and one.is_of(columns)), None)
 
     @property

@@ -92,7 +92,10 @@ def worst_of_decision(decision: Decision, broken: Integers, sample: Sample) -> f
     if decision.trials is None:
         return 0.0
     groups = shortcut_groups(sample.y, broken, len(sample.counts), max(int(broken.max()), 1))
-    reached = point_at(decision.trials.points(groups), strength)
+    all_alike = replace(
+        decision.trials, right_label=None
+    )  # what is known of labels differs between decisions
+    reached = point_at(all_alike.points(groups), strength)
     return 0.0 if reached is None else reached.worst
 
 

@@ -59,7 +59,9 @@ def follow_in_full(
     if followed is None:
         return search, decision
     judged = replace(followed, judged_labels=search.judged_labels)
-    return judged, found if judged.right_labels is None else decide_on(judged, sample, s, fits=fits)
+    if judged.right_labels is not None:
+        found = decide_on(judged, sample, s, fits=fits)
+    return (judged, found) if found.blend > 0 else (search, decision)
 
 
 def is_open(search: CueState, decision: Decision) -> bool:

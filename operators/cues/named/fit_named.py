@@ -93,7 +93,7 @@ def fit_named(
         class_column=search.class_column if searched > 0 else None,
         further=search.further if searched > 0 else (),
         caps_named=capped,
-        judged_labels=() if right is None else (right,),
+        judged_labels=(*(() if right is None else (right,)), *(search.judged_labels if searched > 0 else ())),
     )
     return with_limits(state, Z, y, ids, s)
 

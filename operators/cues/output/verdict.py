@@ -86,7 +86,11 @@ def verdict(found: Mapping[str, Any]) -> str:
 def _limit_sentence(found: Mapping[str, Any]) -> str:
     """Say how far the least share of a class holds the weights back; empty where it hardly does."""
     trusted = [trust for trust in found.get("trust", ()) if trust > 0]
-    if not trusted or not found.get("blend") or 1 - min(trusted) < NOTABLE_SHRINKAGE:
+    if not found.get("blend") or "trust" not in found:
+        return ""
+    if not trusted:
+        return " The limits leave nothing of that but class balance (`min_effective_share`)."
+    if 1 - min(trusted) < NOTABLE_SHRINKAGE:
         return ""
     return (
         f" In at least one class the factors are shrunk by {1 - min(trusted):.0%}, so that the class does "

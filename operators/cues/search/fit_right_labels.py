@@ -89,7 +89,7 @@ class _Cell(NamedTuple):
 def _joined(columns: Sequence[Sides], coef: Floats, found: Sequence[_Cell]) -> RightLabels:
     ordered = sorted(found, key=lambda one: one.cell)
     return RightLabels(
-        features=tuple(one.columns for one in columns),
+        columns=tuple(columns),
         coef=coef,
         cells=np.array([one.cell for one in ordered], np.int64),
         shares=np.array([one.shares for one in ordered]),

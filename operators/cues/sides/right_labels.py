@@ -30,8 +30,8 @@ class RightLabels:
 
     Attributes
     ----------
-    features
-        Features of each of the columns (``Sides.columns``).
+    columns
+        The columns for which it was fitted; their factors are of no account.
     coef
         Softmax regression of the class on standardised features, under which all classes are equally
         frequent, shape (d + 1, C); those of the columns are 0.
@@ -47,7 +47,7 @@ class RightLabels:
 
     """
 
-    features: tuple[tuple[int, ...], ...]
+    columns: tuple[Sides, ...]
     coef: Floats
     cells: Integers
     shares: Floats
@@ -56,8 +56,9 @@ class RightLabels:
     rows: Integers
 
     def is_of(self, columns: Sequence[Sides]) -> bool:
-        """Return whether these are the columns for which it was fitted."""
-        return self.features == tuple(one.columns for one in columns)
+        """Return whether these are the columns for which it was fitted, with the same sides."""
+        pairs = zip(self.columns, columns, strict=False)
+        return len(self.columns) == len(columns) and all(own.has_sides_of(one) for own, one in pairs)
 
     def probability(self, columns: Sequence[Sides], Z: Floats, y: Integers) -> Float64:
         """Return the probability that the label of each row is right, shape (n,): 1 outside of the cells.

@@ -55,6 +55,14 @@ class Sides:
         """Return the factor within the class of each row, shape (n,)."""
         return np.asarray(self.factor[y, self.of_rows(Z)])
 
+    def has_sides_of(self, other: Sides) -> bool:
+        """Return whether every row is on the same side by the other."""
+        return (
+            self.columns == other.columns
+            and np.array_equal(self.cuts, other.cuts)
+            and np.array_equal(self.level_side, other.level_side)
+        )
+
     def of_rows(self, Z: Floats) -> Integers:
         """Return the side of each standardised row, shape (n,)."""
         return np.asarray(self.level_side[level_of(Z, self.columns, self.cuts)], np.intp)

@@ -75,6 +75,7 @@ def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
     assert "(90% of 100 rows of class 'yes', 25% of 200 rows of class 'no')" in said
     assert "the factors are shrunk by 40%" in said
     assert said.index("shrunk by") < said.index("wrong labels") < said.index("On held-out rows")
+    assert "leave nothing of that but class balance" in verdict({**found, "trust": [0.0, 0.0]})
     plain = verdict({**found, "trust": [1.0, 0.97], "wrong_labels": {}})
     assert "shrunk" not in plain
     assert "wrong labels" not in plain

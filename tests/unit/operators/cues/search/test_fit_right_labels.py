@@ -170,3 +170,28 @@ def test_the_slope_of_logits_that_are_too_sure() -> None:
 def test_bayes_rule_by_hand() -> None:
     shares, p = np.array([[0.2, 0.8]]), np.array([[0.9, 0.1]])
     assert right_probability(shares, p, np.array([0]))[0] == pytest.approx(0.18 / (0.18 + 0.08))
+
+
+def test_a_slice_that_is_named_leaves_what_is_known_of_the_columns_beside_it() -> None:
+    X, y, true, ids = table(0.06, classes=3)
+    rng = np.random.default_rng(3)
+    other = np.where(rng.random(N) < 0.8, true == 0, rng.random(N) < 0.5)
+    X = np.column_stack([X, other]).astype(np.float32)
+    state = fit(X, y, ids, CueSettings(spurious=(Named((0,), cut=1.0),)))
+    assert state.searched_part > 0
+    assert state.labels_of(state.class_columns) is not None
+    w, plain = (weights(one, X, y, ids) for one in (state, replace(state, judged_labels=())))
+    broken = np.rint(X[:, 0] / 2) != y
+    wrong, of_plain = (v[broken & (y != true)].sum() / v[broken].sum() for v in (w, plain))
+    assert wrong < 0.8 * of_plain
+
+
+def test_another_cut_of_the_column_is_another_column() -> None:
+    X, y, _, ids = table(0.06)
+    Z = Scaler.from_rows(X).apply(X)
+    columns = (sides_of_cue(Z, y, 2),)
+    found = fit_right_labels(columns, Z, y, ids, CueSettings(), 2)
+    assert found is not None
+    assert found.is_of(columns)
+    assert not found.is_of((replace(columns[0], cuts=columns[0].cuts + 0.5),))
+    assert not found.is_of((*columns, *columns))
