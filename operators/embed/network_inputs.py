@@ -157,7 +157,10 @@ def _check_part(part: str, found: Any) -> None:
             raise ValueError(f"{part}: {kind} occurs twice")
         kinds.append(kind)
         if kind == "Sequence":
-            waiting += step.get(listed, ())
+            inner = step.get(listed, [])
+            if not isinstance(inner, list):
+                raise ValueError(f"{part}: {listed} is no list")
+            waiting += inner
         elif kind == "TemplateProcessing":
             _check_template(step.get("single"))
 

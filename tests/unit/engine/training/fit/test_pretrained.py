@@ -472,6 +472,7 @@ FORGED_TOKENIZERS: dict[str, dict[str, Any]] = {
     },
     "unknown key": {"normalizer": {"type": "Lowercase", "normalizers": []}},
     "list of another part": {"normalizer": {"type": "Sequence", "pretokenizers": []}},
+    "no list of steps": {"normalizer": {"type": "Sequence", "normalizers": None}},
     "doubles bytes": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 14}},
     "many marks": {"post_processor": _template([A, *[MARK] * 2000], n_ids=2000)},
     "another text": {"post_processor": _template([B], n_ids=1)},
