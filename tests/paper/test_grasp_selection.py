@@ -43,9 +43,8 @@ def test_not_worse_on_synthetic(variant: str) -> None:
     assert mean(results, lambda r: r.ari[OURS]) >= mean(results, lambda r: r.ari[PAPER])
 
 
-@pytest.mark.parametrize(
-    ("select", "rule"), [pytest.param("coverage", OURS, marks=pytest.mark.slow), ("silhouette", PAPER)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("select", "rule"), [("coverage", OURS), ("silhouette", PAPER)])
 def test_the_study_picks_what_the_kernel_picks(select: Any, rule: str) -> None:
     name = SUBSET[0]
     for problem, result in zip(class_problems(name), reduced()[:2], strict=True):

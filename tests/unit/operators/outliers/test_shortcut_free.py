@@ -99,6 +99,7 @@ def test_two_scores_of_one_shortcut_take_out_one_direction() -> None:
     assert fit_eraser(rows.X, rows.y, constant).read.shape[1] == 0
 
 
+@pytest.mark.slow
 def test_rows_that_break_a_known_shortcut_are_not_marked_where_nothing_else_tells() -> None:
     rows, (y, wrong) = made(), flipped(0.2)
     before, after = (assess(learnt(0.2, known), rows.X, y, rows.ids) for known in (False, True))
