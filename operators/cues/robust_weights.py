@@ -105,7 +105,7 @@ def fit(
     Z = scaler.apply(X)
     learnt, fits = LearntClasses(np.unique(y), C), Fits()
     strict = replace(s, min_effective=max(s.min_effective, MEASURED_SHARE))
-    s = strict if s.only_if_better else s
+    s = strict if s.only_if_better else s  # names that the user has not given are searched for as well
     found = _search(learnt, Z, y, ids, strict, scaler, class_factor)
     search, without = choose_state(found, sample, strict, fits)
     search, without = follow_in_full(search, found.column, without, sample, strict, fits)
@@ -139,13 +139,18 @@ def _search(
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
     found = learnt.as_all_classes(found, class_factor)
-    states = [found.state, found.together, found.one_class]
-    balanced = [one.class_columns for one in states if one] + [(found.column,) if found.column else ()]
+    others = [one for one in (found.together, found.one_class) if one]
+    balanced = [one.class_columns for one in (found.state, *others)]
+    balanced += [(found.column,)] if found.column else []
     distinct = {tuple(side.columns for side in columns): columns for columns in balanced}.values()
     judged = [fit_right_labels(columns, Z, y, ids, s, learnt.n_classes) for columns in distinct]
     known = tuple(one for one in judged if one is not None)
-    state, together, one_class = (one and replace(one, judged_labels=known) for one in states)
-    return found._replace(state=state or found.state, together=together, one_class=one_class)
+    return Search(
+        replace(found.state, judged_labels=known),
+        found.column,
+        found.together and replace(found.together, judged_labels=known),
+        found.one_class and replace(found.one_class, judged_labels=known),
+    )
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

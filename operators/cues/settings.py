@@ -65,7 +65,8 @@ class CueSettings:
     cap
         Largest weight relative to class balance.
     min_effective
-        Least effective sample size of each class, as a share of its rows.
+        Least effective sample size of each class, as a share of its rows; .2 where less makes the worst group
+        on held-out rows worse (``robust_weights.MEASURED_SHARE``).
     named_share
         Part of the weight that balances a named shortcut, at most, unless the evidence of the search opens
         the gate further; the rest is class balance. All of it would give the wrong labels among the rows that

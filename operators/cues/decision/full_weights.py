@@ -50,15 +50,15 @@ def follow_in_full(
     """
     if search.further or is_open(search, decision):
         return search, decision
-    followed, least = None, least_gain(s.setting, search.n_learnt)
+    best, least = None, least_gain(s.setting, search.n_learnt)
     # All labels count alike: the trees know measurements of such trials alone.
     for state, tried in tried_in_full(replace(search, judged_labels=()), column, sample, s, fits):
         gain = gain_to_expect(state, tried, sample)
         if tried.blend > 0 and gain is not None and gain > least:
-            followed, found, least = replace(state, expected_gain=gain), tried, gain
-    if followed is None:
+            best, least = (replace(state, expected_gain=gain), tried), gain
+    if best is None:
         return search, decision
-    judged = replace(followed, judged_labels=search.judged_labels)
+    judged, found = replace(best[0], judged_labels=search.judged_labels), best[1]
     if judged.right_labels is not None:
         found = decide_on(judged, sample, s, fits=fits)
     return (judged, found) if found.blend > 0 else (search, decision)

@@ -14,7 +14,7 @@ from operators.cues.row_weights import breaks, right_label
 from operators.cues.search.fit_right_labels import best_slope, fit_right_labels, right_share
 from operators.cues.settings import Named
 from operators.cues.sides.class_sides import independent_factors
-from operators.cues.sides.right_labels import right_probability
+from operators.cues.sides.right_labels import RightLabels, right_probability
 from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
 
@@ -45,13 +45,19 @@ def sides_of_cue(Z: Floats, y: Integers, classes: int) -> Sides:
     return Sides((0,), middle, level_side, independent_factors(side, y, classes))
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_the_share_of_right_labels_is_found(classes: int) -> None:
+def judged(classes: int = 2) -> tuple[RightLabels, tuple[Sides], Floats, Integers, Integers]:
+    """Return what is found with 6 % wrong labels, the column, standardised rows, labels and true labels."""
     X, y, true, ids = table(0.06, classes=classes)
     Z = Scaler.from_rows(X).apply(X)
     columns = (sides_of_cue(Z, y, classes),)
     found = fit_right_labels(columns, Z, y, ids, CueSettings(), classes)
     assert found is not None
+    return found, columns, Z, y, true
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_share_of_right_labels_is_found(classes: int) -> None:
+    found, columns, Z, y, true = judged(classes)
     broken, right = columns[0].breaks(Z, y), y == true
     p = found.probability(columns, Z, y)
     assert (p[~broken] == 1.0).all()
@@ -66,22 +72,14 @@ def test_the_share_of_right_labels_is_found(classes: int) -> None:
 
 
 def test_a_cell_keeps_its_weight() -> None:
-    X, y, _, ids = table(0.06)
-    Z = Scaler.from_rows(X).apply(X)
-    columns = (sides_of_cue(Z, y, 2),)
-    found = fit_right_labels(columns, Z, y, ids, CueSettings(), 2)
-    assert found is not None
+    found, columns, Z, y, _ = judged()
     factor = found.factor(columns, Z, y)
     for c in (0, 1):
         assert factor[columns[0].breaks(Z, y) & (y == c)].mean() == pytest.approx(1.0)
 
 
 def test_a_row_does_not_depend_on_its_batch() -> None:
-    X, y, _, ids = table(0.06)
-    Z = Scaler.from_rows(X).apply(X)
-    columns = (sides_of_cue(Z, y, 2),)
-    found = fit_right_labels(columns, Z, y, ids, CueSettings(), 2)
-    assert found is not None
+    found, columns, Z, y, _ = judged()
     whole = found.factor(columns, Z, y)
     parts = [found.factor(columns, Z[k : k + 7], y[k : k + 7]) for k in range(0, 700, 7)]
     assert np.array_equal(np.concatenate(parts), whole[:700])
@@ -187,11 +185,7 @@ def test_a_slice_that_is_named_leaves_what_is_known_of_the_columns_beside_it() -
 
 
 def test_another_cut_of_the_column_is_another_column() -> None:
-    X, y, _, ids = table(0.06)
-    Z = Scaler.from_rows(X).apply(X)
-    columns = (sides_of_cue(Z, y, 2),)
-    found = fit_right_labels(columns, Z, y, ids, CueSettings(), 2)
-    assert found is not None
+    found, columns, *_ = judged()
     assert found.is_of(columns)
     assert not found.is_of((replace(columns[0], cuts=columns[0].cuts + 0.5),))
     assert not found.is_of((*columns, *columns))
