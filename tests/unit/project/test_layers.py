@@ -192,7 +192,7 @@ def module_files(root: Path = ROOT) -> dict[str, Path]:
 
 @lru_cache(maxsize=1)
 def nodes_of(text: str) -> list[ast.AST]:
-    """Return all nodes of a module; parsed once where imports and texts are looked for one after the other."""
+    """Return all nodes of a module, parsed once for its imports and its texts."""
     return [*ast.walk(ast.parse(text))]
 
 
