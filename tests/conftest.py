@@ -42,10 +42,24 @@ for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
 
 
+# MLflow's flavour of torch imports Lightning where it is installed: 4 s, for a log that no test asks for.
+sys.modules["mlflow.pytorch._lightning_autolog"] = None  # type: ignore[assignment]
+
+# Until all tests are collected: what they import stays, and a third of the time was spent looking through it.
+gc.disable()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import skops first in a process of `-n`: it looks through all modules, of which there are few now."""
+    if hasattr(session.config, "workerinput"):
+        import skops.io  # noqa: F401
+
+
 def pytest_collection_finish() -> None:
     """Leave what is there by now out of the collections of garbage: they took a tenth of the time."""
-    gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

@@ -31,8 +31,17 @@ LONG_MODULES = {
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all statements in it; no expression holds another one, so that none is looked at."""
+    yield node
+    for _, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else []:
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                yield from statements(child)
+
+
 def functions(text: str) -> Iterator[Function]:
-    return (node for node in ast.walk(ast.parse(text)) if isinstance(node, Function))
+    return (node for node in statements(ast.parse(text)) if isinstance(node, Function))
 
 
 def body_lines(function: Function) -> int:
@@ -50,7 +59,7 @@ def nesting(node: ast.AST, depth: int = 0) -> int:
     for name, value in ast.iter_fields(node):
         children = value if isinstance(value, list) else [value]
         for child in children:
-            if not isinstance(child, ast.AST) or isinstance(child, Function | ast.ClassDef):
+            if not isinstance(child, ast.AST) or isinstance(child, ast.expr | Function | ast.ClassDef):
                 continue
             is_elif = isinstance(node, ast.If) and name == "orelse" and len(children) == 1
             blocks = isinstance(child, BLOCKS)
@@ -103,7 +112,7 @@ def test_length_and_nesting_are_counted(code: str, lines: int, depth: int) -> No
 def poor_docstrings(text: str) -> list[str]:
     """Return the docstrings of fewer than three words, and those that begin with "What"."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    found = [ast.get_docstring(node) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    found = [ast.get_docstring(node) for node in statements(ast.parse(text)) if isinstance(node, kinds)]
     return [doc for doc in found if doc is not None and (len(doc.split()) < 3 or doc.startswith("What "))]
 
 

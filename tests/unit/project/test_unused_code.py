@@ -53,18 +53,19 @@ PUBLIC = "engine.api"
 
 
 class Module:
-    """Definitions and uses of one module."""
+    """Definitions and uses of one module; its tree is not kept, as all of them together slow Python down."""
 
     def __init__(self, name: str, text: str, *, is_package: bool = False) -> None:
         self.name = name
-        self.tree = ast.parse(text)
         self.reads: set[str] = set()
         self.attributes: set[str] = set()
         self.imports: set[str] = set()
         self.texts: set[str] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                self.reads.add(node.id)
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Load):
+                    self.reads.add(node.id)
             elif isinstance(node, ast.Attribute):
                 self.attributes.add(node.attr)
             elif isinstance(node, ast.ImportFrom):
@@ -73,31 +74,31 @@ class Module:
                 self.imports |= {f"{source}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self.texts.add(node.value.rpartition(":")[2])
+        self.exported = exported_by(name, tree)
+        self.own = {word for node in tree.body for word in names_of(node) if not word.startswith("__")}
+        self.methods = [*methods_of(name, tree)]
         if is_package and not name.startswith(PUBLIC):
-            passed_on = {full.rpartition(".")[2] for full in self.exported()} - self.reads
+            passed_on = {full.rpartition(".")[2] for full in self.exported} - self.reads
             self.texts -= passed_on
             self.imports = {full for full in self.imports if full.rpartition(".")[2] not in passed_on}
 
-    def exported(self) -> set[str]:
-        """Return the full names that ``__all__`` lists."""
-        return {
-            f"{self.name}.{word}"
-            for node in self.tree.body
-            if isinstance(node, ast.Assign) and "__all__" in names_of(node)
-            for word in ast.literal_eval(node.value)
-        }
 
-    def own(self) -> set[str]:
-        """Return the names of the module's functions, classes and constants."""
-        return {word for node in self.tree.body for word in names_of(node) if not word.startswith("__")}
+def exported_by(name: str, tree: ast.Module) -> set[str]:
+    """Return the full names that ``__all__`` lists."""
+    return {
+        f"{name}.{word}"
+        for node in tree.body
+        if isinstance(node, ast.Assign) and "__all__" in names_of(node)
+        for word in ast.literal_eval(node.value)
+    }
 
-    def methods(self) -> Iterator[tuple[str, str]]:
-        """Yield the full name and the name of each method and property that a caller must name."""
-        for node in self.tree.body:
-            parts = node.body if isinstance(node, ast.ClassDef) else []
-            for part in (part for part in parts if isinstance(part, ast.FunctionDef)):
-                names = [] if part.name.startswith("__") else names_of(part)
-                yield from ((f"{self.name}.{node.name}.{name}", name) for name in names)  # type: ignore[attr-defined]
+
+def methods_of(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the full name and the name of each method and property that a caller must name."""
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for part in (part for part in node.body if isinstance(part, ast.FunctionDef)):
+            names = [] if part.name.startswith("__") else names_of(part)
+            yield from ((f"{name}.{node.name}.{method}", method) for method in names)
 
 
 def names_of(node: ast.stmt) -> list[str]:
@@ -113,20 +114,20 @@ def names_of(node: ast.stmt) -> list[str]:
 def unused(modules: list[Module], templates: str = "") -> set[str]:
     """Return the full names without a user; ``templates`` read methods and properties."""
     imported = set().union(*(module.imports for module in modules))
-    exported = set().union(*(module.exported() for module in modules if module.name.startswith(PUBLIC)))
+    exported = set().union(*(module.exported for module in modules if module.name.startswith(PUBLIC)))
     attributes = set().union(*(module.attributes for module in modules))
     texts = set().union(*(module.texts for module in modules))
     called = attributes | texts | set(PROTOCOLS) | {*re.findall(r"\.(\w+)", templates)}
     wrong = set()
     for module in modules:
         packages = [module.name.rsplit(".", k)[0] for k in range(module.name.count(".") + 1)]
-        importers = [other for other in modules if other.imports & {*packages}]
+        importers = [other for other in modules if not other.imports.isdisjoint(packages)]
         through = set().union(*(other.attributes for other in importers))
-        public = {word for word in module.own() if {f"{package}.{word}" for package in packages} & exported}
-        local = {word for word in module.own() if {f"{package}.{word}" for package in packages} & imported}
-        lonely = module.own() - public - local - module.reads - through - texts
+        public = {word for word in module.own if {f"{package}.{word}" for package in packages} & exported}
+        local = {word for word in module.own if {f"{package}.{word}" for package in packages} & imported}
+        lonely = module.own - public - local - module.reads - through - texts
         wrong |= {f"{module.name}.{word}" for word in lonely}
-        wrong |= {full for full, name in module.methods() if name not in called}
+        wrong |= {full for full, name in module.methods if name not in called}
     return wrong
 
 

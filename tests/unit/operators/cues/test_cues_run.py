@@ -48,6 +48,7 @@ def run(frame: pd.DataFrame, folder: Path, shards: int = 3, report: bool = False
         "output": {"path": str(folder / "out")},
         "run": {"executor": "local"},
         "report": {"enabled": report},
+        "tracking": {"enabled": False},
     }
     return rowsieve.run(rowsieve.Recipe.parse(recipe))
 
@@ -143,6 +144,7 @@ def test_an_increment_from_which_rows_are_gone_fits_the_weights_again(
             "output": {"path": str(tmp_path / "out")},
             "run": {"executor": "local"},
             "report": {"enabled": False},
+            "tracking": {"enabled": False},
         }
     )
     second = rowsieve.run(recipe)
