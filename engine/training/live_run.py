@@ -195,6 +195,7 @@ class LiveRun:
         if self._patience.problem():
             with suppress(OSError):
                 self._record.write(self._output)
+            self._next_try = time.monotonic() + RETRY_SECONDS
             return
         started = time.monotonic()
         try:
