@@ -47,9 +47,14 @@ class StreamedRows(IterableDataset[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
         first, step, this_pass = 0, 1, self._passes
-        if worker:  # it is new in every pass, with a seed that Torch draws for the pass
-            first, step, this_pass = worker.id, worker.num_workers, worker.seed - worker.id
+        if worker:  # Torch draws the seed when it starts the workers: for a pass, or once for persistent ones
+            first, step = worker.id, worker.num_workers
+            this_pass += worker.seed - worker.id
         self._passes += 1
+        return self._batches(this_pass, first, step)
+
+    def _batches(self, this_pass: int, first: int, step: int) -> Iterator[Batch]:
+        """Yield the batches of every ``step``-th part of a pass, from the part ``first`` on."""
         parts = np.random.default_rng([self._seed, this_pass]).permutation(len(self._reader))
         for part in parts[first::step].tolist():
             x, y, weight = tensors_of(self._reader.read(part))

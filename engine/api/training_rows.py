@@ -189,6 +189,8 @@ class SplitReaders:
                 f"The rows cannot be used: they have the type {type(rows).__name__}. Give a pandas or polars "
                 f"DataFrame or an Arrow table; a lazy frame needs .collect() first."
             )
+        if not hasattr(rows, "__len__"):  # a reader of batches
+            rows = pa.table(rows)
         if not len(rows):
             return np.empty((0, self._maker.n_features), np.float32)
         made = self._new_rows

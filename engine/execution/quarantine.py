@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -94,14 +95,18 @@ def _as_json(values: dict[str, Any]) -> str:
 
 def allowed_rows(plan: Plan) -> int:
     """Return the most rows of a plan that may be quarantined."""
-    source = plan.recipe.source
-    return int(source.max_error_rate * plan.n_rows) if source.on_error == "quarantine" else 0
+    return _share_of(plan) if plan.recipe.source.on_error == "quarantine" else 0
+
+
+def _share_of(plan: Plan) -> int:
+    """Return ``max_error_rate`` of the rows, rounded down; .29 of 100 rows are 29, not 28.999..."""
+    return math.floor(plan.recipe.source.max_error_rate * plan.n_rows * (1 + 1e-12))
 
 
 def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
     """Raise BudgetError if ``n_faulty`` rows exceed the budget; ``operator`` quarantined the last of them."""
     allowed = plan.recipe.source.max_error_rate
-    if n_faulty > allowed * plan.n_rows:
+    if n_faulty > _share_of(plan):
         folder = plan.store.folder(plan.fingerprint_of(operator))
         raise BudgetError(
             f"{n_faulty} of {plan.n_rows} rows are faulty ({n_faulty / plan.n_rows:.2%}), and "

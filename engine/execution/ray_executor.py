@@ -57,13 +57,17 @@ class RayExecutor:
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
-        """Yield ``fn(item)`` in the order of the items: one task per item, a bounded number in flight."""
+        """Yield ``fn(item)`` in the order of the items: one task per item, a bounded number in flight.
+
+        ``fn`` is pickled and stored once, since it may hold the listing of the source; an item goes with its
+        task.
+        """
         wanted = resources or Resources()
         check_feasible(f"operators.{self.operator}", wanted)
         task = ray.remote(num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=3)(_call)
-        waiting = iter(items)
+        waiting, stored = iter(items), ray.put(fn)
         window = [
-            task.remote(fn, item, self._max_bytes)
+            task.remote(stored, item, self._max_bytes)
             for item in islice(waiting, self._width(wanted, len(items)))
         ]
         guard, n_done = StallGuard(self.operator, self._patience), 0
@@ -75,7 +79,7 @@ class RayExecutor:
             with dying_workers(self.operator):
                 yield _unwrap(ray.get(window.pop(0)))
             n_done += 1
-            window += [task.remote(fn, item, self._max_bytes) for item in islice(waiting, 1)]
+            window += [task.remote(stored, item, self._max_bytes) for item in islice(waiting, 1)]
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards with Ray Data and yield results in the order in which they finish.

@@ -86,7 +86,7 @@ class Cron:
 
 
 def caught_up(missed: list[datetime], policy: CatchUp) -> list[datetime]:
-    """Return the missed times that ``policy`` runs after all."""
+    """Return the missed times that ``policy`` runs after all, which are the last of them."""
     return {"none": [], "last": missed[-1:], "all": missed}[policy]
 
 

@@ -87,34 +87,40 @@ def run_schedule(schedule: Schedule, job: Job, clock: Clock, file: Place, log: L
         write_last(file, schedule.cron, last)
     last = max(last, clock.now() - LONGEST_DOWNTIME)
     while not clock.stopped and runs != schedule.max_runs:
-        due, chosen = _due(schedule, last, clock, log)
-        if not due:
+        passed_over, chosen = _due(schedule, last, clock, log)
+        if not passed_over and not chosen:
             break
-        for moment in due:
-            if moment not in chosen:
-                why = f"--catch-up {schedule.catch_up}"
-                log(_entry(clock, "missed", scheduled=moment.isoformat(), why=why))
-            elif clock.stopped or runs == schedule.max_runs:
+        if passed_over:
+            last = passed_over[-1]
+            log(_missed(schedule, passed_over, clock))
+            write_last(file, schedule.cron, last)
+        for moment in chosen:
+            if clock.stopped or runs == schedule.max_runs:
                 break  # the time stays unhandled, and the next start of the scheduler catches up on it
-            else:
-                runs, code = runs + 1, _run(moment, job, clock, log)
-            last = moment
+            runs, code, last = runs + 1, _run(moment, job, clock, log), moment
             write_last(file, schedule.cron, last)
     log(_entry(clock, "stopped", runs=runs))
     return code
 
 
 def _due(schedule: Schedule, last: datetime, clock: Clock, log: Log) -> tuple[list[datetime], list[datetime]]:
-    """Return the times to handle, and those of them to run: the missed times, else the next one when due."""
+    """Return the missed times to pass over and those to run; if none was missed, the next one when due."""
     missed = schedule.cron.missed(last, clock.now())
     if missed:
-        return missed, caught_up(missed, schedule.catch_up)
+        chosen = caught_up(missed, schedule.catch_up)
+        return missed[: len(missed) - len(chosen)], chosen
     coming = next(schedule.cron.after(last), None)
     if coming is None:
         log(_entry(clock, "ended", why="the cron expression has no further time"))
         return [], []
     _wait_until(coming, clock, log)
-    return ([], []) if clock.stopped else ([coming], [coming])
+    return [], [] if clock.stopped else [coming]
+
+
+def _missed(schedule: Schedule, times: Sequence[datetime], clock: Clock) -> dict[str, Any]:
+    """Return the one line of the log on missed times, of which there may be thousands."""
+    ends = {"scheduled": times[0].isoformat(), "until": times[-1].isoformat()}
+    return _entry(clock, "missed", **ends, times=len(times), why=f"--catch-up {schedule.catch_up}")
 
 
 def _wait_until(due: datetime, clock: Clock, log: Log) -> None:

@@ -52,15 +52,6 @@ class ExportResult:
     written: bool
 
 
-@dataclass(frozen=True)
-class _PartJob:
-    """One part and the function that writes it into the table. Picklable."""
-
-    write: Callable[[pa.Table, int], Any]
-    part: Place
-    number: int
-
-
 def export(
     folder: Place, manifest: Mapping[str, Any], table: Export, executor: Callable[[], Executor]
 ) -> ExportResult:
@@ -124,9 +115,8 @@ def _export(
             return _recorded(folder, table, known, written=False)
         pending = table.start_export(_schema(folder, manifest), tag, _content(folder, manifest))
         parts = [folder / part["path"] for part in manifest["parts"]]
-        jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
         try:
-            records = list(executor().map(_write, jobs))
+            records = list(executor().map(partial(_write, pending.write), list(enumerate(parts))))
         except (ConnectorError, InputError, OSError):
             known = table.committed_state(tag)  # a faster export has committed and removed unfinished files
             if not known:
@@ -198,5 +188,6 @@ def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:
     return pa.schema([pa.field(field.name, field.type) for field in found])
 
 
-def _write(job: _PartJob) -> Any:
-    return job.write(read_columns(job.part), job.number)
+def _write(write: Callable[[pa.Table, int], Any], part: tuple[int, Place]) -> Any:
+    number, place = part
+    return write(read_columns(place), number)

@@ -60,7 +60,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
         raise
     except Exception as error:
         raise InputError(
-            f"MLflow at {tracking_uri(output)} does not answer: {one_line(error)}. The "
+            f"MLflow at {tracking_uri(output)} takes no records at present: {one_line(error)}. The "
             f"records still wait in {pending_folder(output)}; check MLFLOW_TRACKING_URI."
         ) from None
     return (

@@ -4,6 +4,9 @@
 the run on the server carries the record's id as a tag, its parameters and inputs are the same, and its
 metrics have the time of the record.
 
+A record that the server refuses for what it says is set aside as ``<id>.refused.json``, so that those after
+it get through. Renamed to ``<id>.json``, it is delivered again.
+
 An output may be shared, so a record is not trusted to name a run or a file. Its run must carry its id, its
 artifacts have the names that Rowsieve writes, and only reports of the output are uploaded. Where the output's
 own database is in use, :mod:`engine.publish.own_artifacts` checks the place of the artifacts.
@@ -15,6 +18,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import TypeAdapter
 
 from connectors.storage import Place, remove_file
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_json, write_json
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place, upload_file
@@ -48,6 +52,8 @@ BATCH = 900
 """Metrics of one request; MLflow takes 1,000."""
 RUN_UNAVAILABLE = ("RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED")
 """MLflow's error codes for a run that is not on the server, or belongs to another user."""
+REFUSAL = "INVALID_PARAMETER_VALUE"
+"""MLflow's error code for a value that it does not take, or an experiment that was deleted."""
 _log = logging.getLogger("rowsieve")
 
 
@@ -85,6 +91,11 @@ class Record:
     def forget(self, output: Place) -> None:
         """Remove the record, since the server has it."""
         remove_file(pending_folder(output) / f"{self.id}.json", root=output)
+        remove_file(refused_place(self, output), root=output)
+
+
+class RefusedRecordError(Exception):
+    """The server refuses a record for what it says; the record is set aside."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,11 @@ def pending_folder(output: Place) -> Place:
     return output / "runs" / "pending"
 
 
+def refused_place(record: Record, output: Place) -> Place:
+    """Return the file that holds a record which the server refuses."""
+    return pending_folder(output) / f"{record.id}.refused.json"
+
+
 def pending(output: Place) -> list[Record]:
     """Return the records that wait, oldest first.
 
@@ -132,11 +148,12 @@ def pending(output: Place) -> list[Record]:
     found = []
     waiting: list[Place] = list(pending_folder(output).glob("*.json"))
     for path in sorted(waiting, key=lambda path: path.name):
+        name = path.name.removesuffix(".json")
         try:
-            record = record_of(read_json(path, root=output))
+            record = record_of(read_json(path, root=output)) if ID.fullmatch(name) else None
         except (OSError, ValueError):
             continue
-        if f"{record.id}.json" == path.name and ID.fullmatch(record.id):
+        if record is not None and record.id == name:
             found.append(record)
     return sorted(found, key=lambda record: (record.start_ms, record.id))
 
@@ -148,10 +165,33 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     ------
     InputError
         The output's own database names a place outside the output for the artifacts.
+    RefusedRecordError
+        The server refuses what the record says. The record is set aside; if its run is over, that of the
+        server has ended too.
     Exception
         The server does not answer; the class is MLflow's.
 
     """
+    try:
+        return _send(record, client, output)
+    except Exception as error:  # without an import of MLflow's exceptions
+        if getattr(error, "error_code", "") != REFUSAL:
+            raise
+        _set_aside(record, client, output)
+        raise RefusedRecordError(one_line(error)) from None
+
+
+def _set_aside(record: Record, client: MlflowClient, output: Place) -> None:
+    """Keep a refused record where no delivery finds it, and end its run on the server."""
+    write_json(refused_place(record, output), asdict(record), root=output)
+    remove_file(pending_folder(output) / f"{record.id}.json", root=output)
+    if record.run_id and record.status != RUNNING:
+        with suppress(Exception):  # the refusal is what is reported
+            client.set_terminated(record.run_id, record.status, record.end_ms)
+
+
+def _send(record: Record, client: MlflowClient, output: Place) -> str:
+    """Send everything that a record holds; return the run's id."""
     from mlflow.entities import Metric, Param
 
     record.run_id = (
@@ -198,6 +238,8 @@ def send_series(record: Record, client: MlflowClient) -> None:
 def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tuple[int, int]:
     """Deliver the records that wait; return how many were delivered and how many still wait.
 
+    A record that the server refuses is set aside with a warning, and counts as neither.
+
     Parameters
     ----------
     has_lease
@@ -217,10 +259,23 @@ def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tup
             if _is_active(record, output, has_lease=has_lease):
                 continue
             record.status, record.end_ms = KILLED, record.start_ms
-        deliver(record, client, output)
+        try:
+            deliver(record, client, output)
+        except RefusedRecordError as error:
+            _log.warning("%s", refusal_text(record, output, error))
+            continue
         record.forget(output)
         delivered += 1
     return delivered, len(pending(output))
+
+
+def refusal_text(record: Record, output: Place, error: RefusedRecordError) -> str:
+    """Return the warning that MLflow refuses a record, which was set aside."""
+    return (
+        f"MLflow refuses the record of {record.name!r} ({error}). It is kept as "
+        f"{refused_place(record, output)}; to have it delivered again once the cause is gone, rename it to "
+        f"{record.id}.json."
+    )
 
 
 def _is_active(record: Record, output: Place, *, has_lease: bool) -> bool:

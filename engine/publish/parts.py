@@ -43,35 +43,41 @@ class ReusablePart:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One part to write. Picklable, and small: there is one for each shard."""
+
+    shard: int
+    made_from: str
+    """Digest of everything that the bytes of the part depend on."""
+    reusable: ReusablePart | None = None
+
+
+@dataclass(frozen=True)
 class PartJob:
-    """Everything that the publication of one shard needs. Picklable."""
+    """Everything that the publication of every shard needs. Picklable; its size grows with the listing."""
 
     reader: StoreReader
     schema: pa.Schema
     prefix: str
     folder: Place
-    shard: int
     lease: Lease
     all_columns: bool
     """Whether the recipe publishes every column of the source, so that missing ones have to be recorded."""
-    made_from: str
-    """Digest of everything that the bytes of the part depend on."""
-    reusable: ReusablePart | None = None
     extra: tuple[str, ...] = ()
     """Columns that operators publish in addition to the contract's."""
 
 
-def write_part(job: PartJob) -> dict[str, Any]:
+def write_part(job: PartJob, part: Part) -> dict[str, Any]:
     """Write the part of one shard and return its record. Runs on a worker.
 
     A part joins the columns of the source with those of the sidecars. A row that lacks a value in any of the
     published columns, because it was quarantined, gets the values of ``QUARANTINED`` in all of them.
     """
-    place = job.folder / f"{DATA}/part-{job.shard:05d}.parquet"
-    if job.reusable is not None and job.reusable.is_intact():
-        return _reuse_part(job, job.reusable, place)
+    place = job.folder / f"{DATA}/part-{part.shard:05d}.parquet"
+    if part.reusable is not None and part.reusable.is_intact():
+        return _reuse_part(job, part, part.reusable, place)
     names = [field.name for field in CONTRACT if field.name != ROW_ID]
-    sidecars = job.reader.read_all(job.shard, [*names, *job.extra])
+    sidecars = job.reader.read_all(part.shard, [*names, *job.extra])
     complete = pc.invert(sidecars.column(names[0]).is_null())
     for name in names[1:]:
         complete = pc.and_(complete, pc.invert(sidecars.column(name).is_null()))
@@ -79,26 +85,26 @@ def write_part(job: PartJob) -> dict[str, Any]:
     columns |= {name: fill(sidecars.column(name), complete, QUARANTINED[name]) for name in names}
     ours = {job.prefix + name: column for name, column in columns.items()}
     ours |= {job.prefix + name: sidecars.column(name) for name in job.extra}
-    table = job.reader.read_with_truth(job.shard, [name for name in job.schema.names if name not in ours])
+    table = job.reader.read_with_truth(part.shard, [name for name in job.schema.names if name not in ours])
     for name, column in ours.items():
         table = table.append_column(name, column.cast(job.schema.field(name).type))
     written = job.lease.put_part(place, table.select(job.schema.names).cast(job.schema))
-    unread = job.reader.unread(job.shard) if job.all_columns else ()
-    return _record(job, place, columns, written.n_bytes, written.sha256, unread)
+    unread = job.reader.unread(part.shard) if job.all_columns else ()
+    return _record(part, place, columns, written.n_bytes, written.sha256, unread)
 
 
-def _reuse_part(job: PartJob, reusable: ReusablePart, place: Place) -> dict[str, Any]:
+def _reuse_part(job: PartJob, part: Part, reusable: ReusablePart, place: Place) -> dict[str, Any]:
     """Link or copy the base version's part, without reading the source or the sidecars."""
     job.lease.reuse_part(reusable.place, place)
     names = [field.name for field in CONTRACT]
     table = read_columns(place, [job.prefix + name for name in names])
     columns = {name: table.column(job.prefix + name) for name in names}
-    record = _record(job, place, columns, reusable.bytes, reusable.sha256, reusable.unread)
+    record = _record(part, place, columns, reusable.bytes, reusable.sha256, reusable.unread)
     return record | {"taken_over": True}
 
 
 def _record(
-    job: PartJob,
+    part: Part,
     place: Place,
     columns: dict[str, pa.ChunkedArray],
     n_bytes: int,
@@ -110,7 +116,7 @@ def _record(
         "rows": len(columns[ROW_ID]),
         "bytes": n_bytes,
         "sha256": sha256,
-        "made_from": job.made_from,
+        "made_from": part.made_from,
         "summary": summarise(columns),
         "unread": list(unread),
         "taken_over": False,

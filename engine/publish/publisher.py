@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 from connectors.base import ConnectorError
@@ -23,7 +23,7 @@ from engine.plan.model import Plan
 from engine.plan.source_columns import recorded_columns
 from engine.publish.croissant import describe_version
 from engine.publish.dataset_card import write_card
-from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
+from engine.publish.parts import DATA, Part, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
 from engine.storage.manifest import NUMBER, next_number, read_manifest
 from engine.storage.reader import StoreReader
@@ -62,16 +62,14 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
     make_folder(folder / DATA, root=plan.output)
     prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
     reader, reusable_parts = plan.reader(), _reusable_parts(plan)
-    jobs = []
+    extra = tuple(field.name for field in plan.extra_columns)
+    job = PartJob(reader, plan.published_schema, prefix, folder, lease, everything, extra)
+    wanted = []
     for shard in plan.shards:
         made_from = _made_from(plan, reader, shard.index, digests)
-        job = PartJob(
-            reader, plan.published_schema, prefix, folder, shard.index, lease, everything, made_from
-        )
-        extra = tuple(field.name for field in plan.extra_columns)
-        jobs.append(replace(job, reusable=reusable_parts.get(made_from), extra=extra))
+        wanted.append(Part(shard.index, made_from, reusable_parts.get(made_from)))
     parts = []
-    for part in executor.map(write_part, jobs):
+    for part in executor.map(partial(write_part, job), wanted):
         parts.append(part)
         yield part
     record = build_manifest(plan, parts)

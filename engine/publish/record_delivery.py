@@ -12,6 +12,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -25,14 +26,18 @@ from engine.publish.mlflow_outbox import (
     RUNNING,
     Answer,
     Record,
+    RefusedRecordError,
     Sender,
     deliver,
     pending_folder,
     record_of,
+    refusal_text,
     sync,
 )
 from engine.publish.tracking import client, tracking_uri
 
+PAUSE_FACTOR = 10
+"""Length of the pause after a try that failed, in multiples of the time that the try took."""
 _log = logging.getLogger("rowsieve")
 
 
@@ -41,14 +46,39 @@ def sender_for(output: Place) -> Sender:
     return DirectSender(output) if "mlflow" in sys.modules or not sys.executable else ProcessSender(output)
 
 
+class Patience:
+    """Decides when a server is asked again: tries that fail take about a tenth of the time at most.
+
+    A server that is away refuses at once, so the next delivery asks it again. One that accepts connections
+    and does not answer holds each try for half a minute, and would hold a short run at its start and its end.
+    """
+
+    def __init__(self) -> None:
+        self._problem, self._next = "", 0.0
+
+    def problem(self) -> str:
+        """Return why the last try failed if it is too early for another; else nothing."""
+        return self._problem if time.monotonic() < self._next else ""
+
+    def note_failure(self, problem: str, started: float) -> None:
+        """Note a try that failed, and when it started on the monotonic clock."""
+        now = time.monotonic()
+        self._problem, self._next = problem, now + PAUSE_FACTOR * (now - started)
+
+
 class DirectSender:
     """Delivers in this process."""
 
     def __init__(self, output: Place) -> None:
-        self._output = output
+        self._output, self._patience = output, Patience()
 
     def send(self, record: Record, *, first: bool) -> Answer:
-        """Keep the record as a file, then try to deliver it."""
+        """Keep the record as a file, then try to deliver it, unless the last try was long and in vain."""
+        if problem := self._patience.problem():
+            with suppress(OSError):
+                record.write(self._output)
+            return Answer(record.run_id, problem)
+        started = time.monotonic()
         try:
             mlflow_client = client(self._output)
             if first:
@@ -59,10 +89,16 @@ class DirectSender:
                 record.forget(self._output)
             else:
                 record.write(self._output)  # with the run's id
+        except RefusedRecordError as error:
+            return Answer(
+                record.run_id, redact(f"{refusal_text(record, self._output, error)} The run goes on.")
+            )
         except Exception as error:  # MLflow's client raises errors of many kinds, and none may end the run
             with suppress(OSError):
                 record.write(self._output)
-            return Answer(record.run_id, redact(unreachable_text(self._output, error)))
+            problem = redact(unreachable_text(self._output, error))
+            self._patience.note_failure(problem, started)
+            return Answer(record.run_id, problem)
         return Answer(record.run_id)
 
     def close(self) -> None:
@@ -150,7 +186,7 @@ def unreachable_text(output: Place, error: Exception, what: str = "The run") -> 
     """Return the warning that MLflow does not take a record, which waits, while ``what`` goes on."""
     uri = tracking_uri(output)
     if uri and not isinstance(error, InputError):
-        problem = f"MLflow at {uri} does not answer ({one_line(error)})"
+        problem = f"MLflow at {uri} takes no records at present ({one_line(error)})"
     else:
         problem = str(error).rstrip(".")
     return (

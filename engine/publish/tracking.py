@@ -12,8 +12,9 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 
     from engine.publish.results import OperatorResult
 
+_Entry = TypeVar("_Entry")
 _log = logging.getLogger("rowsieve")
 VERSION_TAG = "rowsieve.version"
 OUTPUT_TAG = "rowsieve.output"
 SQLITE = "sqlite:///"
+SOURCE_CHARS, SCHEMA_CHARS = 65_535, 1_048_575
+"""Maximum length of a dataset's source and of its schema on MLflow."""
 CREATION_SECONDS = 60
 """Time to wait for another process that makes the database."""
 
@@ -66,7 +70,7 @@ def client(output: Place) -> MlflowClient:
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     # A server that does not answer must not delay a run for minutes.
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
     from mlflow.tracking import MlflowClient
 
@@ -200,16 +204,39 @@ def first_record(plan: Plan) -> Record:
 
 def dataset_of(plan: Plan) -> dict[str, str]:
     """Describe the source as an MLflow dataset. Its digest covers every byte that is read."""
-    source = {"path": plan.recipe.source.path, "files": plan.listing.identities}
-    schema = {"columns": [{"name": field.name, "type": str(field.type)} for field in plan.listing.schema]}
+    columns = [{"name": field.name, "type": str(field.type)} for field in plan.listing.schema]
     return {
         "name": plan.recipe.name,
         "digest": digest(plan.listing.identities),
         "source_type": "rowsieve",
-        "source": json.dumps(redact_all(source)),
-        "schema": json.dumps(schema),
+        "source": source_text(plan.recipe.source.path, plan.listing.identities),
+        "schema": schema_text(columns),
         "profile": json.dumps({"num_rows": plan.n_rows, "num_shards": len(plan.shards)}),
     }
+
+
+def source_text(path: str, identities: Mapping[str, str]) -> str:
+    """Return the JSON of a source as MLflow takes it: its path, its first files, and the number of files.
+
+    The dataset's digest covers the other files too; the run's ``manifest.json`` names them.
+    """
+    files = list(redact_all(dict(identities)).items())
+    rest = {"path": redact(path), "n_files": len(files)}
+    room = SOURCE_CHARS - len(json.dumps(rest | {"files": {}}))
+    return json.dumps(rest | {"files": dict(_that_fit(files, room))})
+
+
+def schema_text(columns: Sequence[Mapping[str, Any]]) -> str:
+    """Return the JSON of a schema as MLflow takes it: the first columns, and the number of columns."""
+    rest = {"n_columns": len(columns)}
+    room = SCHEMA_CHARS - len(json.dumps(rest | {"columns": []}))
+    return json.dumps(rest | {"columns": _that_fit(columns, room)})
+
+
+def _that_fit(entries: Sequence[_Entry], room: int) -> list[_Entry]:
+    """Return the first entries whose JSON has at most ``room`` characters, with a separator after each."""
+    ends = accumulate(len(json.dumps(entry)) + 2 for entry in entries)
+    return [entry for entry, end in zip(entries, ends, strict=True) if end <= room]
 
 
 def _json(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,12 +110,15 @@ def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
     """List all groups by class and number, noise last in its class."""
     everything = found.everything
     stats = found.total(lambda key: (key.y, key.group))
-    splits = found.total(lambda key: (key.y, key.group, key.split))
+    splits: dict[tuple[int | None, int | None], dict[str, int]] = defaultdict(dict)
+    for (y, group, split), part in found.total(lambda key: (key.y, key.group, key.split)).items():
+        splits[y, group][str(split)] = part.rows
     marked = found.total(lambda key: (key.y, key.group, key.is_outlier))
     rows: list[GroupRow] = []
+    n_groups = 0
     for y, group in sorted(stats, key=lambda pair: (pair[0] or 0, pair[1] == NOISE, pair[1] or 0)):
         stat = stats[y, group]
-        assigned = {str(s): part.rows for (cy, cg, s), part in splits.items() if (cy, cg) == (y, group)}
+        assigned, n_outliers = splits[y, group], marked.get((y, group, True), RowStatistics()).rows
         y, group = int(y or 0), int(group if group is not None else NOISE)
         rows.append(
             GroupRow(
@@ -124,12 +128,13 @@ def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
                 stat=stat,
                 share=stat.rows / max(everything.rows, 1),
                 splits=assigned,
-                outliers=marked.get((y, group, True), RowStatistics()).rows,
-                rank=sum(not row.is_noise for row in rows),
+                outliers=n_outliers,
+                rank=n_groups,
                 clearly_worse=stat.interval[1] < everything.accuracy
                 and (group == NOISE or stat.rows >= MIN_ROWS),
             )
         )
+        n_groups += not rows[-1].is_noise
     return rows
 
 

@@ -147,7 +147,8 @@ def group_request(group: GroupRow, row_ids: NDArray[np.int64]) -> Request:
     about = f"{len(row_ids):,} of {count(group.stat.rows, 'row')}"
     if not math.isnan(group.stat.accuracy):
         about += f", accuracy {percent(group.stat.accuracy)}"
-    slug = f"noise-{group.y}" if group.is_noise else f"group-{group.group}"
+    kind = "noise" if group.is_noise else "group"
+    slug = f"{kind}-{group.y}-{group.group}"  # a group of an oracle may lie in several classes
     return Request(slug, f"{name} of class {group.class_name}", about, row_ids.tolist(), one_class=True)
 
 

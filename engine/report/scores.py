@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from engine.plan.model import Plan
-from engine.report.survey import Key, Survey, cast_or_null
+from engine.report.survey import MAX_TRUE_GROUPS, Key, Survey, cast_or_null
 from operators.arrays import NOISE
 from operators.base import LABEL, ROW_ID, Labelings
 from operators.counts import count
@@ -21,8 +21,8 @@ from operators.report import RowStatistics
 
 MAX_NAMES = 40
 """Groups that a table shows."""
-MAX_TRUE_GROUPS = 200
-"""A truth column with more distinct values than this holds no groups, and would make the tables large."""
+MAX_COMPARED = 200
+"""Maximum number of true groups that alternative labelings are compared with: each has a table of counts."""
 A = TypeVar("A", bound=Hashable)
 B = TypeVar("B", bound=Hashable)
 
@@ -98,6 +98,12 @@ def group_scores(found: Survey, column: str) -> Scores:
 
     Rows without a true group count nowhere.
     """
+    if found.has_many_true_groups:
+        note = (
+            f"truth.group: the column {column!r} has more than {MAX_TRUE_GROUPS:,} distinct values, so "
+            "groups are not scored. Name a column whose values are groups."
+        )
+        return Scores(notes=(note,))
     known = replace(found, cells={k: stat for k, stat in found.cells.items() if k.true_group is not None})
     missing = found.everything.rows - known.everything.rows
     if not known.cells:
@@ -152,7 +158,7 @@ def agreement_with_truth(
     labels of one shard's rows.
     """
     names = sorted(name for name in found.total(lambda key: key.true_group) if name is not None)
-    if plan.recipe.truth.group is None or not names or len(names) > MAX_TRUE_GROUPS:
+    if plan.recipe.truth.group is None or not names or len(names) > MAX_COMPARED:
         return {}
     tables: dict[tuple[int, Hashable], NDArray[np.int64]] = {}
     for info in plan.shards:

@@ -40,6 +40,8 @@ from operators.report.statistics import first_rows
 
 STRONGEST = 24
 DRAWN_PER_GROUP = 1_000
+MAX_TRUE_GROUPS = 10_000
+"""Maximum number of true groups that are counted; a column with more distinct values holds no groups."""
 DRAWN_SHARDS = 64
 """Maximum number of shards that rows with vector columns are drawn from, since vectors are wide."""
 SMALL: dict[str, pa.DataType] = {
@@ -85,6 +87,8 @@ class Survey:
     """(class, group) to the row ids to show."""
     strongest: NDArray[np.int64]
     """Row ids of outliers and noise: outliers first, then by falling loss."""
+    has_many_true_groups: bool = False
+    """Whether there are more than ``MAX_TRUE_GROUPS`` true groups; the cells then name none."""
 
     def total(self, key: Callable[[Key], H]) -> dict[H, RowStatistics]:
         """Add up the cells that have the same ``key(cell)``."""
@@ -121,26 +125,42 @@ class Summary:
     drawn: Rows
     shown: Rows
     strongest: Float64
+    has_many_true_groups: bool = False
+    """Whether there are more than ``MAX_TRUE_GROUPS`` true groups; the cells then name none."""
 
     def add(self, other: Summary, rows_per_group: int) -> None:
         """Add the summary of other shards, in place."""
         for key, stat in other.cells.items():
             self.cells[key] = self.cells.get(key, RowStatistics()) + stat
+        self.has_many_true_groups |= other.has_many_true_groups
+        self._limit_true_groups()
         self.shown = first_per_group(np.concatenate([self.shown, other.shown]), rows_per_group)[0]
         self.drawn = first_per_group(np.concatenate([self.drawn, other.drawn]), DRAWN_PER_GROUP)[0]
         self.strongest = first_rows(np.concatenate([self.strongest, other.strongest]), STRONGEST)
 
+    def _limit_true_groups(self) -> None:
+        """Forget the true groups if there are too many, so that there are not as many cells as rows."""
+        if not self.has_many_true_groups and len({key.true_group for key in self.cells}) <= MAX_TRUE_GROUPS:
+            return
+        cells, self.cells, self.has_many_true_groups = self.cells, {}, True
+        for key, stat in cells.items():
+            merged = key._replace(true_group=None)
+            self.cells[merged] = self.cells.get(merged, RowStatistics()) + stat
+
     def survey(self) -> Survey:
         """Convert the summary of all shards."""
         drawn, rank = first_per_group(self.drawn, DRAWN_PER_GROUP)
-        order, shown = np.lexsort((drawn["hash"], rank)), self.shown
-        groups = np.unique(shown[["y", "group"]])
+        order = np.lexsort((drawn["hash"], rank))
+        # The rows of ``shown`` are sorted by class and group.
+        groups, starts = np.unique(self.shown[["y", "group"]], return_index=True)
+        shown = np.split(self.shown["row_id"], starts[1:])
         return Survey(
             {key: stat for key, stat in self.cells.items() if key.y is not None},
             sum(stat.rows for key, stat in self.cells.items() if key.y is None),
             drawn["row_id"][order],
-            {(int(y), int(g)): shown["row_id"][(shown["y"] == y) & (shown["group"] == g)] for y, g in groups},
+            {(int(y), int(g)): ids for (y, g), ids in zip(groups, shown, strict=False)},
             self.strongest[:, 2].astype(np.int64),
+            self.has_many_true_groups,
         )
 
 
@@ -157,6 +177,10 @@ class ShardSurvey:
         """Summarise a shard; ``piece`` is its index, and whether rows for point maps may come from it."""
         shard, wide = piece
         table = small_columns(self.reader, self.truth, shard)
+        has_many = len(table.column("true_group").unique()) > MAX_TRUE_GROUPS
+        if has_many:
+            place, kind = table.column_names.index("true_group"), pa.string()
+            table = table.set_column(place, "true_group", pa.nulls(table.num_rows, kind))
         cells: dict[Key, RowStatistics] = {}
         add_cells(cells, table)
         valid = table.filter(pc.is_valid(table.column(LABEL)))
@@ -166,6 +190,7 @@ class ShardSurvey:
             first_per_group(rows, DRAWN_PER_GROUP)[0] if wide else rows[:0],
             first_per_group(rows, self.rows_per_group)[0],
             first_rows(outliers_and_noise(valid), STRONGEST),
+            has_many,
         )
 
 

@@ -20,8 +20,17 @@ from connectors.storage import Place
 from engine.core.events import Event, Kind, Listener, silent
 from engine.core.json_files import to_json
 from engine.core.redaction import redact
-from engine.publish.mlflow_outbox import RUNNING, Record, deliver, pending, send_series, sync
-from engine.publish.record_delivery import unreachable_text
+from engine.publish.mlflow_outbox import (
+    RUNNING,
+    Record,
+    RefusedRecordError,
+    deliver,
+    pending,
+    refusal_text,
+    send_series,
+    sync,
+)
+from engine.publish.record_delivery import Patience, unreachable_text
 from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
@@ -29,6 +38,7 @@ from engine.publish.tracking import (
     has_records,
     metric_key,
     param_text,
+    schema_text,
 )
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.training.data.version import Version
@@ -68,7 +78,7 @@ def dataset_of(version: Version) -> dict[str, str]:
         "digest": str(manifest["content"]),
         "source_type": "rowsieve",
         "source": json.dumps(source),
-        "schema": json.dumps({"columns": manifest["schema"]}),
+        "schema": schema_text(manifest["schema"]),
         "profile": json.dumps({"num_rows": manifest["rows"], **manifest["summary"]["splits"]}),
     }
 
@@ -80,6 +90,7 @@ class LiveRun:
         self._output, self._record = output, record
         self._is_known = self._warned = False
         self._next_try = 0.0
+        self._patience = Patience()
         self._steps = 0
         self._held = {step for *_, step in record.series}
         """Steps that this process has sent or will send."""
@@ -181,17 +192,32 @@ class LiveRun:
             record.forget(self._output)
 
     def _try(self, send: Callable[[], None]) -> None:
+        if self._patience.problem():
+            with suppress(OSError):
+                self._record.write(self._output)
+            self._next_try = time.monotonic() + RETRY_SECONDS
+            return
+        started = time.monotonic()
         try:
             send()
             self._record.series.clear()
             self._next_try = time.monotonic() + SEND_SECONDS
+        except RefusedRecordError as error:
+            self._next_try = time.monotonic() + RETRY_SECONDS
+            self._warn(f"{refusal_text(self._record, self._output, error)} The training goes on.")
         except Exception as error:  # MLflow's client raises errors of many kinds, and none may end a training
             with suppress(OSError):
                 self._record.write(self._output)
             self._next_try = time.monotonic() + RETRY_SECONDS
-            if not self._warned:
-                _log.warning("%s", redact(unreachable_text(self._output, error, "The training")))
-            self._warned = True
+            problem = unreachable_text(self._output, error, "The training")
+            self._patience.note_failure(problem, started)
+            self._warn(problem)
+
+    def _warn(self, text: str) -> None:
+        """Log the first problem of the run."""
+        if not self._warned:
+            _log.warning("%s", redact(text))
+        self._warned = True
 
 
 @dataclass

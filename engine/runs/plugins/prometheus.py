@@ -25,6 +25,7 @@ DESCRIPTIONS = {
     "rowsieve_rows_quarantined": "Rows that an operator has quarantined",
     "rowsieve_operator_seconds": "Seconds since an operator began",
     "rowsieve_fit_pass": "Number of the pass over the data in which the operator's fit is",
+    "rowsieve_fit_pieces": "Finished pieces of work of this pass of the operator's fit",
 }
 TAGS = ("recipe", "version", "operator")
 
@@ -41,6 +42,7 @@ def values(event: Event) -> dict[str, float]:
         "rowsieve_rows_quarantined": event.quarantined,
         "rowsieve_operator_seconds": event.seconds,
         "rowsieve_fit_pass": event.fit_pass,
+        "rowsieve_fit_pieces": event.pieces,
     }
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.runs.plugins.prometheus import DESCRIPTIONS
+from engine.core.events import Event, Meter
+from engine.runs.plugins.prometheus import DESCRIPTIONS, values
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -347,6 +349,21 @@ def test_alerts_name_metrics_that_there_are() -> None:
         names = set(re.findall(r"ray_(rowsieve_\w+)", rule.expr))
         assert names
         assert names <= set(DESCRIPTIONS)
+
+
+def test_the_progress_of_a_long_fit_wakes_nobody() -> None:
+    """No shard is committed during a fit; its passes, and the pieces of a pass, are the progress."""
+    (found,) = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yaml").read_text())["groups"]
+    (rule,) = (rule for rule in Group.model_validate(found).rules if rule.alert == "RowsieveNoProgress")
+    heard: list[Event] = []
+    meter = Meter(heard.append, "probe", 1_000, 8)
+    for at in ((1, 3, 8), (1, 4, 8), (2, 4, 8)):
+        meter._last_event_seconds = -1
+        meter.fit_progress(*at)
+    for before, after in pairwise(map(values, heard)):
+        moved = {name for name in before if before[name] != after[name]} - {"rowsieve_operator_seconds"}
+        (name,) = moved
+        assert f"and changes(ray_{name}[30m]) == 0" in rule.expr
 
 
 COMMANDS = [

@@ -65,7 +65,8 @@ def test_features_of_other_rows_are_those_of_the_version(
         assert X.dtype == np.float32
         np.testing.assert_allclose(X, rows.X, rtol=1e-6)
         assert found.features(fresh[:0]).shape == (0, rows.X.shape[1])
-        for other_kind in (pa.Table.from_pandas(fresh), polars.from_pandas(fresh)):
+        table = pa.Table.from_pandas(fresh)
+        for other_kind in (table, polars.from_pandas(fresh), table.to_reader()):
             np.testing.assert_allclose(found.features(other_kind), rows.X, rtol=1e-6)
         with pytest.raises(InputError, match=r"rows cannot be used: they have the type dict\. Give a pandas"):
             found.features({"a": [1.0]})
@@ -116,7 +117,11 @@ def test_streamed_batches_are_the_rows_in_another_order_in_every_pass(
     expected = _sorted(rows.X, rows.y, rows.sample_weight.astype(np.float32))
     assert _sorted(*passes[0]) == _sorted(*passes[1]) == expected
     assert not np.array_equal(passes[0][0], passes[1][0])
-    if not workers:
+    if workers:
+        kept = DataLoader(stream, batch_size=None, num_workers=workers, persistent_workers=True)
+        first, second = (torch.cat([batch[0] for batch in kept]).numpy() for _ in range(2))
+        assert not np.array_equal(first, second)
+    else:
         again = version.to_torch(streaming=True, batch_size=7, seed=3)
         first = torch.cat([batch[0] for batch in again]).numpy()  # type: ignore[attr-defined]
         np.testing.assert_array_equal(first, passes[0][0])

@@ -73,6 +73,26 @@ def test_results_come_in_the_order_of_the_items(executor: ShardExecutor) -> None
     assert list(executor.map(double, [])) == []
 
 
+class Listing:
+    """A function that counts how often it is pickled."""
+
+    pickled = 0
+
+    def __call__(self, item: int) -> int:
+        return 2 * item
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        Listing.pickled += 1
+        return Listing, ()
+
+
+def test_what_the_tasks_share_is_sent_once(executor: ShardExecutor) -> None:
+    """A function may hold the whole listing: 26 GB were pickled for a pass over 10,000 shards."""
+    Listing.pickled = 0
+    assert list(executor.map(Listing(), list(range(20)))) == [2 * item for item in range(20)]
+    assert Listing.pickled <= 1
+
+
 def test_an_operator_error_of_a_task_is_raised_with_its_message(executor: ShardExecutor) -> None:
     with pytest.raises((OperatorError, InputError), match="the value 2 cannot be used"):
         list(executor.map(refuse, [1, 2, 3]))

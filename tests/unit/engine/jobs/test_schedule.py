@@ -99,8 +99,25 @@ def test_catches_up_after_downtime(tmp_path: Path, policy: str, started: list[da
     job = Runs(Hands(day(30, 12)))
     _, log = scheduled(tmp_path, job, max_runs=len(started), catch_up=policy)
     assert job.started == started
-    missed = {"none": 3, "last": 2, "all": 0}[policy]
-    assert events(log).count("missed") == missed
+    missed = {"none": [3], "last": [2], "all": []}[policy]
+    assert [entry["times"] for entry in log if entry["event"] == "missed"] == missed
+
+
+def test_thousands_of_missed_times_are_one_line_and_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A month of minutes took six minutes before its one run, and SIGTERM waited for them."""
+    written: list[datetime] = []
+    monkeypatch.setattr("engine.jobs.schedule.write_last", lambda *args: written.append(args[2]))
+    monkeypatch.setattr("engine.jobs.schedule.read_last", lambda *args: day(27))
+    job = Runs(Hands(day(28)))
+    _, log = scheduled(tmp_path, job, cron=Cron("* * * * *"), max_runs=1)
+    assert events(log) == ["missed", "started", "finished", "stopped"]
+    missed, before = log[0], day(28) - timedelta(minutes=1)
+    assert (missed["times"], missed["why"]) == (1_439, "--catch-up last")
+    assert missed["scheduled"] == (day(27) + timedelta(minutes=1)).isoformat()
+    assert missed["until"] == before.isoformat()
+    assert written == [before, day(28)]
 
 
 def test_a_run_that_takes_longer_than_a_day_overlaps_with_none(tmp_path: Path) -> None:

@@ -82,3 +82,31 @@ def test_where_mlflow_is_imported_no_process_starts(tmp_path: Path) -> None:
     program = "from engine.publish.record_delivery import *; print(type(sender_for(place_of('/'))).__name__)"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout == "ProcessSender\n"
+
+
+def test_a_server_that_does_not_answer_holds_a_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short run waited at its start and again at its end, 100 seconds in all."""
+    calls, now = [], [0.0]
+
+    def hang(output: Path) -> None:
+        calls.append(now[0])
+        now[0] += hangs[0]
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr("engine.publish.record_delivery.client", hang)
+    monkeypatch.setattr("engine.publish.record_delivery.time.monotonic", lambda: now[0])
+    sender, record, hangs = DirectSender(tmp_path), Record(RECORD.id, "rowsieve", "first", 1), [30.0]
+    first = sender.send(record, first=True).problem
+    record.status = "FINISHED"
+    assert sender.send(record, first=False).problem == first
+    assert calls == [0.0]
+    assert [waiting.status for waiting in pending(tmp_path)] == ["FINISHED"]
+    now[0] = hangs[0] = 331.0  # the end of a long run
+    sender.send(record, first=False)
+    assert calls == [0.0, 331.0]
+    sender, hangs[0] = DirectSender(tmp_path), 0.0  # away, which is known at once
+    for first_one in (True, False):
+        sender.send(record, first=first_one)
+    assert len(calls) == 4

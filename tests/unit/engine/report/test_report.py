@@ -143,12 +143,12 @@ def test_pictures_are_one_per_group_with_captions(tmp_path: Path) -> None:
     pairs = list(zip(columns["y"], columns["group"], strict=True))
     failing = sorted([(0, 1), (0, -1), (1, -1)], key=pairs.count)
     fine = sorted([(0, 0), (1, 2), (1, 3)], key=pairs.count)
-    slugs = [f"group-{g}" if g >= 0 else f"noise-{y}" for y, g in [*failing, *fine]]
+    slugs = [f"{'group' if g >= 0 else 'noise'}-{y}-{g}" for y, g in [*failing, *fine]]
     found = re.findall(r"\.([\w-]+) \{ background-image: url\(data:image/png", html)
     assert found == [*slugs, "strongest"]
     for slug, pair in zip(slugs, [*failing, *fine], strict=True):
         assert html.count(f'class="thumb {slug}"') == min(4, pairs.count(pair))
-    start = html.index('class="thumb group-1"')
+    start = html.index('class="thumb group-0-1"')
     assert html[start : html.index("<h3>", start)].count("predicted: yes") == 4
 
 

@@ -51,7 +51,7 @@ def test_image_files_are_drawn(tmp_path: Path, sections: dict[str, Any], in_stru
 
 def test_the_page_shows_them_instead_of_fields(tmp_path: Path) -> None:
     html = html_of(plan_of_photos(tmp_path, **EMBED))
-    assert 'class="thumb group-1"' in html
+    assert 'class="thumb group-0-1"' in html
     assert "background-image: url(data:image/png" in html
 
 

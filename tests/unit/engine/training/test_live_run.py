@@ -205,6 +205,34 @@ def test_epochs_that_a_killed_process_had_not_sent_are_sent(
     assert sorted(sent) == [0, 1, 2, 3, 4]
 
 
+def test_a_server_that_does_not_answer_holds_a_training_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, calls = [0.0], []
+
+    def hang(output: Path) -> None:
+        calls.append(now[0])
+        now[0] += 30
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(live_run, "client", hang)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    live = LiveRun(tmp_path, Record("a" * 32, EXPERIMENT, "gdro", 1))
+    writes: list[float] = []
+    for number in range(1, 200):
+        live.add([EpochEnd(1, number, 0.25, number=number, total=199)])
+        now[0] += 1
+        file = tmp_path / "runs" / "pending" / f"{'a' * 32}.json"
+        writes += [file.stat().st_mtime_ns] if file.stat().st_mtime_ns not in writes else []
+    live.close("FINISHED")
+    assert calls == [0.0]
+    assert len(writes) < 6, "not after every epoch"
+    (waiting,) = pending(tmp_path)
+    assert (waiting.status, len(waiting.series)) == ("FINISHED", 199)
+    (warning,) = caplog.messages
+    assert "The training goes on; its record waits" in warning
+
+
 def test_no_run_is_opened_where_it_is_not_wanted(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(runs(out))
     assert trained(out, monkeypatch, 7, lambda _: None, track=False).run_id is None
