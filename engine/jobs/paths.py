@@ -47,7 +47,7 @@ def paths_for_cluster(
 
 def replace_paths(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
     """Return the recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
-    resolved = recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
+    resolved = recipe.model_dump(exclude_unset=True, exclude={"run": {"address"}})
     for name, section in _sections_with_paths(resolved):
         in_catalog = section.get("catalog") or section.get("options", {}).get("catalog")
         if "path" in section and not in_catalog:

@@ -16,7 +16,7 @@ from engine.core.redaction import redact
 from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.section import Section
-from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml
+from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml, write_yaml
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     "probe": {},
@@ -356,6 +356,10 @@ class Recipe(Section):
         recipe = cls.parse(read_yaml(Path(path)), str(path), overrides)
         recipe._file = str(path)
         return recipe
+
+    def to_yaml(self, *, sort_keys: bool = False) -> str:
+        """Return YAML of the keys that were given, from which an equal recipe is read. Raises InputError."""
+        return write_yaml(self.model_dump(exclude_unset=True), self.place, sort_keys=sort_keys)
 
     def paths(self) -> Iterator[tuple[str, str]]:
         """Yield key and value of each path, except names of tables in a catalog."""

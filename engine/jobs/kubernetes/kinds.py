@@ -94,14 +94,11 @@ _Plain.add_representer(str, _text)
 
 
 def _recipe(made: Rendering) -> Manifest:
-    text = yaml.safe_dump(
-        made.recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}}), sort_keys=False
-    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": made.metadata(f"{made.name}-recipe"),
-        "data": {"recipe.yaml": text},
+        "data": {"recipe.yaml": made.recipe.to_yaml()},
     }
 
 

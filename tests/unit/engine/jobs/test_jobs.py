@@ -4,6 +4,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,13 +60,13 @@ def test_another_output_is_another_run() -> None:
 
 
 def test_a_key_names_a_run_of_one_recipe() -> None:
-    first = given_key("a", "2026-11-21", {"seed": 0, "name": "a"})
-    assert first == given_key("a", "2026-11-21", {"name": "a", "seed": 0})
+    first = given_key("a", "2026-11-21", "name: a\nseed: 0\n")
+    assert first == given_key("a", "2026-11-21", "name: a\nseed: 0\n")
     assert first.startswith("a-2026-11-21-")
-    assert first != given_key("a", "2026-11-22", {"seed": 0, "name": "a"})
-    assert first != given_key("a", "2026-11-21", {"seed": 1, "name": "a"})
+    assert first != given_key("a", "2026-11-22", "name: a\nseed: 0\n")
+    assert first != given_key("a", "2026-11-21", "name: a\nseed: 1\n")
     with pytest.raises(InputError, match="--key a/b"):
-        given_key("a", "a/b", {})
+        given_key("a", "a/b", "")
 
 
 def test_exit_codes_are_those_of_the_run() -> None:
@@ -87,6 +88,39 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         paths_for_cluster(recipe_with("/mnt/x", "out"), shared_files=False)
     with pytest.raises(InputError, match=r"source\.path: 'data/\*\.csv' is relative"):
         paths_for_cluster(recipe_with("data/*.csv", "/mnt/out"), shared_files=False)
+
+
+TYPED = """
+name: typed
+source:
+  path: in
+  label: y
+  label_map: {true: "yes", 2: 1, "1": null, "true": false, old: 0}
+  filter:
+  - [[a, "<", .inf], [b, "!=", -.inf], [at, ">=", 2026-01-15T10:00:00.5+02:00], [day, "==", 2026-01-15]]
+  - [[raw, "==", !!binary gIA=], [name, in, ["1", 1, 1.0, true, 1e300, "2026-01-15", "yes", "\\u00e4"]]]
+output: {path: out}
+"""
+
+
+def test_a_recipe_arrives_with_the_types_of_its_values(tmp_path: Path) -> None:
+    """JSON would make texts of keys that are numbers or booleans, and null of infinite numbers."""
+    (tmp_path / "typed.yaml").write_text(TYPED)
+    recipe = Recipe.load(tmp_path / "typed.yaml")
+    sent = replace_paths(recipe, lambda key, path: path)
+    (tmp_path / "sent.yaml").write_text(sent.to_yaml(), "utf-8")
+    for found in (sent, Recipe.load(tmp_path / "sent.yaml")):
+        assert found.model_dump() == recipe.model_dump()
+        keys = [(type(key), key, value) for key, value in found.source.label_map.items()]
+        assert keys == [(type(key), key, value) for key, value in recipe.source.label_map.items()]
+        assert repr(found.source.filter) == repr(recipe.source.filter)
+
+
+def test_a_value_that_yaml_cannot_hold_is_named() -> None:
+    changed = recipe_with("/in", "/out").model_dump(exclude_unset=True, exclude={"run"})
+    changed["source"]["filter"] = [["price", "<", Decimal("1.5")]]
+    with pytest.raises(InputError, match=r"churn: '1.5' is of the type Decimal, which .* YAML"):
+        Recipe.parse(changed).to_yaml()
 
 
 def test_every_path_of_a_recipe_is_looked_at() -> None:

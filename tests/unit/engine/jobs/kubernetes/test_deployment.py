@@ -163,6 +163,13 @@ def test_paths_move_to_the_volume() -> None:
             rendered("rayjob", demo(f"output.path={path}"))
 
 
+def test_the_recipe_keeps_the_types_of_its_values() -> None:
+    recipe = demo("source.label_map={true: 'yes', 2: 1}", 'source.filter=[[x, "<", .inf]]')
+    text = rendered("rayjob", recipe)["ConfigMap"]["data"]["recipe.yaml"]
+    found = Recipe.parse(yaml.safe_load(text)).source
+    assert (found.label_map, found.filter) == (recipe.source.label_map, recipe.source.filter)
+
+
 def test_sizes_follow_the_recipe() -> None:
     small = sizes_of(demo("source.shard_bytes=1048576", "run.shards_in_flight=8"))
     assert (small.workers, small.cpus, small.gpus) == (2, 4, 0)
