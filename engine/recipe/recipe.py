@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +15,7 @@ from engine.core.policy import apply_policy
 from engine.core.redaction import redact
 from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
+from engine.recipe.places import paths_in, written_by
 from engine.recipe.section import Section
 from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml, write_yaml
 
@@ -41,8 +42,6 @@ def no_entry_twice(entries: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
 
 MOST_SECONDS = 10**9
 """Longest time that a recipe may name, 31 years: threads cannot wait for 292."""
-ICEBERG = "iceberg"
-"""The format whose paths may be names of tables in a catalog."""
 
 
 class HoldoutSection(Section):
@@ -344,9 +343,9 @@ class Recipe(Section):
         changed = {override.partition("=")[0].strip() for override in overrides}
         if recipe.run.address is not None and not changed & {"run", "run.address"}:
             policy.check_address(place, recipe.run.address)
-        for key, path in recipe.paths():
+        for key, path in paths_in(recipe):
             policy.check_path(f"{place}: {key}", path)
-        for key, path, is_table in recipe.written():
+        for key, path, is_table in written_by(recipe):
             policy.check_output(f"{place}: {key}", path, is_table=is_table)
         return recipe
 
@@ -360,33 +359,6 @@ class Recipe(Section):
     def to_yaml(self, *, sort_keys: bool = False) -> str:
         """Return YAML of the keys that were given, from which an equal recipe is read. Raises InputError."""
         return write_yaml(self.model_dump(exclude_unset=True), self.place, sort_keys=sort_keys)
-
-    def paths(self) -> Iterator[tuple[str, str]]:
-        """Yield key and value of each path, except names of tables in a catalog."""
-        if self.source.format != ICEBERG or self.source.options.get("catalog") is None:
-            yield "source.path", self.source.path
-        stored = self.operators.get("gradients", {}).get("stored")
-        if isinstance(stored, dict) and isinstance(stored.get("path"), str):
-            yield "operators.gradients.stored.path", stored["path"]
-        yield "output.path", self.output.path
-        for number, export in enumerate(self.output.export):
-            if export.format != ICEBERG or export.catalog is None:
-                yield f"output.export.{number}.path", export.path
-
-    def written(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield key and value of each place that a run writes to, and whether it is a table in a catalog."""
-        yield "output.path", self.output.path, False
-        for number, export in enumerate(self.output.export):
-            is_table = export.format == ICEBERG and export.catalog is not None
-            yield f"output.export.{number}.path", export.path, is_table
-            if not isinstance(export.catalog, dict):
-                continue
-            key = f"output.export.{number}.catalog"
-            warehouse, uri = (export.catalog.get(name, "") for name in ("warehouse", "uri"))
-            if "/" in warehouse:  # a name is one that the catalog knows
-                yield f"{key}.warehouse", warehouse, False
-            if uri.startswith("sqlite"):  # a file, which the export changes
-                yield f"{key}.uri", uri.partition("://")[2].removeprefix("/"), False
 
     @property
     def file(self) -> str:

@@ -73,12 +73,13 @@ def kubernetes_name(name: str) -> str:
 def place_in_volume(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
     """Return the recipe with paths below the volume at ``mount``, and whether any path lies there.
 
-    Relative paths become relative to the volume; URIs stay. Raises InputError for an absolute path elsewhere.
+    Relative paths become relative to the volume; URIs stay, and so do absolute folders of networks, which an
+    image may hold. Raises InputError for another absolute path elsewhere, and for one of a home folder.
     """
     local: list[str] = []
 
     def place(key: str, path: str) -> str:
-        if "://" in path:
+        if "://" in path or (key.startswith("train.") and _is_elsewhere(path, mount)):
             return path
         local.append(_place(key, path, mount))
         return local[-1]
@@ -86,7 +87,16 @@ def place_in_volume(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
     return replace_paths(recipe, place), bool(local)
 
 
+def _is_elsewhere(path: str, mount: str) -> bool:
+    return PurePosixPath(path).is_absolute() and not PurePosixPath(path).is_relative_to(mount)
+
+
 def _place(key: str, path: str, mount: str) -> str:
+    if path.startswith("~"):
+        raise InputError(
+            f"{key}: {path!r} lies in a home folder, which the pods do not have. Set a path that is relative "
+            f"to the volume, which the pods see at {mount}, or a URI."
+        )
     whole = PurePosixPath(mount) / path  # an absolute path stays as it is
     if ".." in whole.parts or not whole.is_relative_to(mount):
         raise InputError(

@@ -163,6 +163,18 @@ def test_paths_move_to_the_volume() -> None:
             rendered("rayjob", demo(f"output.path={path}"))
 
 
+def test_networks_lie_in_the_volume_or_the_image() -> None:
+    for model, found in (("hf:nets/bert", "hf:/data/nets/bert"), ("hf:/opt/bert", "hf:/opt/bert")):
+        train = f"train={{params: {{model: '{model}', model_params: {{column: text}}}}}}"
+        text = rendered("rayjob", demo(train))["ConfigMap"]["data"]["recipe.yaml"]
+        assert yaml.safe_load(text)["train"]["params"]["model"] == found
+
+
+def test_a_home_folder_is_none_of_a_pod() -> None:
+    with pytest.raises(InputError, match=r"output\.path: '~/out' lies in a home folder"):
+        rendered("rayjob", demo("output.path=~/out"))
+
+
 def test_the_recipe_keeps_the_types_of_its_values() -> None:
     recipe = demo("source.label_map={true: 'yes', 2: 1}", 'source.filter=[[x, "<", .inf]]')
     text = rendered("rayjob", recipe)["ConfigMap"]["data"]["recipe.yaml"]
