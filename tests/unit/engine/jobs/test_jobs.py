@@ -157,6 +157,10 @@ def test_wheels(tmp_path: Path) -> None:
         ("head:1234", "http://head:1234"),
         ("http://head:8265/", "http://head:8265"),
         ("https://ray.example.org/demo/", "https://ray.example.org/demo"),
+        ("http://ray.example.org/demo/", "http://ray.example.org/demo"),
+        ("http://head/", "http://head:8265"),
+        ("http://[::1]", "http://[::1]:8265"),
+        ("http://[::1]:1234", "http://[::1]:1234"),
     ],
 )
 def test_addresses(address: str, url: str) -> None:
@@ -164,7 +168,8 @@ def test_addresses(address: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["ray://head:10001", "http://", "head:port", "http://me:secret@head:1", "auto:0"]
+    "address",
+    ["ray://head:10001", "http://", "head:port", "http://me:secret@head:1", "auto:0", "http://[::1"],
 )
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(InputError, match="--address") as error:
