@@ -1,5 +1,6 @@
 """Submitting without a cluster: which job a run is, what it takes along, what is said when it cannot go."""
 
+import asyncio
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.jobs import _wait, address_for, reason, variables
-from engine.core.errors import Exit, InfeasibleError, InputError
+from engine.core.errors import Exit, InfeasibleError, InputError, RowsieveError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import JobState, attempt_of, decide, exit_code, given_key, planned_key
@@ -98,6 +99,16 @@ def test_a_working_directory_leaves_out_what_is_hidden_ours_or_made(tmp_path: Pa
     found = collect(b"ours", code="installed", working_dir=tmp_path, excludes=["big", "sub/*.txt"])
     assert set(found.files) == {"model.py", "sub/model.py", "sub/engine/mine.py", RECIPE}
     assert found.files[RECIPE] == b"ours"
+
+
+def test_a_link_to_a_folder_is_named(tmp_path: Path) -> None:
+    """Its files would not be shipped."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "linked").symlink_to(tmp_path / "real")
+    with pytest.raises(InputError, match=r"sub/linked is a link to a folder, .*real, .* --exclude"):
+        collect(b"", code="installed", working_dir=tmp_path)
+    assert collect(b"", code="installed", working_dir=tmp_path, excludes=["linked"]).files == {RECIPE: b""}
 
 
 def test_the_same_content_makes_the_same_zip(tmp_path: Path) -> None:
@@ -235,6 +246,41 @@ class ScriptedClient:
     async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
         yield f"{job} begins\n"
         raise self._fault
+
+
+class TalkingClient(ScriptedClient):
+    """A client whose job goes on printing until nobody listens."""
+
+    left = False
+
+    def __init__(self, lines: int) -> None:
+        super().__init__(RuntimeError("WebSocket closed"), "RUNNING")
+        self._lines = lines
+
+    async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+        try:
+            for number in range(self._lines):
+                yield f"{job} {number}\n"
+                await asyncio.sleep(0)
+        finally:
+            self.left = True
+
+
+def test_the_output_is_followed_in_a_notebook_too() -> None:
+    """Its cells run within an event loop."""
+
+    async def cell() -> None:
+        assert list(JobHandle("http://head", "k", TalkingClient(3)).follow()) == ["k 0\n", "k 1\n", "k 2\n"]
+        endless = TalkingClient(10**9)
+        lines = JobHandle("http://head", "k", endless).follow()
+        assert next(lines) == "k 0\n"
+        lines.close()  # type: ignore[attr-defined]
+        assert endless.left
+        broken = JobHandle("http://head", "k", ScriptedClient(RuntimeError("WebSocket closed"), "RUNNING"))
+        with pytest.raises(RowsieveError, match="http://head says: WebSocket closed"):
+            list(broken.follow())
+
+    asyncio.run(cell())
 
 
 def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
