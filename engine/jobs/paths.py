@@ -10,7 +10,6 @@ from typing import Any
 
 from engine.core.errors import InputError
 from engine.jobs.package import PACKAGES
-from engine.recipe.places import paths_in
 from engine.recipe.recipe import Recipe
 
 
@@ -51,7 +50,7 @@ def paths_for_cluster(
 def replace_paths(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
     """Return the recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
     resolved = recipe.model_dump(exclude_unset=True, exclude={"run": {"address"}})
-    for key, path in paths_in(recipe):
+    for key, path in recipe.paths():
         *outer, last = key.split(".")
         holder: Any = resolved
         for name in outer:

@@ -18,7 +18,6 @@ from engine.jobs.key import Decision, decide, given_key, planned_key
 from engine.jobs.package import RECIPE, SOURCE, Contents, collect
 from engine.jobs.paths import paths_for_cluster, replace_paths
 from engine.plan.planner import make_plan
-from engine.recipe.places import paths_in
 from engine.recipe.recipe import Recipe
 
 
@@ -100,7 +99,7 @@ def check_strictly(recipe: Recipe) -> None:
     They hold for every submission, unless ``ROWSIEVE_STRICT`` or the policy file says otherwise.
     """
     policy = current_policy(strict=True)
-    for key, path in paths_in(recipe):
+    for key, path in recipe.paths():
         policy.check_path(f"{recipe.place}: {key}", path)
 
 

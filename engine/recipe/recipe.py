@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,7 +15,7 @@ from engine.core.policy import apply_policy
 from engine.core.redaction import redact
 from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
-from engine.recipe.places import paths_in, written_by
+from engine.recipe.places import catalog_files, network_folders
 from engine.recipe.section import Section
 from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml, write_yaml
 
@@ -42,6 +42,8 @@ def no_entry_twice(entries: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
 
 MOST_SECONDS = 10**9
 """Longest time that a recipe may name, 31 years: threads cannot wait for 292."""
+ICEBERG = "iceberg"
+"""The format whose paths may be names of tables in a catalog."""
 
 
 class HoldoutSection(Section):
@@ -343,9 +345,9 @@ class Recipe(Section):
         changed = {override.partition("=")[0].strip() for override in overrides}
         if recipe.run.address is not None and not changed & {"run", "run.address"}:
             policy.check_address(place, recipe.run.address)
-        for key, path in paths_in(recipe):
+        for key, path in recipe.paths():
             policy.check_path(f"{place}: {key}", path)
-        for key, path, is_table in written_by(recipe):
+        for key, path, is_table in recipe.written():
             policy.check_output(f"{place}: {key}", path, is_table=is_table)
         return recipe
 
@@ -359,6 +361,33 @@ class Recipe(Section):
     def to_yaml(self, *, sort_keys: bool = False) -> str:
         """Return YAML of the keys that were given, from which an equal recipe is read. Raises InputError."""
         return write_yaml(self.model_dump(exclude_unset=True), self.place, sort_keys=sort_keys)
+
+    def paths(self) -> Iterator[tuple[str, str]]:
+        """Yield key and path of each file or folder that the recipe names; names of tables are none.
+
+        The value at the key ends with the path: ``hf:`` or ``sqlite:///`` may precede it.
+        """
+        source, catalog = self.source, self.source.options.get("catalog")
+        if source.format == ICEBERG and catalog is not None:
+            yield from catalog_files("source.options.catalog", catalog)
+        else:
+            yield "source.path", source.path
+        stored = self.operators.get("gradients", {}).get("stored")
+        if isinstance(stored, dict) and isinstance(stored.get("path"), str):
+            yield "operators.gradients.stored.path", stored["path"]
+        if self.train is not None:
+            yield from network_folders(
+                self.train.params, self.train.search.space if self.train.search else {}
+            )
+        yield from ((key, path) for key, path, is_table in self.written() if not is_table)
+
+    def written(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield key and value of each place that a run writes to, and whether it is a table in a catalog."""
+        yield "output.path", self.output.path, False
+        for number, export in enumerate(self.output.export):
+            key, is_table = f"output.export.{number}", export.format == ICEBERG and export.catalog is not None
+            yield f"{key}.path", export.path, is_table
+            yield from ((*found, False) for found in catalog_files(f"{key}.catalog", export.catalog))
 
     @property
     def file(self) -> str:

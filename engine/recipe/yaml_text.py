@@ -101,7 +101,7 @@ class _Dumper(yaml.SafeDumper):
     """Writes values alone, and repeated ones out instead of as aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Return True."""
+        """Write every value out, also one that was written before."""
         return True
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
+
 SAME, NEAR = 1e-8, 1e-2
 """Difference of a correlation from 1, and of the projections of equal columns, that rounding explains."""
 DIRECTIONS = 4
@@ -45,7 +47,7 @@ def equal_blocks(
     return {first: tuple(others) for first, *others in ordered}
 
 
-def _projections(X: npt.NDArray[np.float32], spread: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _projections(X: npt.NDArray[np.float32], spread: Float64) -> Float64:
     """Return the size of each standardised column's projection on each direction; about 1, of any rows."""
     directions = np.random.default_rng(0).normal(size=(DIRECTIONS, len(X))).astype(np.float32)
     directions -= directions.mean(axis=1, keepdims=True)
@@ -54,7 +56,7 @@ def _projections(X: npt.NDArray[np.float32], spread: npt.NDArray[np.float64]) ->
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def _near(firsts: npt.NDArray[np.float64], own: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def _near(firsts: Float64, own: Float64) -> npt.NDArray[np.intp]:
     """Return the positions of the projections that rounding may tell from a block's own.
 
     They are in the order of the first direction, and none there is larger than the block's own.
