@@ -60,6 +60,14 @@ class Terminated(KeyboardInterrupt):
 
 
 OWN_PACKAGES = ("connectors", "engine", "operators", "rowsieve")
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "faiss": "faiss-cpu",
+    "lance": "pylance",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Modules whose packages are installed under other names."""
 
 
 @contextmanager
@@ -115,7 +123,8 @@ def _report(error: Exception, verbose: bool) -> Exit:
         return Exit.INFEASIBLE
     elif package:
         _print_error(
-            f"the package {package!r} is not installed and needed here: pip install {package}, "
+            f"the package {package!r} is not installed and needed here: "
+            f"pip install {_DISTRIBUTIONS.get(package, package)}, "
             "or `pip install rowsieve`, which brings all that a run needs."
         )
     else:

@@ -112,6 +112,8 @@ class _Bars:
     """Draws a bar for each operator on standard error."""
 
     def __init__(self) -> None:
+        # A copy of the stream, since Ray redirects standard error for a moment when it starts.
+        self._stream = os.fdopen(os.dup(sys.stderr.fileno()), "w")
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description:<10}", markup=False),
@@ -120,8 +122,7 @@ class _Bars:
             TimeElapsedColumn(),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[note]}", style="dim", markup=False),
-            # A copy of the stream, since Ray redirects standard error for a moment when it starts.
-            console=SafeConsole(file=os.fdopen(os.dup(sys.stderr.fileno()), "w")),
+            console=SafeConsole(file=self._stream),
         )
         self._tasks: dict[str, TaskID] = {}
 
@@ -131,6 +132,7 @@ class _Bars:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+        self._stream.close()
 
     def __call__(self, event: Event) -> None:
         """Update the bar of the event's operator."""

@@ -126,8 +126,10 @@ def _remedy(table: ExportedTable, done: Retraction, output: str) -> str:
             f"it is not changed: remove its folder {folder}, and write a version that stands: {again} "
             "--mode append"
         )
-    catalog = f" --catalog {shlex.quote(table.catalog)}" if table.catalog else ""
-    return f"it is not changed: remove it, or replace all its rows: {again} --mode overwrite{catalog}"
+    text = f"it is not changed: remove it, or replace all its rows: {again} --mode overwrite"
+    if not table.catalog:
+        return text
+    return f"{text} --catalog CATALOG, the name or the properties that the export had ({table.catalog})"
 
 
 def _stays_champion(model: TrainedModel) -> bool:

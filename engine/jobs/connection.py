@@ -51,11 +51,11 @@ def connect(address: str) -> Any:
 def checked_address(address: str) -> str:
     """Return ``http://host:port`` of the head node's dashboard. Raises InputError for any other address."""
     text = address if "://" in address else f"http://{address}"
-    parts = urlsplit(text)
     try:
+        parts = urlsplit(text)
         port = parts.port
-    except ValueError:
-        port = 0
+    except ValueError:  # a port or an address of IPv6 that is none
+        parts, port = urlsplit(""), 0
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InputError(
             f"--address {address}: give the dashboard of the head node, for example "
@@ -65,8 +65,8 @@ def checked_address(address: str) -> str:
         raise InputError(
             "--address: it names a user or a password. Leave them out; the token comes from RAY_AUTH_TOKEN."
         )
-    if port is None and parts.scheme == "http":
-        return f"http://{parts.hostname}:{DEFAULT_PORT}"
+    if port is None and parts.scheme == "http" and not parts.path.strip("/"):  # a path is that of a proxy
+        return f"http://{parts.netloc.rstrip(':')}:{DEFAULT_PORT}"
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 
 

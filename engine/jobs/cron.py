@@ -18,6 +18,17 @@ CatchUp = Literal["none", "last", "all"]
 FIELDS = {"minute": 60, "hour": 24, "day": 31, "month": 12, "weekday": 7}
 """The fields of a cron expression in order, and how many values each has."""
 FIELD = re.compile(r"[\w*,/?#-]+", re.ASCII)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_KUBERNETES_FIELDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "minute": (0, 59, ()),
+    "hour": (0, 23, ()),
+    "day": (1, 31, ()),
+    "month": (1, 12, _MONTHS),
+    "weekday": (0, 6, _WEEKDAYS),
+}
+"""Lowest and highest value of each field, and the names of its values in order."""
+_KUBERNETES_PART = re.compile(r"(?:[*?]|(\w+)(?:-(\w+))?)(?:/\d+)?", re.ASCII)
 
 
 def check_fields(expression: str, option: str) -> None:
@@ -40,6 +51,39 @@ def check_fields(expression: str, option: str) -> None:
         )
 
 
+def check_for_kubernetes(expression: str, option: str) -> None:
+    """Raise InputError unless Kubernetes takes an expression: it knows no ``#``, ``L`` or weekday 7."""
+    check_fields(expression, option)
+    for (field, (low, high, names)), text in zip(_KUBERNETES_FIELDS.items(), expression.split(), strict=True):
+        if not all(_is_within(part, low, high, names) for part in text.split(",")):
+            named = f", or {names[0]} to {names[-1]}" if names else ""
+            raise InputError(
+                f"{option} {expression!r}: Kubernetes does not take the {field} {text!r}. Write numbers from "
+                f"{low} to {high}{named}, and *, ranges (1-5), steps (*/2) and lists (1,3) of them."
+            )
+
+
+def _is_within(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:
+    """Return whether a part of a field is a star, a value or a rising range between two numbers."""
+    found = _KUBERNETES_PART.fullmatch(part.lower())
+    if found is None:
+        return False
+    ends = [text for text in found.groups() if text is not None]
+    known = {name: low + position for position, name in enumerate(names)}
+    values = [int(text) if text.isdigit() else known.get(text, high + 1) for text in ends]
+    return values == sorted(values) and all(low <= value <= high for value in values)
+
+
+def check_timezone(timezone: str) -> None:
+    """Raise InputError for a timezone that does not exist."""
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InputError(
+            f"--timezone {timezone}: there is no such timezone. Write it like Europe/Berlin, or UTC."
+        ) from None
+
+
 @dataclass(frozen=True)
 class Cron:
     """A cron expression in a timezone, with the rules of Debian's cron at changes to and from summer time."""
@@ -53,12 +97,7 @@ class Cron:
 
         Raises InputError for an invalid expression or timezone, or if cronsim is not installed.
         """
-        try:
-            ZoneInfo(timezone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise InputError(
-                f"--timezone {timezone}: there is no such timezone. Write it like Europe/Berlin, or UTC."
-            ) from None
+        check_timezone(timezone)
         try:
             from cronsim import CronSim, CronSimError
         except ImportError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent import futures
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import Any
 
 from connectors.foundation.messages import nearest
@@ -143,6 +145,9 @@ def _time(milliseconds: int | None) -> datetime | None:
 
 def _one_by_one(pieces: AsyncIterator[str]) -> Iterator[str]:
     """Turn an asynchronous iterator into a synchronous one."""
+    if _is_in_loop():
+        yield from _in_a_thread(pieces)
+        return
     with asyncio.Runner() as runner:
         while (piece := runner.run(_next(pieces))) is not None:
             yield piece
@@ -150,3 +155,38 @@ def _one_by_one(pieces: AsyncIterator[str]) -> Iterator[str]:
 
 async def _next(pieces: AsyncIterator[str]) -> str | None:
     return await anext(pieces, None)
+
+
+def _is_in_loop() -> bool:
+    """Return whether this thread runs an event loop, as a notebook's does; a second one cannot run then."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_a_thread(pieces: AsyncIterator[str]) -> Iterator[str]:
+    """Yield the pieces from an event loop in another thread, which ends with this iterator."""
+    found: SimpleQueue[str | None] = SimpleQueue()
+
+    async def fetch() -> None:
+        try:
+            async for piece in pieces:
+                found.put(piece)
+        finally:
+            found.put(None)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(fetch())
+    with futures.ThreadPoolExecutor(max_workers=1) as threads:
+        ended = threads.submit(loop.run_until_complete, task)
+        try:
+            while (piece := found.get()) is not None:
+                yield piece
+            ended.result()
+        finally:
+            if not ended.done():
+                loop.call_soon_threadsafe(task.cancel)
+            futures.wait([ended])
+            loop.close()

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from engine.core.digests import digest
 from engine.core.errors import Exit, InputError
@@ -42,8 +41,8 @@ def planned_key(name: str, version: str, output: str) -> str:
     return f"{name}-{version}-{digest(output)[:6]}"
 
 
-def given_key(name: str, key: str, recipe: Mapping[str, Any]) -> str:
-    """Return the key of a run without a plan, made of the user's ``key`` and of the resolved recipe.
+def given_key(name: str, key: str, recipe: str) -> str:
+    """Return the key of a run without a plan, made of the user's ``key`` and of the recipe in sorted YAML.
 
     Raises InputError if ``key`` holds other characters than ``KEY`` allows.
     """
@@ -51,7 +50,7 @@ def given_key(name: str, key: str, recipe: Mapping[str, Any]) -> str:
         raise InputError(
             f"--key {key}: use at most 64 letters, digits, '.', '_' and '-', for example 2026-11-21."
         )
-    return f"{name}-{key}-{digest(dict(recipe))[:12]}"
+    return f"{name}-{key}-{digest(recipe)[:12]}"
 
 
 def decide(key: str, known: Mapping[str, JobState], *, again: bool = False) -> Decision:

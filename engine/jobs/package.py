@@ -98,6 +98,12 @@ def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]
         below = PurePosixPath(Path(here).relative_to(folder).as_posix())
         top = here == str(folder)
         names[:] = [n for n in names if not (_left_out(below / n, excludes) or (top and n in PACKAGES))]
+        if linked := next((name for name in names if Path(here, name).is_symlink()), None):
+            raise InputError(
+                f"--working-dir {folder}: {below / linked} is a link to a folder, "
+                f"{Path(here, linked).resolve()}, and would not be shipped. Copy the folder, or leave it out "
+                f"with --exclude."
+            )
         for name in files:
             path = Path(here, name)
             if _left_out(below / name, excludes) or not path.is_file():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from engine.core.errors import InputError
+from engine.jobs.package import PACKAGES
 from engine.recipe.recipe import Recipe
 
 
@@ -17,9 +18,10 @@ def paths_for_cluster(
 ) -> Recipe:
     """Return the recipe with paths for the cluster and without ``run.address``: a job uses its own cluster.
 
-    URIs and absolute paths stay. Relative paths become absolute if the cluster sees this machine's files
-    (``shared_files``). Otherwise a relative input must be among the files ``shipped`` from ``working_dir``
-    and becomes relative to it. A relative output is an error, since the job's folder is deleted at its end.
+    URIs and absolute paths stay. Relative paths, and those below a home folder (``~``), become absolute if
+    the cluster sees this machine's files (``shared_files``). Otherwise such an input must be among the files
+    ``shipped`` from ``working_dir`` and becomes relative to it. Such an output is an error, since the job's
+    folder is deleted at its end.
 
     Raises
     ------
@@ -30,10 +32,10 @@ def paths_for_cluster(
     names = tuple(shipped)
 
     def place(key: str, path: str) -> str:
-        if not _is_relative(path):
+        if "://" in path or Path(path).is_absolute():
             return path
         if shared_files:
-            return str(Path.cwd() / path)
+            return str(Path.cwd() / os.path.expanduser(path))
         if key.startswith("output."):
             raise InputError(
                 f"{key}: {path!r} is relative, and a job's own folder is deleted with it. Name storage that "
@@ -47,29 +49,17 @@ def paths_for_cluster(
 
 def replace_paths(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
     """Return the recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
-    resolved = recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
-    for name, section in _sections_with_paths(resolved):
-        in_catalog = section.get("catalog") or section.get("options", {}).get("catalog")
-        if "path" in section and not in_catalog:
-            section["path"] = place(f"{name}.path", section["path"])
+    resolved = recipe.model_dump(exclude_unset=True, exclude={"run": {"address"}})
+    for key, path in recipe.paths():
+        *outer, last = key.split(".")
+        holder: Any = resolved
+        for name in outer:
+            holder = holder[name] if isinstance(holder, dict) else holder[int(name)]
+        entry = last if isinstance(holder, dict) else int(last)
+        holder[entry] = holder[entry].removesuffix(path) + place(key, path)
     if not resolved.get("run", True):
         del resolved["run"]
     return Recipe.parse(resolved)
-
-
-def _sections_with_paths(resolved: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sections of a recipe that name a file, a folder or a table of a catalog."""
-    yield "source", resolved["source"]
-    stored = resolved.get("operators", {}).get("gradients", {}).get("stored")
-    if isinstance(stored, dict):
-        yield "operators.gradients.stored", stored
-    yield "output", resolved["output"]
-    for number, export in enumerate(resolved["output"].get("export", ())):
-        yield f"output.export.{number}", export
-
-
-def _is_relative(path: str) -> bool:
-    return "://" not in path and not Path(path).is_absolute()
 
 
 def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -> str:
@@ -77,7 +67,9 @@ def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -
     reason = "is relative to this folder, which the cluster does not have"
     if folder is not None:
         reason = f"is none of the {len(names)} files shipped from {folder}"
-        below = os.path.relpath(path, folder)
+        below = os.path.relpath(os.path.expanduser(path), folder)
+        if below == os.curdir:
+            return _whole_folder(key, path, names)
         inside = not below.startswith("..")
         if inside and any(n.startswith(f"{below}/") or fnmatch.fnmatch(n, below) for n in names):
             return below
@@ -85,4 +77,15 @@ def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -
         f"{key}: {path!r} {reason}. Name storage that the whole cluster reads (/mnt/..., or a URI such as "
         f"s3://...); or ship small data with --working-dir; or say --shared-files where the cluster "
         f"sees this machine's files."
+    )
+
+
+def _whole_folder(key: str, path: str, names: tuple[str, ...]) -> str:
+    """Return the path of the job's own folder. Raises InputError if Rowsieve's files lie there, too."""
+    if not any(name.partition("/")[0] in PACKAGES for name in names):
+        return os.curdir
+    raise InputError(
+        f"{key}: {path!r} is the shipped folder itself, and in the job Rowsieve's own files lie in it, too. "
+        f"Name the files, {os.path.join(path, '*.parquet')!r}; or move them to a folder inside; or say "
+        f"--installed where the cluster has Rowsieve."
     )

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from engine.core.errors import InputError, RowsieveError
 from engine.core.policy import VARIABLES, current_policy
 from engine.core.redaction import redact
@@ -83,14 +81,13 @@ def submit(
     sent = paths_for_cluster(
         recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files
     )
-    resolved = sent.model_dump(mode="json", exclude_unset=True)
     contents.files[SCRIPT_NAME] = SCRIPT.encode()
-    contents.files[RECIPE] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).encode()
+    contents.files[RECIPE] = sent.to_yaml().encode()
     if key is None:
         version = _version(recipe, sent)
         name = planned_key(sent.name, version, sent.output.path)
     else:
-        version, name = "", given_key(sent.name, key, resolved)
+        version, name = "", given_key(sent.name, key, sent.to_yaml(sort_keys=True))
     metadata = {"recipe": sent.name, "version": version, "key": key or "", "output": redact(sent.output.path)}
     client = connect(address)
     return _Submitter(client, contents).submit(name, metadata, dict(env or {}), again=again)

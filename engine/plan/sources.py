@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from connectors import Listing, Source, open_source
 from connectors.files import identity
@@ -47,6 +48,8 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
     found: dict[str, Any] = recipe.source.model_dump(
         mode="json", include=fields | {"missing"}, exclude_defaults=True
     )
+    if "filter" in found:  # the dump makes null of every infinite number
+        found["filter"] = to_jsonable_python(recipe.source.filter, inf_nan_mode="constants")
     if recipe.source.label_map:
         pairs = [[type(key).__name__, key, value] for key, value in recipe.source.label_map.items()]
         found["label_map"] = [recipe.source.label, pairs]

@@ -10,7 +10,7 @@ from typing import Any
 
 from connectors.storage import Place
 from engine.core.errors import InputError, one_line
-from engine.core.legacy import tag_value
+from engine.core.legacy import tag_names, tag_value
 from engine.core.redaction import redact
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
 
@@ -129,7 +129,12 @@ class _Owners:
 
 def _tag_runs(mlflow: Any, owners: _Owners, version: str, tag: WithdrawnTag) -> None:
     experiments = [found.experiment_id for found in mlflow.search_experiments()]
-    for run in mlflow.search_runs(experiments, filter_string=f"tags.`{VERSION_TAG}` = '{version}'"):
+    runs = [
+        run
+        for name in tag_names(VERSION_TAG)
+        for run in mlflow.search_runs(experiments, filter_string=f"tags.`{name}` = '{version}'")
+    ]
+    for run in runs:
         if not owners.is_own(run.data.tags):
             continue
         write = partial(mlflow.set_tag, run.info.run_id, WITHDRAWN_TAG)

@@ -32,7 +32,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 class EstimatorParams(DescribedModel):
     """Parameters of an estimator; those that are not given have the defaults of its library."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Params = TypeVar("Params", bound=EstimatorParams)
@@ -119,13 +119,13 @@ class XGBoostParams(EstimatorParams):
     """Maximum number of leaves of a tree; 0: any number."""
     grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
     """The node that is split next: the nearest to the root, or the one whose split gains most."""
-    min_child_weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    min_child_weight: float = Field(default=1.0, ge=0)
     """Minimum sum of the second derivatives in a child."""
-    gamma: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    gamma: float = Field(default=0.0, ge=0)
     """Minimum gain of a split."""
-    reg_lambda: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    reg_lambda: float = Field(default=1.0, ge=0)
     """L2 penalty on the leaves' values."""
-    reg_alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    reg_alpha: float = Field(default=0.0, ge=0)
     """L1 penalty on the leaves' values."""
     subsample: Share = 1.0
     """Share of the rows that a tree is grown on."""
@@ -148,13 +148,13 @@ class LightGbmParams(EstimatorParams):
     """Maximum depth of a tree; null: any."""
     min_child_samples: int = Field(default=20, ge=1)
     """Minimum number of rows of a leaf."""
-    min_child_weight: float = Field(default=1e-3, ge=0, allow_inf_nan=False)
+    min_child_weight: float = Field(default=1e-3, ge=0)
     """Minimum sum of the second derivatives in a leaf."""
-    min_split_gain: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    min_split_gain: float = Field(default=0.0, ge=0)
     """Minimum gain of a split."""
-    reg_lambda: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    reg_lambda: float = Field(default=0.0, ge=0)
     """L2 penalty on the leaves' values."""
-    reg_alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    reg_alpha: float = Field(default=0.0, ge=0)
     """L1 penalty on the leaves' values."""
     subsample: Share = 1.0
     """Share of the rows that a tree is grown on; needs ``subsample_freq``."""

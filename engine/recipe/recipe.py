@@ -15,8 +15,9 @@ from engine.core.policy import apply_policy
 from engine.core.redaction import redact
 from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
+from engine.recipe.places import catalog_files, network_folders
 from engine.recipe.section import Section
-from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml
+from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml, write_yaml
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     "probe": {},
@@ -357,32 +358,36 @@ class Recipe(Section):
         recipe._file = str(path)
         return recipe
 
+    def to_yaml(self, *, sort_keys: bool = False) -> str:
+        """Return YAML of the keys that were given, from which an equal recipe is read. Raises InputError."""
+        return write_yaml(self.model_dump(exclude_unset=True), self.place, sort_keys=sort_keys)
+
     def paths(self) -> Iterator[tuple[str, str]]:
-        """Yield key and value of each path, except names of tables in a catalog."""
-        if self.source.format != ICEBERG or self.source.options.get("catalog") is None:
-            yield "source.path", self.source.path
+        """Yield key and path of each file or folder that the recipe names; names of tables are none.
+
+        The value at the key ends with the path: ``hf:`` or ``sqlite:///`` may precede it.
+        """
+        source, catalog = self.source, self.source.options.get("catalog")
+        if source.format == ICEBERG and catalog is not None:
+            yield from catalog_files("source.options.catalog", catalog)
+        else:
+            yield "source.path", source.path
         stored = self.operators.get("gradients", {}).get("stored")
         if isinstance(stored, dict) and isinstance(stored.get("path"), str):
             yield "operators.gradients.stored.path", stored["path"]
-        yield "output.path", self.output.path
-        for number, export in enumerate(self.output.export):
-            if export.format != ICEBERG or export.catalog is None:
-                yield f"output.export.{number}.path", export.path
+        if self.train is not None:
+            yield from network_folders(
+                self.train.params, self.train.search.space if self.train.search else {}
+            )
+        yield from ((key, path) for key, path, is_table in self.written() if not is_table)
 
     def written(self) -> Iterator[tuple[str, str, bool]]:
         """Yield key and value of each place that a run writes to, and whether it is a table in a catalog."""
         yield "output.path", self.output.path, False
         for number, export in enumerate(self.output.export):
-            is_table = export.format == ICEBERG and export.catalog is not None
-            yield f"output.export.{number}.path", export.path, is_table
-            if not isinstance(export.catalog, dict):
-                continue
-            key = f"output.export.{number}.catalog"
-            warehouse, uri = (export.catalog.get(name, "") for name in ("warehouse", "uri"))
-            if "/" in warehouse:  # a name is one that the catalog knows
-                yield f"{key}.warehouse", warehouse, False
-            if uri.startswith("sqlite"):  # a file, which the export changes
-                yield f"{key}.uri", uri.partition("://")[2].removeprefix("/"), False
+            key, is_table = f"output.export.{number}", export.format == ICEBERG and export.catalog is not None
+            yield f"{key}.path", export.path, is_table
+            yield from ((*found, False) for found in catalog_files(f"{key}.catalog", export.catalog))
 
     @property
     def file(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -65,10 +66,14 @@ def parse_axis(text: str, place: str) -> Axis:
 def _range(place: str, text: str) -> Range:
     ends = [yaml_value(place, end.strip()) for end in text.split("..")]
     ends = [float(end) if isinstance(end, str) and is_number(end) else end for end in ends]
-    usable = len(ends) == 2 and all(isinstance(end, int | float) and end > 0 for end in ends)
-    if not usable or ends[0] >= ends[1]:
+    if len(ends) != 2 or not all(map(_is_end, ends)) or ends[0] >= ends[1]:
         raise InputError(f"{place}: write a range as low..high of two numbers above 0, lr=1e-3..1e-1.")
     return Range(*ends)
+
+
+def _is_end(value: Any) -> bool:
+    """Return whether a value is a finite number above 0, which a boolean is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def yaml_value(place: str, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Reading the YAML text of a recipe safely, and changing its values by ``a.b=c`` overrides."""
+"""Reading the YAML text of a recipe safely, changing its values by ``a.b=c`` overrides, and writing it."""
 
 from __future__ import annotations
 
@@ -95,6 +95,30 @@ def parse_yaml(text: str, place: str) -> Any:
         raise InputError(f"{place} is nested too deeply, or an alias contains itself. Correct it.") from None
     except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
         raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes values alone, and repeated ones out instead of as aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write every value out, also one that was written before."""
+        return True
+
+
+def write_yaml(value: Any, place: str, *, sort_keys: bool = False) -> str:
+    """Return YAML from which :func:`parse_yaml` makes an equal value, with the types of keys and values.
+
+    JSON would not do: it has no infinite numbers, dates and bytes, and all of its keys are texts. Raises
+    InputError, which names ``place``, for a value that only Python code can give, such as a Decimal.
+    """
+    try:
+        return yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True)
+    except yaml.representer.RepresenterError as error:
+        found = error.args[-1]
+        raise InputError(
+            f"{place}: {shorten(str(found))} is of the type {type(found).__name__}, which a recipe in YAML "
+            f"cannot hold. Give a text, a number, a boolean, a date or time stamp, bytes, or null."
+        ) from None
 
 
 def check_numbers(value: Any, place: str) -> None:

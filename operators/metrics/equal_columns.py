@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
+
 SAME, NEAR = 1e-8, 1e-2
 """Difference of a correlation from 1, and of the projections of equal columns, that rounding explains."""
+DIRECTIONS = 4
+"""Random directions on which the projections of two blocks have to be near, which is rare by chance."""
 
 
 def equal_blocks(
@@ -17,7 +21,7 @@ def equal_blocks(
     """Return the blocks that say the same of all rows: the name of the first to those of the others.
 
     Each column of one is a column of the other but for scale and sign. Constant columns say nothing. Only
-    blocks with neighbouring projections on one random direction are compared, so that many are no cost.
+    blocks whose projections on random directions are near are compared, so that many are no cost.
 
     Examples
     --------
@@ -26,21 +30,41 @@ def equal_blocks(
     {'paid': ('unpaid',)}
     """
     spread = X.std(axis=0, dtype=np.float64)
-    direction = np.random.default_rng(0).normal(size=len(X)).astype(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # columns of such values are not compared
-        projections = np.abs((direction - direction.mean()) @ X) / np.where(spread > 0, spread, np.inf)
     varying = {name: [p for p in positions if spread[p] > 0] for name, positions in blocks.items()}
-    largest = {name: float(projections[own].max()) for name, own in varying.items() if own}
+    projections = _projections(X, spread)
+    largest = {name: projections[:, own].max(axis=1) for name, own in varying.items() if own}
+    firsts = np.full((len(largest), DIRECTIONS), np.inf)
     groups: list[list[str]] = []
-    for name in sorted(largest, key=largest.__getitem__):
-        first = groups[-1][0] if groups else name
-        near = first != name and np.isclose(largest[first], largest[name], rtol=NEAR, atol=NEAR)
-        if near and _say_the_same(X, varying[first], varying[name]):
-            groups[-1].append(name)
-        else:
+    for name in sorted(largest, key=lambda one: float(largest[one][0])):
+        known = (groups[g] for g in _near(firsts[: len(groups)], largest[name]))
+        group = next((one for one in known if _say_the_same(X, varying[one[0]], varying[name])), None)
+        if group is None:
+            firsts[len(groups)] = largest[name]
             groups.append([name])
+        else:
+            group.append(name)
     ordered = [sorted(group, key=[*blocks].index) for group in groups if len(group) > 1]
     return {first: tuple(others) for first, *others in ordered}
+
+
+def _projections(X: npt.NDArray[np.float32], spread: Float64) -> Float64:
+    """Return the size of each standardised column's projection on each direction; about 1, of any rows."""
+    directions = np.random.default_rng(0).normal(size=(DIRECTIONS, len(X))).astype(np.float32)
+    directions -= directions.mean(axis=1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):  # columns of such values are not compared
+        found = np.abs(directions @ X) / np.where(spread > 0, spread, np.inf) / np.sqrt(len(X))
+    return np.where(np.isfinite(found), found, np.inf)
+
+
+def _near(firsts: Float64, own: Float64) -> npt.NDArray[np.intp]:
+    """Return the positions of the projections that rounding may tell from a block's own.
+
+    They are in the order of the first direction, and none there is larger than the block's own.
+    """
+    slack = NEAR * (1 + own)
+    start = int(np.searchsorted(firsts[:, 0], own[0] - slack[0]))
+    with np.errstate(invalid="ignore"):
+        return start + np.flatnonzero((np.abs(firsts[start:] - own) <= slack).all(axis=1))
 
 
 def _say_the_same(X: npt.NDArray[np.float32], one: Sequence[int], other: Sequence[int]) -> bool:

@@ -80,7 +80,8 @@ def true_edges(X: Matrix, geometry: Geometry, reach: Reach, seed: int) -> Truth:
         for graph, _ in _by_block(X, geometry, reach, sample):
             degrees += graph.degrees
         return Truth(sample, degrees, np.full(len(sample), np.inf, np.float32), len(X))
-    nearest = nearest_distances(X, geometry, sample, reach.n_neighbors)
+    others = max(len(X) - 1, 1)  # no row has more neighbours, whatever the recipe asks for
+    nearest = nearest_distances(X, geometry, sample, min(reach.n_neighbors, others))
     return Truth.of_nearest(sample, nearest, reach.eps, len(X))
 
 

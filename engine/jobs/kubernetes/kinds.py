@@ -10,7 +10,17 @@ from typing import Any
 import yaml
 
 from engine.jobs.kubernetes.options import Kind, Options, kubernetes_name, place_in_volume
-from engine.jobs.kubernetes.pods import PORTS, RECIPE, RUN, Manifest, container, pod, ray_pod, token_of
+from engine.jobs.kubernetes.pods import (
+    PORTS,
+    RECIPE,
+    RUN,
+    Manifest,
+    check_mount,
+    container,
+    pod,
+    ray_pod,
+    token_of,
+)
 from engine.jobs.kubernetes.secrets import check_no_secrets
 from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
 from engine.recipe.recipe import Recipe
@@ -53,6 +63,7 @@ def render(recipe: Recipe, options: Options) -> list[Manifest]:
 
     """
     options = options.checked()
+    check_mount(options.mount)
     check_no_secrets(recipe, options)
     recipe, local = place_in_volume(recipe, options.mount)
     name = kubernetes_name(recipe.name)
@@ -94,14 +105,11 @@ _Plain.add_representer(str, _text)
 
 
 def _recipe(made: Rendering) -> Manifest:
-    text = yaml.safe_dump(
-        made.recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}}), sort_keys=False
-    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": made.metadata(f"{made.name}-recipe"),
-        "data": {"recipe.yaml": text},
+        "data": {"recipe.yaml": made.recipe.to_yaml()},
     }
 
 

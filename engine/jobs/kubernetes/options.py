@@ -9,12 +9,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.jobs.cron import check_fields
+from engine.jobs.cron import check_for_kubernetes, check_timezone
 from engine.jobs.paths import replace_paths
 from engine.recipe.recipe import Recipe
 
 Kind = Literal["rayjob", "raycronjob", "cronjob", "raycluster"]
+TIMEZONE = "Etc/UTC"
 _MAX_NAME_LENGTH = 40  # Kubernetes' 63 less what KubeRay and CronJobs append
 
 
@@ -25,7 +27,7 @@ class Options(BaseModel):
 
     kind: Kind
     schedule: str | None = None
-    timezone: str = "Etc/UTC"
+    timezone: str = TIMEZONE
     image: str | None = None
     """Image of the containers; the default is the name under which deploy/Dockerfile is built."""
     workers: int | None = Field(default=None, ge=1)
@@ -54,7 +56,9 @@ class Options(BaseModel):
         if self.schedule and not scheduled:
             raise InputError(f"--kind {self.kind} runs once; --schedule is for raycronjob and cronjob.")
         if self.schedule:
-            check_fields(self.schedule, "--schedule")
+            check_for_kubernetes(self.schedule, "--schedule")
+        if self.timezone != TIMEZONE:
+            check_timezone(self.timezone)
         if self.address and self.kind != "cronjob":
             raise InputError("--submit-to is for --kind cronjob: the other kinds bring their own cluster.")
         if self.address and not self.token_secret:
@@ -65,20 +69,29 @@ class Options(BaseModel):
 
 
 def kubernetes_name(name: str) -> str:
-    """Convert a recipe's name to one that Kubernetes accepts: lower case letters, digits and '-'."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return plain[:_MAX_NAME_LENGTH].rstrip("-") or "rowsieve"
+    """Convert a recipe's name to one that KubeRay accepts: lower case letters, digits and '-'.
+
+    Its first sign is a letter. A name that is too long is cut and ends with a digest, as another recipe's
+    may begin like it.
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "rowsieve"
+    plain = f"r-{plain}" if plain[0].isdigit() else plain
+    if len(plain) <= _MAX_NAME_LENGTH:
+        return plain
+    end = digest(name)[:6]
+    return f"{plain[: _MAX_NAME_LENGTH - len(end) - 1].rstrip('-')}-{end}"
 
 
 def place_in_volume(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
     """Return the recipe with paths below the volume at ``mount``, and whether any path lies there.
 
-    Relative paths become relative to the volume; URIs stay. Raises InputError for an absolute path elsewhere.
+    Relative paths become relative to the volume; URIs stay, and so do absolute folders of networks, which an
+    image may hold. Raises InputError for another absolute path elsewhere, and for one of a home folder.
     """
     local: list[str] = []
 
     def place(key: str, path: str) -> str:
-        if "://" in path:
+        if "://" in path or (key.startswith("train.") and _is_elsewhere(path, mount)):
             return path
         local.append(_place(key, path, mount))
         return local[-1]
@@ -86,7 +99,16 @@ def place_in_volume(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
     return replace_paths(recipe, place), bool(local)
 
 
+def _is_elsewhere(path: str, mount: str) -> bool:
+    return PurePosixPath(path).is_absolute() and not PurePosixPath(path).is_relative_to(mount)
+
+
 def _place(key: str, path: str, mount: str) -> str:
+    if path.startswith("~"):
+        raise InputError(
+            f"{key}: {path!r} lies in a home folder, which the pods do not have. Set a path that is relative "
+            f"to the volume, which the pods see at {mount}, or a URI."
+        )
     whole = PurePosixPath(mount) / path  # an absolute path stays as it is
     if ".." in whole.parts or not whole.is_relative_to(mount):
         raise InputError(

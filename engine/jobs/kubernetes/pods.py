@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
+from engine.core.errors import InputError
 from engine.jobs.kubernetes.options import Options
 from engine.jobs.kubernetes.sizes import Sizes
 
@@ -17,7 +19,18 @@ PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080
 """Ports of the head pod; workers have the port of the metrics only."""
 WRITABLE = {"tmp": "/tmp", "home": "/home/rowsieve"}
 """Writable folders of a pod in addition to the volume: Ray's sessions and caches. The image is read-only."""
+SHARED_MEMORY = "/dev/shm"
 Manifest = dict[str, Any]
+
+
+def check_mount(mount: str) -> None:
+    """Raise InputError if the volume would take the place of another one of the pods, or of the image."""
+    taken = ("/", RECIPE_FOLDER, SHARED_MEMORY, *WRITABLE.values())
+    if str(PurePosixPath(mount)) in taken:
+        raise InputError(
+            f"--mount {mount}: the pods have another volume there, or their image. Give a folder of its own, "
+            f"such as /data; these are taken: {', '.join(taken)}."
+        )
 
 
 def pod(
@@ -34,7 +47,7 @@ def pod(
         mounts.append({"name": "data", "mountPath": options.mount})
     if shared_memory:
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}})
-        mounts.append({"name": "shm", "mountPath": "/dev/shm"})
+        mounts.append({"name": "shm", "mountPath": SHARED_MEMORY})
     return {
         "automountServiceAccountToken": False,
         "securityContext": {

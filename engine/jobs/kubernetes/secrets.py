@@ -18,7 +18,7 @@ _USERS_THAT_ARE_TOKENS = ("http", "https")
 
 def check_no_secrets(recipe: Recipe, options: Options) -> None:
     """Raise InputError, which names the key, if a manifest would hold a password or a key."""
-    values = dict(_texts(recipe.model_dump(mode="json", exclude_unset=True)))
+    values = dict(_texts(recipe.model_dump(exclude_unset=True)))
     values |= {"--mlflow": options.mlflow or "", "--submit-to": options.address or ""}
     for key, text in values.items():
         in_catalog = ".catalog." in f".{key}" and is_secret(key.rpartition(".catalog.")[2])
@@ -55,6 +55,6 @@ def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for key, entry in value.items():
             yield from _texts(entry, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for index, entry in enumerate(value):
             yield from _texts(entry, f"{place}.{index}")

@@ -44,7 +44,6 @@ REGISTRIES = {
 """Modules whose texts name what implements a contract. It imports the contract's package, so that there is a
 cycle in the texts; the registry reads it when a recipe asks for it."""
 NO_IMPORTS = {
-    ("engine.jobs.paths", "operators.gradients.stored"): "a key of a recipe",
     ("engine.jobs.schedule", "engine.cli.app"): "it starts the command as a process of its own",
     ("engine.report.templates", "engine.report"): "the folder of the templates",
 }

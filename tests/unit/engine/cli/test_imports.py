@@ -48,7 +48,12 @@ def test_the_version_is_printed_and_loads_nothing_of_the_methods() -> None:
 @pytest.mark.parametrize(
     ("name", "code", "text"),
     [
-        ("torch.nn", 2, "the package 'torch' is not installed"),
+        ("torch.nn", 2, "the package 'torch' is not installed and needed here: pip install torch, "),
+        (
+            "sklearn.svm",
+            2,
+            "the package 'sklearn' is not installed and needed here: pip install scikit-learn,",
+        ),
         ("engine.nothing", 1, "unexpected ModuleNotFoundError"),
         (None, 1, "unexpected ModuleNotFoundError"),
     ],

@@ -1,5 +1,6 @@
 """Submitting without a cluster: which job a run is, what it takes along, what is said when it cannot go."""
 
+import asyncio
 import subprocess
 import sys
 import zipfile
@@ -13,23 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.jobs import _wait, address_for, reason, variables
-from engine.core.errors import Exit, InfeasibleError, InputError
+from engine.core.errors import Exit, InfeasibleError, InputError, RowsieveError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import JobState, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MAX_BYTES, RECIPE, collect
-from engine.jobs.paths import paths_for_cluster, replace_paths
 from engine.jobs.submission import submit
 from engine.recipe.recipe import Recipe
+from tests.unit.engine.jobs.test_paths import recipe_with
 
 STATES = st.sampled_from(list(JobState))
-
-
-def recipe_with(source: str, output: str) -> Recipe:
-    recipe = {"name": "churn", "source": {"path": source, "label": "y"}, "output": {"path": output}}
-    parsed = Recipe.parse(recipe)
-    elsewhere = parsed.run.model_copy(update={"address": "ray://elsewhere:10001"})
-    return parsed.model_copy(update={"run": elsewhere})
 
 
 @given(st.lists(STATES, max_size=5), st.booleans())
@@ -59,13 +53,13 @@ def test_another_output_is_another_run() -> None:
 
 
 def test_a_key_names_a_run_of_one_recipe() -> None:
-    first = given_key("a", "2026-11-21", {"seed": 0, "name": "a"})
-    assert first == given_key("a", "2026-11-21", {"name": "a", "seed": 0})
+    first = given_key("a", "2026-11-21", "name: a\nseed: 0\n")
+    assert first == given_key("a", "2026-11-21", "name: a\nseed: 0\n")
     assert first.startswith("a-2026-11-21-")
-    assert first != given_key("a", "2026-11-22", {"seed": 0, "name": "a"})
-    assert first != given_key("a", "2026-11-21", {"seed": 1, "name": "a"})
+    assert first != given_key("a", "2026-11-22", "name: a\nseed: 0\n")
+    assert first != given_key("a", "2026-11-21", "name: a\nseed: 1\n")
     with pytest.raises(InputError, match="--key a/b"):
-        given_key("a", "a/b", {})
+        given_key("a", "a/b", "")
 
 
 def test_exit_codes_are_those_of_the_run() -> None:
@@ -74,39 +68,6 @@ def test_exit_codes_are_those_of_the_run() -> None:
     assert exit_code(JobState.SUCCEEDED, 0) == Exit.DONE
     assert exit_code(JobState.FAILED, 137) == exit_code(JobState.FAILED, None) == Exit.CRASH
     assert exit_code(JobState.FAILED, 0) == exit_code(JobState.STOPPED, None) == Exit.CRASH
-
-
-def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    kept = paths_for_cluster(recipe_with("s3://b/x.parquet", "/mnt/out"), shared_files=False)
-    assert (kept.source.path, kept.output.path, kept.run.address) == ("s3://b/x.parquet", "/mnt/out", None)
-    shared = paths_for_cluster(recipe_with("data/*.csv", "out"), shared_files=True)
-    assert shared.source.path == str(tmp_path / "data/*.csv")
-    assert shared.output.path == str(tmp_path / "out")
-    with pytest.raises(InputError, match=r"output\.path: 'out' is relative"):
-        paths_for_cluster(recipe_with("/mnt/x", "out"), shared_files=False)
-    with pytest.raises(InputError, match=r"source\.path: 'data/\*\.csv' is relative"):
-        paths_for_cluster(recipe_with("data/*.csv", "/mnt/out"), shared_files=False)
-
-
-def test_every_path_of_a_recipe_is_looked_at() -> None:
-    chain = {"gradients": {"stored": {"path": "g.npy"}}, "groups": {}}
-    recipe = recipe_with("s3://in", "s3://out").model_copy(update={"operators": chain})
-    with pytest.raises(InputError, match=r"operators\.gradients\.stored\.path: 'g\.npy' is relative"):
-        paths_for_cluster(recipe, shared_files=False)
-    found = replace_paths(recipe, lambda key, path: f"{key}/{path}")
-    assert found.operators["gradients"]["stored"]["path"] == "operators.gradients.stored.path/g.npy"
-    assert found.source.path == "source.path/s3://in"
-
-
-def test_exports_are_outputs_and_tables_of_a_catalog_no_paths() -> None:
-    exports = [{"format": "lance", "path": "t"}, {"format": "iceberg", "path": "a.b", "catalog": "mine"}]
-    recipe = recipe_with("/in", "/out").model_dump(exclude_unset=True, exclude={"run"})
-    recipe["output"]["export"] = exports
-    with pytest.raises(InputError, match=r"output\.export\.0\.path: 't' is relative"):
-        paths_for_cluster(Recipe.parse(recipe), shared_files=False)
-    found = replace_paths(Recipe.parse(recipe), lambda key, path: f"/mnt/{path}")
-    assert [export.path for export in found.output.export] == ["/mnt/t", "a.b"]
 
 
 @pytest.mark.parametrize("fault", [InputError("no such file."), OSError(5, "storage is away")])
@@ -119,26 +80,6 @@ def test_a_source_that_cannot_be_listed_here(fault: Exception, monkeypatch: pyte
         submit(recipe_with("/mnt/in", "/mnt/out"), "127.0.0.1:1")
     with pytest.raises(InfeasibleError, match="No Ray cluster answers"):
         submit(recipe_with("/mnt/in", "/mnt/out"), "127.0.0.1:1", key="2026-11-21")
-
-
-@pytest.mark.parametrize(
-    "path", ["ship/data/*.csv", "ship/data", "ship/data/a.csv", "./ship/data/../data/a.csv"]
-)
-def test_small_data_are_shipped_on_request(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ship" / "data").mkdir(parents=True)
-    (tmp_path / "ship" / "data" / "a.csv").write_text("x,y\n1,1\n")
-    monkeypatch.chdir(tmp_path)
-    contents = collect(b"", code="installed", working_dir=Path("ship"))
-    sent = paths_for_cluster(
-        recipe_with(path, "/mnt/out"), shared_files=False, working_dir=Path("ship"), shipped=contents.files
-    )
-    monkeypatch.chdir(tmp_path / "ship")  # a job starts in what was shipped
-    assert list(Path().glob(sent.source.path))
-    left_out = collect(b"", code="installed", working_dir=Path(), excludes=["data/"])
-    with pytest.raises(InputError, match=r"source\.path"):
-        paths_for_cluster(sent, shared_files=False, working_dir=Path(), shipped=left_out.files)
 
 
 def test_a_working_directory_leaves_out_what_is_hidden_ours_or_made(tmp_path: Path) -> None:
@@ -158,6 +99,16 @@ def test_a_working_directory_leaves_out_what_is_hidden_ours_or_made(tmp_path: Pa
     found = collect(b"ours", code="installed", working_dir=tmp_path, excludes=["big", "sub/*.txt"])
     assert set(found.files) == {"model.py", "sub/model.py", "sub/engine/mine.py", RECIPE}
     assert found.files[RECIPE] == b"ours"
+
+
+def test_a_link_to_a_folder_is_named(tmp_path: Path) -> None:
+    """Its files would not be shipped."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "linked").symlink_to(tmp_path / "real")
+    with pytest.raises(InputError, match=r"sub/linked is a link to a folder, .*real, .* --exclude"):
+        collect(b"", code="installed", working_dir=tmp_path)
+    assert collect(b"", code="installed", working_dir=tmp_path, excludes=["linked"]).files == {RECIPE: b""}
 
 
 def test_the_same_content_makes_the_same_zip(tmp_path: Path) -> None:
@@ -217,6 +168,10 @@ def test_wheels(tmp_path: Path) -> None:
         ("head:1234", "http://head:1234"),
         ("http://head:8265/", "http://head:8265"),
         ("https://ray.example.org/demo/", "https://ray.example.org/demo"),
+        ("http://ray.example.org/demo/", "http://ray.example.org/demo"),
+        ("http://head/", "http://head:8265"),
+        ("http://[::1]", "http://[::1]:8265"),
+        ("http://[::1]:1234", "http://[::1]:1234"),
     ],
 )
 def test_addresses(address: str, url: str) -> None:
@@ -224,7 +179,8 @@ def test_addresses(address: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["ray://head:10001", "http://", "head:port", "http://me:secret@head:1", "auto:0"]
+    "address",
+    ["ray://head:10001", "http://", "head:port", "http://me:secret@head:1", "auto:0", "http://[::1"],
 )
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(InputError, match="--address") as error:
@@ -290,6 +246,41 @@ class ScriptedClient:
     async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
         yield f"{job} begins\n"
         raise self._fault
+
+
+class TalkingClient(ScriptedClient):
+    """A client whose job goes on printing until nobody listens."""
+
+    left = False
+
+    def __init__(self, lines: int) -> None:
+        super().__init__(RuntimeError("WebSocket closed"), "RUNNING")
+        self._lines = lines
+
+    async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+        try:
+            for number in range(self._lines):
+                yield f"{job} {number}\n"
+                await asyncio.sleep(0)
+        finally:
+            self.left = True
+
+
+def test_the_output_is_followed_in_a_notebook_too() -> None:
+    """Its cells run within an event loop."""
+
+    async def cell() -> None:
+        assert list(JobHandle("http://head", "k", TalkingClient(3)).follow()) == ["k 0\n", "k 1\n", "k 2\n"]
+        endless = TalkingClient(10**9)
+        lines = JobHandle("http://head", "k", endless).follow()
+        assert next(lines) == "k 0\n"
+        lines.close()  # type: ignore[attr-defined]
+        assert endless.left
+        broken = JobHandle("http://head", "k", ScriptedClient(RuntimeError("WebSocket closed"), "RUNNING"))
+        with pytest.raises(RowsieveError, match="http://head says: WebSocket closed"):
+            list(broken.follow())
+
+    asyncio.run(cell())
 
 
 def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from connectors.tables.export import PendingExport
 from engine.cli.app import app
-from engine.publish.export_records import FOLDER
+from engine.publish.export_records import FOLDER, record_export
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from engine.storage.withdrawals import withdrawal_of
@@ -115,6 +117,19 @@ def test_an_export_that_died_in_its_commit_is_named(folder: Path, monkeypatch: p
         CliRunner().invoke(app, words)
     shown = command("retract", f"{folder}/out@{names(folder)[1]}", "--why", "x")
     assert f"an export to parquet {folder}/t was begun and not ended; the table may hold it" in shown
+
+
+def test_the_remedy_for_a_table_of_a_catalog_names_none_that_is_not_one(folder: Path) -> None:
+    """The record has the address of a catalog that was given by its properties, and no name that loads it."""
+    first, last = names(folder)
+    table: Any = SimpleNamespace(
+        format="iceberg", path="ours.t", catalog={"uri": "https://cat:8181"}, mode="create"
+    )
+    record_export(folder / "out", last, table, "1", written=True)
+    shown = command("retract", f"{folder}/out@{last}", "--why", "x")
+    assert "exported to iceberg ours.t in iceberg://cat:8181, which still holds it" in shown
+    again = f"rowsieve export {folder}/out@{first} --to iceberg:ours.t --mode overwrite --catalog CATALOG, "
+    assert f"{again}the name or the properties that the export had (iceberg://cat:8181)" in shown
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, '{"version": "v"}'])

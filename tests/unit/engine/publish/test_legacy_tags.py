@@ -9,6 +9,7 @@ import pytest
 from engine.publish.lineage import trace
 from engine.publish.mlflow_outbox import Record, deliver
 from engine.publish.tracking import client
+from engine.publish.withdrawn_models import WITHDRAWN_TAG, WithdrawnTag, tag_runs_and_models
 from engine.runs.history import prune
 from engine.runs.runner import run
 from engine.training.retrain import find_dataset
@@ -58,6 +59,16 @@ def test_a_waiting_record_is_not_delivered_as_a_second_run(former: tuple[Path, s
     (before,) = server.search_runs([experiment])
     assert deliver(record, server, former[0]) == before.info.run_id
     assert len(server.search_runs([experiment])) == 1
+
+
+def test_a_withdrawal_tags_the_run_and_the_model(former: tuple[Path, str]) -> None:
+    output, version = former
+    server = client(output)
+    (known,) = server.search_runs([server.get_experiment_by_name("winnow").experiment_id])
+    for why in ("bad labels", None):
+        tag_runs_and_models(output, version, WithdrawnTag(why), standing=(), move_aliases=False)
+        assert server.get_run(known.info.run_id).data.tags.get(WITHDRAWN_TAG) == why
+        assert server.get_model_version("digits", "1").tags.get(WITHDRAWN_TAG) == why
 
 
 def test_prune_keeps_the_version_behind_a_model(former: tuple[Path, str]) -> None:

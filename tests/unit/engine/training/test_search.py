@@ -116,7 +116,7 @@ def test_tables_of_two_searches_with_a_faulty_cell_each_are_two_files(published:
 def test_grids_and_ranges_are_read() -> None:
     found = parse_grid(["lr=1e-3..0.1", "epochs=2..8", "hidden=[8],[4, 4]"])
     assert found == {"lr": Range(1e-3, 0.1), "epochs": Range(2, 8), "hidden": [[8], [4, 4]]}
-    for faulty in ("lr=0..1", "lr=1..0.1", "lr=a..b", "lr=1..2..3"):
+    for faulty in ("lr=0..1", "lr=1..0.1", "lr=a..b", "lr=1..2..3", "lr=1...inf", "lr=1..inf", "lr=true..5"):
         with pytest.raises(InputError, match=r"low\.\.high"):
             parse_grid([faulty])
 

@@ -1,6 +1,7 @@
 """Approximate indexes, the graph's users, and what goes wrong."""
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -219,6 +220,16 @@ def test_without_faiss_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         NeighbourGraph(eps=1).fit(np.eye(3))
     with pytest.raises(ImportError, match="pip install"):
         DBSCAN(neighbours="hnsw").fit(np.eye(3))
+
+
+def test_more_neighbours_than_rows_take_no_memory() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    tracemalloc.start()
+    many = NeighbourGraph(n_neighbors=1_000_000).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(many.indices_, NeighbourGraph(n_neighbors=39).fit(X).indices_)
+    assert peak < 10 * 2**20
 
 
 def test_without_a_reach_the_nearest_five_are_neighbours() -> None:

@@ -163,6 +163,25 @@ def test_paths_move_to_the_volume() -> None:
             rendered("rayjob", demo(f"output.path={path}"))
 
 
+def test_networks_lie_in_the_volume_or_the_image() -> None:
+    for model, found in (("hf:nets/bert", "hf:/data/nets/bert"), ("hf:/opt/bert", "hf:/opt/bert")):
+        train = f"train={{params: {{model: '{model}', model_params: {{column: text}}}}}}"
+        text = rendered("rayjob", demo(train))["ConfigMap"]["data"]["recipe.yaml"]
+        assert yaml.safe_load(text)["train"]["params"]["model"] == found
+
+
+def test_a_home_folder_is_none_of_a_pod() -> None:
+    with pytest.raises(InputError, match=r"output\.path: '~/out' lies in a home folder"):
+        rendered("rayjob", demo("output.path=~/out"))
+
+
+def test_the_recipe_keeps_the_types_of_its_values() -> None:
+    recipe = demo("source.label_map={true: 'yes', 2: 1}", 'source.filter=[[x, "<", .inf]]')
+    text = rendered("rayjob", recipe)["ConfigMap"]["data"]["recipe.yaml"]
+    found = Recipe.parse(yaml.safe_load(text)).source
+    assert (found.label_map, found.filter) == (recipe.source.label_map, recipe.source.filter)
+
+
 def test_sizes_follow_the_recipe() -> None:
     small = sizes_of(demo("source.shard_bytes=1048576", "run.shards_in_flight=8"))
     assert (small.workers, small.cpus, small.gpus) == (2, 4, 0)
@@ -204,11 +223,27 @@ def test_the_command_of_a_pod_runs(tmp_path: Path) -> None:
         ({"kind": "rayjob", "address": "http://a"}, "--submit-to is for"),
         ({"kind": "cronjob", "schedule": "0 2 * * *", "address": "http://a"}, "needs --token-secret"),
         ({"kind": "rayjob", "mount": "data"}, "absolute"),
+        ({"kind": "cronjob", "schedule": "99 2 * * *"}, "take the minute '99'. Write numbers from 0 to 59,"),
+        ({"kind": "cronjob", "schedule": "0 2 * * 1#2"}, "take the weekday '1#2'.* or sun to sat"),
+        ({"kind": "cronjob", "schedule": "0 2 * * 7"}, "take the weekday '7'"),
+        ({"kind": "cronjob", "schedule": "0 2 * * fri-sun"}, "take the weekday 'fri-sun'"),
+        ({"kind": "cronjob", "schedule": "0 2 L * *"}, "take the day 'L'"),
+        ({"kind": "cronjob", "schedule": "0 2 0 * *"}, "take the day '0'"),
+        ({"kind": "cronjob", "schedule": "a b c d e"}, "take the minute 'a'"),
+        ({"kind": "cronjob", "schedule": "0 2 * * *", "timezone": "Mars/Base"}, "no such timezone"),
+        ({"kind": "rayjob", "mount": "/tmp/"}, "--mount /tmp/: the pods have another volume"),
+        ({"kind": "rayjob", "mount": "/"}, "--mount /: "),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, str], fault: str) -> None:
     with pytest.raises(InputError, match=fault):
         render(demo(), Options.model_validate(options))
+
+
+@pytest.mark.parametrize("schedule", ["*/15 0-6,18-23/2 1,15 JAN-mar mon-FRI", "5/10 ? * * 0,6", "0 2 * * *"])
+def test_schedules_that_kubernetes_takes(schedule: str) -> None:
+    made = rendered("cronjob", schedule=schedule, timezone="Europe/Berlin")["CronJob"]["spec"]
+    assert (made["schedule"], made["timeZone"]) == (schedule, "Europe/Berlin")
 
 
 def test_a_misspelt_kind() -> None:
@@ -218,10 +253,23 @@ def test_a_misspelt_kind() -> None:
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("demo", "demo"), ("My_Data.v2", "my-data-v2"), ("x" * 60, "x" * 40), ("a" * 39 + ".b", "a" * 39)],
+    [
+        ("demo", "demo"),
+        ("My_Data.v2", "my-data-v2"),
+        ("2024-churn", "r-2024-churn"),
+        ("x" * 40, "x" * 40),
+        ("x" * 41, "x" * 33 + "-4c204b"),
+        ("a" * 32 + "." + "b" * 8, "a" * 32 + "-7c4b1b"),
+    ],
 )
 def test_names(name: str, found: str) -> None:
     assert kubernetes_name(name) == found
+
+
+def test_recipes_that_begin_alike_have_names_of_their_own() -> None:
+    long = [kubernetes_name("x" * 60 + end) for end in "ab"]
+    assert len(set(long)) == 2
+    assert {len(name) for name in long} == {40}
 
 
 def test_versions_agree() -> None:

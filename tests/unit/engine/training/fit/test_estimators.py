@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,16 @@ def test_a_forged_tree_of_scikit_learn_is_not_followed(kind: Any) -> None:
         fitted._predictors[0][0].nodes["left"][0] = 10**6
     with pytest.raises(OperatorError, match="outside of its tree"):
         ScikitLearn().load(ScikitLearn().dump(fitted), 2, 2)
+
+
+@pytest.mark.parametrize("model", sorted(ESTIMATORS))
+def test_no_parameter_is_infinite(model: str) -> None:
+    infinite = {
+        key: math.inf for key, value in check_estimator(model, {}).items() if isinstance(value, float)
+    }
+    for key, value in infinite.items():
+        with pytest.raises(ValueError, match=f"model_params.{key}: "):
+            check_estimator(model, {key: value})
 
 
 def test_defaults_are_those_of_the_library() -> None:
