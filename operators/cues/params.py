@@ -147,7 +147,7 @@ def names_of(reference: Reference) -> tuple[str, ...]:
 
 
 def with_printed_words(params: CuesParams, texts: Collection[str]) -> CuesParams:
-    """Return parameters in which words are sets of words where they are named as ``rowsieve cues`` prints them.
+    """Return parameters in which words that are named as ``rowsieve cues`` prints them are sets of words.
 
     Parameters
     ----------
