@@ -118,8 +118,8 @@ def codes_read_as_missing(
         for word, share in found.items():
             alike = sum(len(value) == len(word) and value.isupper() for value in values)
             if word.isalpha() and word.isupper() and share >= MIN_CODE_SHARE and alike > ALIKE * len(values):
+                read, shown = f"{share_text(share)} of the rows", ", ".join(map(repr, values[:3]))
                 yield (
-                    f"column {name!r}: {word!r}, {share_text(share)} of the rows, is read as a missing value, and "
-                    f"{', '.join(map(repr, values[:3]))} are values. If it is one as well, take the word "
-                    "out of source.missing, where it counts for all columns."
+                    f"column {name!r}: {word!r}, {read}, is read as a missing value, and {shown} are values. "
+                    "If it is one as well, take the word out of source.missing, which is for all columns."
                 )
