@@ -83,6 +83,21 @@ def test_a_word_without_which_models_do_not_fail_is_listed_unless_other_words_te
     )
 
 
+def test_a_word_of_two_classes_of_four_is_worth_an_answer() -> None:
+    rng, ids = np.random.default_rng(0), np.arange(3000)
+    label = rng.integers(0, 4, 3000)
+    X = (rng.normal(size=(3000, 4)) + 2 * np.eye(4)[label]).astype(np.float32)
+    side = np.where(rng.random(3000) < 0.93, label < 2, label >= 2)
+    tone = rng.random((3000, 12)) < np.where(label < 2, 0.6, 0.4)[:, None]
+    texts = [
+        " ".join(("kindly" if s else "", *(f"word{k}" for k in np.flatnonzero(row))))
+        for s, row in zip(side, tone, strict=True)
+    ]
+    sample, p = measured_sample(X, label, ids)
+    found = list_word_suspects(SampledTexts(ids, {"note": texts}), sample, p, columns_of(X))
+    assert [one.words for one, suspect in found if suspect.stands_out] == [("kindly",)]
+
+
 def test_texts_without_words() -> None:
     words, occurs = frequent_words([None, "", "1", "?"])
     assert (words, occurs.shape) == ([], (4, 0))
