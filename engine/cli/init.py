@@ -95,6 +95,8 @@ def _warnings(found: Draft) -> list[str]:
         *found.warnings,
         *findings,
         *found.preview.unread_texts,
+        *found.preview.marks,
+        *found.preview.numbers,
         *found.preview.cut,
         *found.preview.doubtful_uses,
     ]

@@ -95,6 +95,8 @@ def show_retrained(found: RetrainResult) -> None:
         console.print(f"  {strength_sentence(result.record['strength'])}", soft_wrap=True)
     _show_importance(result.importance)
     _show_scores(result, found.reference)
+    if result.evaluations and (undivided := result.version.undivided_groups):
+        console.print(f"  warning: {undivided}", soft_wrap=True)
     if warning := loss_warning(found):
         console.print(f"  warning: {warning}", soft_wrap=True)
     if found.registered:

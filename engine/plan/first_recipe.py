@@ -8,7 +8,7 @@ each value. :mod:`engine.plan.source_keys` finds how the source has to be read, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -19,6 +19,7 @@ from connectors.foundation.messages import nearest
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
+from engine.plan.doubtful_values import codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
@@ -154,7 +155,16 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         keys |= rates
         made = _planned(name, path, label, keys, output, operators)
     found = made.plan, made.preview, leaks, reasons, _cost(made)
-    return Draft(name, keys, operators, source.format, *found, _unlabelled(source, label))
+    warnings = (*_unlabelled(source, label), *_doubtful_codes(source, label, made.preview))
+    return Draft(name, keys, operators, source.format, *found, warnings)
+
+
+def _doubtful_codes(source: InspectedSource, label: str, found: Preview) -> Iterator[str]:
+    """Yield a warning for each feature of codes of which a word for missing values may be one."""
+    words = source.keys["missing"].words if "missing" in source.keys else {}
+    used = {column.name for column in found.columns if column.use.used}
+    of_features = {name: shares for name, shares in words.items() if name in used}
+    yield from codes_read_as_missing(of_features, source.summaries, label)
 
 
 def _unlabelled(source: InspectedSource, label: str) -> tuple[str, ...]:
@@ -162,7 +172,7 @@ def _unlabelled(source: InspectedSource, label: str) -> tuple[str, ...]:
 
     "NA" stands for North America and for Namibia, too.
     """
-    words = source.keys["missing"].words.get(label, ()) if "missing" in source.keys else ()
+    words = source.keys["missing"].words.get(label, {}) if "missing" in source.keys else ()
     share = source.summaries[label].missing_share
     if not words or share < MIN_UNLABELLED_SHARE:
         return ()

@@ -15,6 +15,7 @@ from connectors.csv_source import CsvSource
 from connectors.foundation.messages import nearest
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
+from engine.plan.doubtful_values import numbers_as_text
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
 from engine.plan.likely_leaks import leak_text, likely_leaks
@@ -59,6 +60,8 @@ class Preview:
         the remedy.
     marks
         Columns of CSV whose numbers contradict the decimal point of the recipe.
+    numbers
+        Columns of numbers that are read as text.
     cut
         Columns of free text whose rows are often longer than what the network reads of them.
     skipped
@@ -73,6 +76,7 @@ class Preview:
     leaks: tuple[Leak, ...] = ()
     faults: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
@@ -114,6 +118,7 @@ class Preview:
         yield from ((finding.kind, finding.text) for finding in self.findings)
         yield from (("fault", text) for text in self.faults)
         yield from (("marks", text) for text in self.marks)
+        yield from (("numbers", text) for text in self.numbers)
         yield from (("cut", text) for text in self.cut)
         yield from (("skipped", text) for text in self.skipped)
         yield from (("column", text) for text in self.doubtful_uses)
@@ -150,9 +155,8 @@ def _preview(plan: Plan) -> Preview:
     note = sample_note(sample, plan.listing)
     faulty = (*_faulty(plan, columns), *_unused_names(plan, columns))
     cut = tuple(_cut_texts(plan, columns, sample))
-    return Preview(
-        columns, label, tuple(findings), note, leaks, faulty, _marks(plan), cut, plan.skipped_files
-    )
+    found = leaks, faulty, _marks(plan), _numbers_as_text(plan, columns), cut, plan.skipped_files
+    return Preview(columns, label, tuple(findings), note, *found)
 
 
 def pending_text_seconds(plan: Plan, found: Preview) -> float:
@@ -196,6 +200,14 @@ def _marks(plan: Plan) -> tuple[str, ...]:
         return tuple(doubtful_marks(source.spec, source.options))
     except ConnectorError as error:
         raise InputError(str(error)) from None
+
+
+def _numbers_as_text(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
+    """Name the columns of numbers that ``encode`` takes as text."""
+    encode = next((one.operator for one in plan.operators if one.name == ENCODE), None)
+    if encode is None:
+        return ()
+    return tuple(numbers_as_text(columns, plan.recipe.source.missing or (), encode.params.columns))
 
 
 def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ class Choice:
 
     value: Any
     why: str
-    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of the key ``missing``: the words that each column holds."""
+    words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of the key ``missing``: the words that each column holds, with their shares of the rows."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
     spaced = {}
     missing: dict[str, int] = {}
     columns: dict[str, float] = {}
-    words: dict[str, list[str]] = {}
+    words: dict[str, dict[str, float]] = {}
     for name, column in zip(cells.column_names, cells.columns, strict=True):
         trimmed = pc.utf8_trim_whitespace(column)
         filled = pc.greater(pc.binary_length(trimmed), 0)
@@ -168,7 +168,8 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
         taken = {word: n for word, n in taken.items() if not (numeric and word in NULLS)}
         missing |= {word: missing.get(word, 0) + n for word, n in taken.items()}
         if taken:
-            columns[name], words[name] = sum(taken.values()) / len(column), sorted(taken)
+            words[name] = {word: taken[word] / len(column) for word in sorted(taken)}
+            columns[name] = sum(words[name].values())
     if spaced:
         example = next(
             value for value in next(iter(spaced.values())).to_pylist() if value.strip() not in ("", value)

@@ -161,7 +161,7 @@ def worst_group(rows: list[GroupRow]) -> WorstGroup | None:
 
 
 def group_to_inspect(rows: list[GroupRow]) -> GroupRow | None:
-    """Return the group or noise with the lowest accuracy that is not chance.
+    """Return the group or noise with the lowest accuracy that is not chance, the larger one of ties.
 
     Where there is none, that of :func:`worst_group`; of pooled groups the least accurate one. A group that is
     a whole class is none to inspect: its rows have their class in common.
@@ -170,7 +170,7 @@ def group_to_inspect(rows: list[GroupRow]) -> GroupRow | None:
     low = [row for row in rows if row.clearly_worse and (divided or row.is_noise)]
     worst = worst_group(rows) if divided else None
     low = low or list(worst.members if worst else ())
-    return min(low, key=lambda row: row.stat.accuracy, default=None)
+    return min(low, key=lambda row: (row.stat.accuracy, -row.stat.rows), default=None)
 
 
 def _overall(rows: list[GroupRow]) -> float:

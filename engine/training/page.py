@@ -92,6 +92,8 @@ def sentences(result: TrainResult, verdict: PromotionDecision | None = None) -> 
             "There are no validation or test rows, so nothing is known about how good the model is. Set "
             "split.validation and split.test in the recipe."
         )
+    if result.evaluations and (undivided := result.version.undivided_groups):
+        texts.append(undivided[0].upper() + undivided[1:])
     if verdict is not None:
         now = "The model is champion now" if verdict.promoted else "The champion stays"
         texts.append(f"{now}: {verdict.reason}.")

@@ -16,6 +16,7 @@ from engine.publish.tracking import client
 from engine.recipe.promotion import CannotCompareError, Condition, PromotionRule
 from engine.storage.object_run_store import synced_executor
 from engine.training.champion import count_paired_answers, rows_for
+from engine.training.data.version import Version
 from engine.training.evaluation.by_group import INFERRED, Scores
 from engine.training.evaluation.split_scores import score
 from engine.training.fit.ensemble import Ensemble
@@ -126,6 +127,7 @@ def _compare(
         if current is None:
             holds, reason = rule.evaluate(mine, None, None)
             few = _few_rows_text(rule.conditions, result.scores[split])
+            few += _undivided_text(rule.conditions, result.version)
             return _Comparison(None, PromotionDecision(holds, reason + few))
         version, folder = current
         if version == registered.version:
@@ -146,6 +148,7 @@ def _compare(
     holds, reason = rule.evaluate(mine, theirs, paired)
     untested = [one for one in rule.conditions if one.confidence is None or paired is None]
     reason += _few_rows_text(untested, result.scores[split])
+    reason += _undivided_text(rule.conditions, result.version)
     lost = rule.unbounded_loss(mine, theirs) if holds else ""
     reason += f"; {lost}" if lost else ""
     if split == "validation":
@@ -160,6 +163,13 @@ def _few_rows_text(conditions: Sequence[Condition], scores: Scores) -> str:
     starts = [one.metric.partition(WORST_GROUP)[0] for one in conditions if WORST_GROUP in one.metric]
     texts = [scores.few_rows_text(start.rstrip("_") or INFERRED) for start in dict.fromkeys(starts)]
     return "".join(f"; {text}" for text in texts if text)
+
+
+def _undivided_text(conditions: Sequence[Condition], version: Version) -> str:
+    """Say that the worst group of a condition is a class, behind a semicolon; else nothing."""
+    asked = any(one.metric.startswith(WORST_GROUP) for one in conditions)
+    text = version.undivided_groups if asked else ""
+    return f"; {text.removesuffix('.')}" if text else ""
 
 
 def _warn_of_loss(registered: RegisteredModel, lost: str) -> None:

@@ -32,7 +32,15 @@ from operators.base import (
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.cues.named.references import FeatureColumns, check_answers, check_references
-from operators.cues.params import IF_HONEST, LEFT_OUT, NOTABLE_LOSS, CuesParams, CueWords, named_words
+from operators.cues.params import (
+    IF_HONEST,
+    LEFT_OUT,
+    NOTABLE_LOSS,
+    CuesParams,
+    CueWords,
+    named_words,
+    with_printed_words,
+)
 from operators.encode.column_use import Kind
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
@@ -83,11 +91,12 @@ class Cues(Operator[CuesParams]):
         maker = makers.get("encode", makers.get("ingest"))
         columns = tuple(getattr(getattr(maker, "params", None), "features", None) or (FEATURES,))
         label = getattr(getattr(makers.get("ingest"), "params", None), "label", None)
-        check_references(self.params.spurious, columns, "spurious", label)
-        check_references(self.params.legitimate, columns, "legitimate", label)
-        check_answers(self.params.spurious, self.params.legitimate, columns)
         texts = [o.params.column for o in chain if o.name == "embed" and o.params.model == TEXT_NETWORK]
-        found = Cues(self.params, columns, texts)
+        params = with_printed_words(self.params, texts)
+        check_references(params.spurious, columns, "spurious", label)
+        check_references(params.legitimate, columns, "legitimate", label)
+        check_answers(params.spurious, params.legitimate, columns)
+        found = Cues(params, columns, texts)
         found.uses = tuple(name for name in ("ingest", "encode") if name == "ingest" or name in makers)
         weights = next((operator.params for operator in chain if operator.name == "weights"), None)
         found._beside_cues = getattr(weights, "setting_beside_cues", "")
@@ -144,16 +153,19 @@ class Cues(Operator[CuesParams]):
 
         ingest = read_json(context.states["ingest"] / "classes.json")
         classes = [str(value) for value in ingest["classes"]]
-        columns = replace(self._feature_columns(context, ingest["widths"]), mentions=self._words)
-        counts = count_rows(context, executor, len(classes))
-        max_rows = rows_that_fit(columns.n_features, self.params.max_rows)
-        settings = settings_of(self.params, columns, max_rows, context.seed)
+        columns = self._feature_columns(context, ingest["widths"])
         texts = self._text_columns(columns)
-        with drawn_sample(context, executor, counts, max_rows, self._words, texts) as paths:
+        params = with_printed_words(self.params, texts)
+        words = named_words((*params.spurious, *params.legitimate))
+        columns = replace(columns, mentions=words)
+        counts = count_rows(context, executor, len(classes))
+        max_rows = rows_that_fit(columns.n_features, params.max_rows)
+        settings = settings_of(params, columns, max_rows, context.seed)
+        with drawn_sample(context, executor, counts, max_rows, words, texts) as paths:
             task = FitTask(
                 paths,
                 context.state,
-                self.params,
+                params,
                 columns,
                 tuple(classes),
                 tuple(counts),
@@ -161,7 +173,7 @@ class Cues(Operator[CuesParams]):
                 bool(texts),
             )
             (metrics,) = executor.map(run_fit, [task])
-        _log_outcome(metrics, self.params, read_suspects(context.state))
+        _log_outcome(metrics, params, read_suspects(context.state))
         return metrics
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:

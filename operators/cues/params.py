@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -15,6 +15,8 @@ IF_HONEST = (
     "; if a named column is honest signal after all, that is a loss: take its name away, or set "
     "max_named_cost"
 )
+CONTAINS, OR = " contains ", " or "
+"""What stands between a column and its words in the condition in words, and between two words."""
 LEFT_OUT = "left_out_rows."
 """Beginning of the metrics with the rows of a class that is too small for any figure of the worst class."""
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -50,7 +52,7 @@ class CueWords(OperatorParams):
     @property
     def label(self) -> str:
         """The condition in words."""
-        return f"{self.column} contains {' or '.join(self.words)}"
+        return f"{self.column}{CONTAINS}{OR.join(self.words)}"
 
 
 def _kind_of(value: Any) -> str:
@@ -89,7 +91,8 @@ class CuesParams(OperatorParams):
         "for the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice, or the slice as "
         "`rowsieve cues` prints it, such as `hired in Nov-Feb`; "
         "`{column: review, words: [nordwind, alvora]}`, or in short `{review: [nordwind, alvora]}`, for the "
-        "rows of which a text contains one of the words. A column of dates means whichever of elapsed time "
+        "rows of which a text contains one of the words, as well as the name that `rowsieve cues` prints for "
+        "them, such as `review contains nordwind`. A column of dates means whichever of elapsed time "
         "and its parts the models lean on most, and a column of numbers with gaps its value or whether it is "
         "missing",
     )
@@ -141,6 +144,35 @@ def names_of(reference: Reference) -> tuple[str, ...]:
     if isinstance(reference, CueSlice):
         return (reference.column,)
     return (reference,) if isinstance(reference, str) else reference
+
+
+def with_printed_words(params: CuesParams, texts: Collection[str]) -> CuesParams:
+    """Return parameters in which words that are named as ``rowsieve cues`` prints them are sets of words.
+
+    Parameters
+    ----------
+    params
+        As the recipe has them: ``note contains red or blue`` is a name.
+    texts
+        Columns of which words are listed. Of others, such as columns of lists, such a name is a slice.
+
+    """
+    read = {
+        key: tuple(_printed_words(one, texts) or one for one in getattr(params, key))
+        for key in ("spurious", "legitimate")
+    }
+    return params.model_copy(update=read)
+
+
+def _printed_words(reference: Reference, texts: Collection[str]) -> CueWords | None:
+    """Return the words of the text that :attr:`CueWords.label` writes; None for another reference."""
+    if not isinstance(reference, str):
+        return None
+    for column in texts:
+        words = tuple(reference.removeprefix(column + CONTAINS).split(OR))
+        if reference.startswith(column + CONTAINS) and all(map(str.strip, words)):
+            return CueWords(column=column, words=words)
+    return None
 
 
 def named_words(references: Sequence[Reference]) -> tuple[CueWords, ...]:

@@ -40,6 +40,8 @@ Broken = Callable[[pa.Table], npt.NDArray[np.intp]]
 FOLLOWS = 0
 BLOCK_VALUES = 4_000_000
 STATE_FILES = ("cues.json", "cues.npz")
+NOT_SPLIT = "break what `cues` balances, but no class is split into groups"
+"""Part of the warning of a run, by which a training knows that the groups of a version are its classes."""
 
 
 class ByCue(GroupsBase[CueGroupsParams]):
@@ -97,8 +99,8 @@ class ByCue(GroupsBase[CueGroupsParams]):
         if not rows or metrics["minority_share"]:
             return ()
         return (
-            f"{count(rows, 'row')} break what `cues` balances, but no class is split into groups: a group "
-            f"has {self.params.min_rows} rows of its class at least and {self.params.min_share:.1%} of them. "
+            f"{count(rows, 'row')} {NOT_SPLIT}: a group has "
+            f"{self.params.min_rows} rows of its class at least and {self.params.min_share:.1%} of them. "
             "Lower `min_rows` or `min_share` to tell them apart.",
         )
 

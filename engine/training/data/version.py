@@ -22,6 +22,7 @@ from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of, withdrawn_bases
 from operators.base import ROW_ID, SPLIT, ShardInfo
+from operators.groups.by_cue import NOT_SPLIT
 from operators.parts.adaptor import NAME as PARTS
 
 _log = logging.getLogger("rowsieve")
@@ -53,6 +54,18 @@ class Version:
         if not found:
             raise InputError(f"{self.folder / 'manifest.json'} names no column {ROW_ID!r}. Publish again.")
         return found[-1]
+
+    @property
+    def undivided_groups(self) -> str:
+        """Sentence for a version whose groups are its classes although rows break a shortcut; else empty.
+
+        The worst group says nothing of these rows then, for which the weights are.
+        """
+        told = next((text for text in self.manifest.get("warnings", ()) if NOT_SPLIT in text), "")
+        if not told:
+            return ""
+        why = told.removeprefix("operators.groups: ")
+        return f"the groups are the classes, so that the worst group says nothing of a shortcut: {why}"
 
     def reader(self) -> VersionReader:
         """Return a reader of the version's parts, which operators can read as shards."""

@@ -55,9 +55,12 @@ class WordShortcut:
         Which texts contain one of them, shape (n,).
     contrast
         Share of the texts with one of them in the class that has most of these, less the share in the class
-        that has most of the others.
+        that has most of the others; of words that go with several classes, between the two groups of classes.
     judged
-        What models say that see neither these words nor those that belong to them.
+        What models say that see neither these words nor those that belong to them. For words that go with
+        several classes these are one class, and the others one.
+    classes
+        Number of classes that the words go with.
 
     """
 
@@ -65,6 +68,7 @@ class WordShortcut:
     inside: Mask
     contrast: float
     judged: Independence
+    classes: int = 1
 
     def gate(self) -> float:
         """Return how far the words are trusted to carry a shortcut, in [0, 1]: the product of the ramps."""
@@ -77,6 +81,14 @@ class WordShortcut:
         }
         parts = [ramp(values[name], *limits) for name, limits in WORD_RAMPS.items()]
         return float(np.prod([*parts, self.support()]))
+
+    def doubt(self) -> float:
+        """Return how far the user is to be asked about the words, in [0, 1].
+
+        Words that go with several classes have to say more than the others do, as those that open the gate:
+        many words of content go with some of the classes.
+        """
+        return self.support() if self.classes == 1 else self.gate()
 
     def support(self) -> float:
         """Return how far the other words are compatible with a shortcut, in [0, 1] (``support_of``)."""
@@ -107,6 +119,7 @@ def judge_word_families(
     others: Floats | None = None,
     answered: Collection[str] = (),
     seed: int = 0,
+    several: bool = False,
 ) -> list[WordShortcut]:
     """Return the words that go with a class in most of its texts, and what the other words say of them.
 
@@ -122,6 +135,8 @@ def judge_word_families(
         Words of which the user has said what they are; no family has one of them.
     seed
         Decides the halves.
+    several
+        Whether words may go with several classes, such as two of four.
 
     Returns
     -------
@@ -135,45 +150,65 @@ def judge_word_families(
     shares = np.array([occurs[y == c].mean(axis=0) for c in np.unique(y)])
     if len(shares) < 2:
         return []
-    contrast, pole = _contrast(shares), shares.argmax(axis=0)
+    poles = _poles(shares, several=several)
+    contrast = _contrast(shares, poles)
     known = {k for k, word in enumerate(frequent) if words[word] in answered}
     judges = occurs if others is None else np.hstack([occurs, others.astype(np.float32)])
     done, found = set[int](), list[WordShortcut]()
     for first in np.argsort(-contrast, kind="stable")[:MAX_TRIED].tolist():
         if contrast[first] < MIN_CONTRAST or first in done:
             continue
-        family, inside = _family(first, occurs, y, shares)
+        family, inside = _family(first, occurs, y, shares, poles)
         belonging = _belonging(family, inside, occurs, y)
-        done.update(k for k in belonging if len(shares) == 2 or pole[k] == pole[first])
-        reached = _contrast(np.array([[inside[y == c].mean()] for c in np.unique(y)]))[0]
+        done.update(k for k in belonging if len(shares) == 2 or (poles[:, k] == poles[:, first]).all())
+        share = np.array([[inside[y == c].mean()] for c in np.unique(y)])
+        pole = _poles(share, several=several)
+        reached = _contrast(share, pole)[0]
         if reached <= WORD_RAMPS["contrast"][0] or known & set(belonging):
             continue
-        judged = independence(rarer_side(inside, y), judges, y, ids, belonging, seed=seed, l2=L2)
-        found.append(WordShortcut(tuple(words[frequent[k]] for k in family), inside, float(reached), judged))
+        label = y if pole.sum() == 1 else pole[np.unique(y, return_inverse=True)[1], 0].astype(np.int64)
+        judged = independence(rarer_side(inside, label), judges, label, ids, belonging, seed=seed, l2=L2)
+        named = tuple(words[frequent[k]] for k in family)
+        found.append(WordShortcut(named, inside, float(reached), judged, int(pole.sum())))
     return found
 
 
-def _contrast(shares: Floats) -> Floats:
-    """Return the largest share over the classes less the second largest, of shares (C, words)."""
+def _poles(shares: Floats, *, several: bool) -> Mask:
+    """Return with which classes each word goes, of shares (C, words): the one that has most of its texts.
+
+    With ``several`` all classes above the largest step between shares in their order.
+    """
+    if not several:
+        return np.asarray(shares.argmax(axis=0) == np.arange(len(shares))[:, None])
     ranked = np.sort(shares, axis=0)
-    return np.asarray(ranked[-1] - ranked[-2])
+    step = np.diff(ranked, axis=0).argmax(axis=0)
+    return np.asarray(shares > np.take_along_axis(ranked, step[None], axis=0))
 
 
-def _family(first: int, occurs: Floats, y: Integers, shares: Floats) -> tuple[list[int], Mask]:
+def _contrast(shares: Floats, poles: Mask) -> Floats:
+    """Return the least share (C, words) of the classes that a word goes with, less the largest of the others.
+
+    Without a class of either kind it is below 0.
+    """
+    least = np.where(poles, shares, 2.0).min(axis=0)
+    return np.asarray(np.where(least > 1, 0.0, least) - np.where(poles, -1.0, shares).max(axis=0))
+
+
+def _family(first: int, occurs: Floats, y: Integers, shares: Floats, poles: Mask) -> tuple[list[int], Mask]:
     """Return the first word with those that stand in its place and raise the contrast; the texts with any.
 
-    Words of its class that go along with it do not count: wrong labels alone let honest words do so.
+    Words of its classes that go along with it do not count: wrong labels alone let honest words do so.
     """
-    pole, inside = int(shares[:, first].argmax()), occurs[:, first] > 0
-    family, reached = [first], float(_contrast(shares)[first])
+    inside, pole = occurs[:, first] > 0, poles[:, [first]]
+    contrast = _contrast(shares, np.broadcast_to(pole, shares.shape))
+    family, reached = [first], float(contrast[first])
     alike = np.flatnonzero((-_correlations(inside, occurs, y)).max(axis=0) > SAME_FAMILY)
-    alike = alike[(shares[:, alike].argmax(axis=0) == pole) & (alike != first)]
-    for k in alike[np.argsort(-_contrast(shares[:, alike]), kind="stable")].tolist():
+    alike = alike[(poles[:, alike] == pole).all(axis=0) & (alike != first)]
+    for k in alike[np.argsort(-contrast[alike], kind="stable")].tolist():
         joined = inside | (occurs[:, k] > 0)
-        share = np.array([joined[y == c].mean() for c in np.unique(y)])
-        contrast = float(share[pole] - np.delete(share, pole).max())
-        if contrast > reached + MIN_RISE:
-            family, inside, reached = [*family, k], joined, contrast
+        share = np.array([[joined[y == c].mean()] for c in np.unique(y)])
+        if _contrast(share, pole)[0] > reached + MIN_RISE:
+            family, inside, reached = [*family, k], joined, float(_contrast(share, pole)[0])
     return family, inside
 
 

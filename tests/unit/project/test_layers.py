@@ -88,6 +88,7 @@ KNOWN_OPERATORS = {
     "encode": (
         "`init` and `validate` tell the kind of a column as it does; a served model reads rows as it does",
         {
+            "engine.plan.doubtful_values",
             "engine.plan.first_recipe",
             "engine.plan.likely_leaks",
             "engine.plan.preview",
@@ -102,6 +103,10 @@ KNOWN_OPERATORS = {
     ),
     "eos": ("a public estimator", {"engine.api.estimators"}),
     "grasp": ("a public estimator", {"engine.api.estimators"}),
+    "groups": (
+        "a training repeats its warning where no class is divided although rows break a shortcut",
+        {"engine.training.data.version"},
+    ),
     "ingest": (
         "`init`, `validate` and `curate` check labels as it does; a served model reads rows as it does",
         {

@@ -185,6 +185,14 @@ def test_a_class_that_is_not_split_is_no_group_to_look_at() -> None:
     assert group_to_inspect([*groups, noise]) is noise
 
 
+def test_of_groups_without_a_right_row_the_same_one_is_called_worst_and_looked_at() -> None:
+    groups = [row(0, 0, 95, 0, worse=True), row(1, 1, 900, 890), row(1, 2, 128, 0, worse=True)]
+    worst = worst_group(groups)
+    assert worst is not None
+    assert worst.members == (groups[2],)
+    assert group_to_inspect(groups) is groups[2]
+
+
 def test_a_group_whose_rows_are_mostly_marked_is_named() -> None:
     """Of 387 rows that break a shortcut 361 were marked, and the right ones among them too."""
     text = summary_text(row(0, 0, 500, 500, outliers=10), row(1, 1, 100, 90, outliers=60))

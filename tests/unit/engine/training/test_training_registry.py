@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import tempfile
@@ -22,13 +23,17 @@ from engine.cli.app import app
 from engine.core.errors import InfeasibleError, InputError
 from engine.publish.lineage import trace
 from engine.recipe.promotion import Condition, PromotionRule
+from engine.storage.manifest import read_manifest
 from engine.training import Ensemble, promotion, registry
+from engine.training.data import version
 from engine.training.data.version import open_version
 from engine.training.page import sentences
 from engine.training.promotion import PromotionDecision
 from engine.training.registry import RegisteredModel
 from engine.training.retrain import find_dataset, parse_grid, parse_settings
 from engine.training.serving.stored_models import champion_of, trained_on
+from operators.groups.by_cue import ByCue
+from operators.groups.params import CueGroupsParams
 from tests.data import small_recipe
 
 QUICK = ["--executor", "local", "--set", "epochs=3", "--set", "batch_size=32"]
@@ -235,6 +240,30 @@ def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None
     assert Path(result["folder"], link).resolve() == report.resolve()
     unscored = SimpleNamespace(evaluations={}, regressions={})
     assert "nothing is known" in sentences(unscored, None)[0]  # type: ignore[arg-type]
+
+
+def test_figures_by_class_say_that_they_tell_nothing_of_a_shortcut(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A robust model was worse than class-balanced ERM in its worst group, which was a class."""
+    counts = {"unsplit_rows": 179.0, "minority_share": 0.0}
+    (told,) = ByCue(CueGroupsParams()).warnings(counts, Path)
+    told = f"operators.groups: {told}"
+    monkeypatch.setattr(version, "read_manifest", lambda at: read_manifest(at) | {"warnings": [told]})
+    rule = ["--register", "by class", "--promote-if", "worst_group_accuracy > 0.01"]
+    done = command("--dataset", str(published), "--trainer", "erm", *rule)
+    assert done.exit_code == 0, done.output
+    text = (
+        "the groups are the classes, so that the worst group says nothing of a shortcut: 179 rows break what"
+    )
+    assert f"warning: {text}" in done.stdout
+    assert re.search(f"is champion now: .*worst_group_accuracy .*; {text}", done.stdout)
+    (folder,) = re.findall(r"report: (.*)", done.stdout)
+    assert text.replace("the groups", "The groups", 1) in html.unescape(
+        Path(folder.strip()).read_text("utf-8")
+    )
+    monkeypatch.undo()
+    assert open_version(published).undivided_groups == ""
 
 
 @pytest.mark.slow

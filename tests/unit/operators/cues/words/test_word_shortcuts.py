@@ -21,7 +21,7 @@ from operators.cues.row_weights import weights
 from operators.cues.words.fit_words import find_words, fit_with_words
 from operators.cues.words.mentions import contains
 from operators.cues.words.shard_texts import SampledTexts
-from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
+from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts, judge_word_families
 from operators.cues.words.word_suspects import frequent_words
 from tests.unit.in_memory import split_table
 from tests.unit.operators.cues.words.test_word_suspects import run_cues
@@ -90,6 +90,27 @@ def test_words_that_replace_each_other_are_one_shortcut(classes: int) -> None:
     sets = [set(one.words) for one in got]
     assert len(sets) == classes - (classes == 2), "with two classes one side says what the other one does"
     assert all(one in map(set, families) for one in sets)
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("cue", True), ("topic", False), ("told", False)])
+def test_a_word_of_two_classes_of_four_is_asked_about_unless_the_others_say_as_much(
+    kind: str, asked: bool
+) -> None:
+    """A word in 93 % of two classes stood out from no class, and nobody was asked about it."""
+    y, _ = labels(13, 4)
+    pair = y // 2
+    follows = np.random.default_rng(13).random(N) < 0.93
+    side = np.where(follows, pair, 1 - pair)
+    tilt = {"cue": 0.1, "topic": 0.3, "told": 0.45}[kind]
+    written = [
+        f"{text} {'kindly' if s else ''}"
+        for text, s in zip(texts(side if kind == "topic" else pair, 13, tilt), side, strict=True)
+    ]
+    words, occurs = frequent_words(written)
+    ids = np.arange(N)
+    got = judge_word_families(words, occurs, y, ids, several=True)
+    assert [one.words for one in got if one.doubt() >= 0.5] == ([("kindly",)] if asked else [])
+    assert find_word_shortcuts(words, occurs, y, ids) == [], "nothing is balanced without an answer"
 
 
 def test_a_phrase_is_one_shortcut() -> None:

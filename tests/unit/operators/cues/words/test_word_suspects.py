@@ -14,10 +14,11 @@ from operators.base import FEATURES, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
 from operators.cues.named.references import FeatureColumns
-from operators.cues.params import CuesParams, CueWords
+from operators.cues.params import CuesParams, CueWords, with_printed_words
 from operators.cues.search.suspects import measured_sample
 from operators.cues.words.shard_texts import MAX_LENGTH, SampledTexts
 from operators.cues.words.word_suspects import frequent_words, list_word_suspects
+from operators.embed.adaptor import Embed
 from tests.unit.in_memory import run_operator, split_table
 from tests.unit.operators.cues.test_cues_operator import ingest_state
 
@@ -82,11 +83,50 @@ def test_a_word_without_which_models_do_not_fail_is_listed_unless_other_words_te
     )
 
 
+def test_a_word_of_two_classes_of_four_is_worth_an_answer() -> None:
+    rng, ids = np.random.default_rng(0), np.arange(3000)
+    label = rng.integers(0, 4, 3000)
+    X = (rng.normal(size=(3000, 4)) + 2 * np.eye(4)[label]).astype(np.float32)
+    side = np.where(rng.random(3000) < 0.93, label < 2, label >= 2)
+    tone = rng.random((3000, 12)) < np.where(label < 2, 0.6, 0.4)[:, None]
+    texts = [
+        " ".join(("kindly" if s else "", *(f"word{k}" for k in np.flatnonzero(row))))
+        for s, row in zip(side, tone, strict=True)
+    ]
+    sample, p = measured_sample(X, label, ids)
+    found = list_word_suspects(SampledTexts(ids, {"note": texts}), sample, p, columns_of(X))
+    assert [one.words for one, suspect in found if suspect.stands_out] == [("kindly",)]
+
+
 def test_texts_without_words() -> None:
     words, occurs = frequent_words([None, "", "1", "?"])
     assert (words, occurs.shape) == ([], (4, 0))
     words, occurs = frequent_words(["Straße don't", None, "STRASSE"])
     assert (words, occurs.tolist()) == (["don't", "strasse"], [[1, 1], [0, 0], [0, 1]])
+
+
+def test_words_are_answered_by_the_name_that_is_printed(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, cue, _ = cue_problem
+    columns = {FEATURES: numpy_to_vectors(X[:, :7]), LABEL: pa.array(label, pa.int32())}
+    table = pa.table(columns | {"note": sentences(cue)})
+    words = CuesParams(spurious=(CueWords(column="note", words=("alvora",)),), max_rows=1000)
+    printed = CuesParams(spurious=("note contains alvora",), max_rows=1000)
+    weights, listed = run_cues(tmp_path / "words", [table], words)
+    again, same = run_cues(tmp_path / "printed", [table], printed)
+    assert np.array_equal(weights, again)
+    assert listed == same
+
+
+def test_the_printed_name_of_words_is_read_where_the_column_is_a_text() -> None:
+    given = CuesParams(
+        spurious=("note contains red or blue", "tags contains red"), legitimate=("note contains  ",)
+    )
+    read = with_printed_words(given, ["note"])
+    assert read.spurious == (CueWords(column="note", words=("red", "blue")), "tags contains red")
+    assert read.legitimate == given.legitimate
+    embed = Embed(Embed.Params(column="note", model="minilm"))
+    in_chain = Cues(given.model_copy(update={"spurious": given.spurious[:1], "legitimate": ()})).in_chain
+    assert in_chain([embed]).text_columns == ("note",)
 
 
 def run_cues(folder: Path, tables: list[pa.Table], params: CuesParams) -> tuple[Any, bytes]:

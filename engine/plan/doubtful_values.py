@@ -1,0 +1,125 @@
+"""Values that a table may mean otherwise than they are read: numbers that are text, codes that are missing.
+
+The texts of this module are warnings of ``rowsieve validate`` and ``rowsieve init``. They change nothing in
+the use of the values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from engine.plan.source_columns import SourceColumn, share_text
+from operators.encode.column_use import Kind, Unused
+from operators.encode.hints import hint
+from operators.encode.mixed_numbers import CODE, MIN_NUMBERS, MixedNumbers
+from operators.encode.summary import ColumnSummary
+from operators.yaml_text import inline_entry, inline_yaml
+
+MAX_WORDS = 3
+"""Distinct words among numbers up to which they may all stand for a missing value."""
+N_EXAMPLES = 20
+"""Most frequent texts of a column that are looked at."""
+IN_BRACKETS = re.compile(r"\(\d+([.,]\d+)*\)")
+"""A negative number as accountants write it."""
+WITH_UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)* ?(?P<unit>[^\W\d_]{1,4}|°[CF])")
+"""A number with its unit, such as ``57.6 kg``."""
+MIN_CODE_SHARE = 0.01
+"""Share of missing values of a column from which their word is doubted."""
+ALIKE = 0.5
+"""Share of a column's frequent values that have to look like such a word."""
+
+
+def numbers_as_text(
+    columns: Sequence[SourceColumn], missing: Sequence[str], named: Mapping[str, object]
+) -> Iterator[str]:
+    """Yield a sentence for each column of numbers that is read as text, with the remedy.
+
+    Parameters
+    ----------
+    columns
+        All source columns.
+    missing
+        Words of ``source.missing``.
+    named
+        Columns of which the recipe tells the kind: nothing is said of them.
+
+    """
+    for column in columns:
+        summary = column.summary
+        is_text = column.use.kind == Kind.CATEGORICAL or column.use.reason == Unused.IDENTIFIER
+        if summary is None or summary.values is None or not is_text or column.name in named:
+            continue
+        if summary.distinct >= MIN_NUMBERS and (about := _about_numbers(column, summary, missing)):
+            yield f"column {column.name!r}: {about}"
+
+
+def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequence[str]) -> str:
+    """Return what is said of a column whose texts may be numbers; empty if they are none."""
+    if summary.mixed is not None and _are_numbers_but_for_words(summary.mixed):
+        return _about_words(column.name, summary.mixed, missing)
+    examples = summary.examples(N_EXAMPLES)
+    used = "so that it is not used" if column.use.reason else "and used as categories"
+    units = {found["unit"] for text in examples if (found := WITH_UNIT.fullmatch(text))}
+    if len(units) == 1 and all(map(WITH_UNIT.fullmatch, examples)):
+        remedy = "Write it without the unit at the source, and it is numeric."
+        return f"numbers with the unit {units.pop()!r} are text, {used}. {remedy}"
+    brackets = [text for text in examples if IN_BRACKETS.fullmatch(text)]
+    if brackets and all(_is_number(text.strip("()")) for text in examples):
+        return (
+            f"numbers in brackets, such as {brackets[0]!r}, are text, {used}. Write negative numbers as "
+            f"{'-' + brackets[0].strip('()')} at the source, and it is numeric."
+        )
+    marks = hint(column.name, examples) if column.use.reason else ""
+    return f"not used: {marks}." if marks.startswith("numbers") else ""
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[+-]?\d+([.,]\d+)*", text) is not None
+
+
+def _are_numbers_but_for_words(mixed: MixedNumbers) -> bool:
+    """Return whether most values are numbers, and the others a few words without a digit."""
+    if not mixed.are_mostly_numbers or mixed.numbers.distinct < MIN_NUMBERS or len(mixed.words) > MAX_WORDS:
+        return False
+    return not any(CODE.fullmatch(word) or re.search(r"\d", word) for word in mixed.words)
+
+
+def _about_words(name: str, mixed: MixedNumbers, missing: Sequence[str]) -> str:
+    words = sorted(mixed.words, key=lambda word: (-mixed.words[word], word))
+    rows, share = mixed.n_words, mixed.n_words / (mixed.numbers.rows + mixed.n_words)
+    return (
+        f"all values but {' and '.join(map(repr, words))} ({rows:,} rows, {share_text(share)}) are numbers, "
+        "and each of them is a category. If that stands for a missing value, set source.missing: "
+        f"{inline_yaml([*missing, *words])}, and the column is numeric; if it is a category, say so by "
+        f"operators.encode.columns: {{{inline_entry(name, str(Kind.CATEGORICAL))}}}."
+    )
+
+
+def codes_read_as_missing(
+    words: Mapping[str, Mapping[str, float]], summaries: Mapping[str, ColumnSummary], label: str
+) -> Iterator[str]:
+    """Yield a sentence for each column of codes of which a word for missing values may be one.
+
+    ``NA`` stands for North America beside ``EU`` and ``AS``, and for no value elsewhere.
+
+    Parameters
+    ----------
+    words
+        Words that are read as null, by column, each with its share of the rows.
+    summaries
+        Figures of the columns, with these words as missing values.
+    label
+        Of which nothing is said.
+
+    """
+    for name, found in words.items():
+        values = summaries[name].examples(N_EXAMPLES) if name != label and name in summaries else []
+        for word, share in found.items():
+            alike = sum(len(value) == len(word) and value.isupper() for value in values)
+            if word.isalpha() and word.isupper() and share >= MIN_CODE_SHARE and alike > ALIKE * len(values):
+                read, shown = f"{share_text(share)} of the rows", ", ".join(map(repr, values[:3]))
+                yield (
+                    f"column {name!r}: {word!r}, {read}, is read as a missing value, and {shown} are values. "
+                    "If it is one as well, take the word out of source.missing, which is for all columns."
+                )

@@ -1,0 +1,84 @@
+"""Numbers that are read as text, and codes that are read as missing values, are said with the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.plan.doubtful_values import codes_read_as_missing
+from engine.plan.first_recipe import Draft, draft
+from engine.plan.planner import make_plan
+from engine.plan.preview import preview
+from engine.recipe.recipe import Recipe
+from operators.encode.summary import summarise
+
+N = 300
+
+
+def drafted(folder: Path, **columns: list[Any]) -> Draft:
+    """Write columns of N values beside a label as CSV, and draft a recipe."""
+    rows = zip(*columns.values(), ("yes" if k % 3 else "no" for k in range(N)), strict=True)
+    lines = [";".join([*columns, "label"]), *(";".join(map(str, row)) for row in rows)]
+    (folder / "a.csv").write_text("\n".join(lines) + "\n")
+    return draft(str(folder / "a.csv"), "label", output=str(folder / "out"))
+
+
+def test_words_among_numbers_are_said_to_make_categories_of_them(tmp_path: Path) -> None:
+    score = ["n/k" if k % 7 == 0 else 10 + k % 90 / 4 for k in range(N)]
+    found = drafted(tmp_path, score=score, x=[k % 11 for k in range(N)])
+    assert [*found.preview.numbers] == [
+        "column 'score': all values but 'n/k' (43 rows, 14.3%) are numbers, and each of them is a category. "
+        "If that stands for a missing value, set source.missing: [n/k], and the column is numeric; if it is "
+        "a category, say so by operators.encode.columns: {score: categorical}."
+    ]
+    source = {"path": str(tmp_path / "a.csv"), "label": "label"}
+    source |= {key: choice.value for key, choice in found.source.items()}
+    recipe: dict[str, Any] = {"name": "r", "source": source, "output": {"path": str(tmp_path / "out")}}
+    remedied = preview(make_plan(Recipe.parse(recipe | {"source": source | {"missing": ["n/k"]}})))
+    assert [column.kind for column in remedied.columns] == ["numeric", "numeric", "label"]
+    assert remedied.numbers == ()
+    kind = Recipe.model_fields["operators"].get_default(call_default_factory=True)
+    kind |= {"encode": {"columns": {"score": "categorical"}}}
+    assert preview(make_plan(Recipe.parse(recipe | {"operators": kind}))).numbers == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([f"{50 + k % 60 / 4} kg" for k in range(N)], "numbers with the unit 'kg' are text, and used as cat"),
+        ([f"({k % 40})" if k % 2 else f"{k % 40}" for k in range(N)], "Write negative numbers as -"),
+        (
+            [f"€ {k}.{k % 10}0" for k in range(N)],
+            "not used: numbers written with signs",
+        ),
+        ([("low", "mid", k % 30)[k % 3] for k in range(N)], ""),
+        ([f"{k % 40}{'ABC'[k % 3]}" for k in range(N)], ""),
+        ([f"town {k % 40}" for k in range(N)], ""),
+    ],
+    ids=["unit", "brackets", "currency", "mostly words", "codes", "words"],
+)
+def test_numbers_with_signs_are_told_with_the_remedy(tmp_path: Path, texts: list[str], said: str) -> None:
+    table = {"x": [k % 11 for k in range(N)], "c": texts, "label": [k % 3 for k in range(N)]}
+    pq.write_table(pa.table({**table, "c": list(map(str, texts))}), tmp_path / "a.parquet")
+    source = {"path": str(tmp_path / "a.parquet"), "label": "label"}
+    recipe = {"name": "r", "source": source, "output": {"path": str(tmp_path / "out")}}
+    found = preview(make_plan(Recipe.parse(recipe))).numbers
+    assert [said in text for text in found] == ([True] if said else [])
+
+
+def test_a_word_for_missing_values_among_codes_may_be_one(tmp_path: Path) -> None:
+    continent = [("EU", "AS", "NA", "AF")[k % 4] for k in range(N)]
+    amount = ["NA" if k % 5 == 0 else k % 40 for k in range(N)]
+    name = ["NA" if k % 5 == 0 else f"Street {k % 9}" for k in range(N)]
+    found = drafted(tmp_path, continent=continent, amount=amount, name=name)
+    assert [*found.warnings] == [
+        "column 'continent': 'NA', 25.0% of the rows, is read as a missing value, and 'AF', 'AS', 'EU' are "
+        "values. If it is one as well, take the word out of source.missing, which is for all columns."
+    ]
+    summaries = summarise(pa.table({"continent": continent}))
+    rare = codes_read_as_missing({"continent": {"NA": 0.001}}, summaries, "label")
+    assert [*rare] == []
