@@ -28,6 +28,7 @@ from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
+from operators.cues.decision.right_label_gain import follow_right_labels
 from operators.cues.decision.sample_decision import Sample, decide_on, with_least_share
 from operators.cues.fit_searched import fit_searched
 from operators.cues.learnt_classes import LearntClasses, learnt_classes
@@ -109,6 +110,7 @@ def fit(
     found = _search(learnt, Z, y, ids, strict, scaler, class_factor)
     search, without = choose_state(found, sample, strict, fits)
     search, without = follow_in_full(search, found.column, without, sample, strict, fits)
+    search, without = follow_right_labels(search, found.column, without, sample, strict, fits)
     if not s.spurious:
         milder = with_least_share(search, without, sample, s, fits) if s != strict else None
         if milder is not None:
