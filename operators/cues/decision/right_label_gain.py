@@ -30,8 +30,8 @@ NEEDED = {
     name: COLUMN_OF_TWO_RAMPS[f"column_{name}"]
     for name in ("strength", "minority", "label_accuracy", "unevenness")
 }
-"""Ramps that have to be open by half. Wrong labels lower ``column_ratio`` and raise ``column_dependence``, which
-``search.fit_right_labels`` limits by itself."""
+"""Ramps that have to be open by half. Wrong labels lower ``column_ratio`` and raise ``column_dependence``,
+which ``search.fit_right_labels`` limits by itself."""
 
 
 def follow_right_labels(
