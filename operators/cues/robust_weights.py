@@ -42,7 +42,6 @@ from operators.cues.other_classes import (
     name_in_other_classes,
     right_labels_of,
 )
-from operators.cues.search.class_column import balance_part
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState, Search, class_balance_only
 
@@ -154,23 +153,11 @@ def _search(
     judged = [right_labels_of(columns, scaler, sample, s) for columns in distinct]
     known = tuple(one for one in judged if one is not None)
     return Search(
-        _with_full_part(replace(found.state, judged_labels=known)),
+        replace(found.state, judged_labels=known),
         found.column,
         found.together and replace(found.together, judged_labels=known),
         found.one_class and replace(found.one_class, judged_labels=known),
     )
-
-
-def _with_full_part(state: CueState) -> CueState:
-    """Return the state with as much of the balance as if all labels were right, where it is known which are.
-
-    Of more than two classes less is taken of a column that wrong labels break, as these would have most of
-    the weight (``class_column.balance_part``).
-    """
-    alone = state.n_learnt > 2 and state.class_column is not None and not state.further
-    if not alone or state.right_labels is None or state.evidence is None:
-        return state
-    return replace(state, blend=min(1.0, state.blend / balance_part(state.evidence.column_ratio)))
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

@@ -82,7 +82,9 @@ class ClassColumn:
         It is less where many labels are wrong, of more than two classes. More is taken where only that helps
         the worst group (``decision.trusted_part``).
         """
-        return 1.0 if self.sides.factor.shape[0] <= 2 else balance_part(self.judged.ratio)
+        if self.sides.factor.shape[0] <= 2:
+            return 1.0
+        return LEAST_BALANCE + (1.0 - LEAST_BALANCE) * ramp(self.judged.ratio, *RIGHT)
 
     def measurements(self) -> dict[str, Any]:
         """Return the figures under the names that ``evidence.Evidence`` has for them."""
@@ -124,11 +126,6 @@ class Candidate:
     def explained(self) -> float:
         """Return the root of what the column explains of all rows: others count as not explained."""
         return self.column_strength * float(np.sqrt(self.has_class.mean()))
-
-
-def balance_part(ratio: float) -> float:
-    """Return how much of the balance a ratio (``Independence``) allows, of more than two classes."""
-    return LEAST_BALANCE + (1.0 - LEAST_BALANCE) * ramp(ratio, *RIGHT)
 
 
 def candidates(
