@@ -35,9 +35,6 @@ break the columns differ by more than wrong labels."""
 MIN_LABEL_ACCURACY = 0.1
 """Accuracy above chance of models that see none of the columns, below which they tell the classes so little
 that chance decides the shares."""
-SURE_LABEL_ACCURACY = 0.9
-"""Accuracy above chance of these models from which a row that they contradict has no more to teach, be its
-label wrong or not. Where a class has many wrong labels, these are why other columns tell the side."""
 STEPS = 40
 """Halvings of the interval of the share."""
 
@@ -79,8 +76,9 @@ def fit_right_labels(
     if not found:
         return None
     judged = independence(broken, Z, y, ids, own, seed=s.seed, l2=s.l2)
-    alike = judged.dependence <= MAX_DEPENDENCE or judged.label_accuracy >= SURE_LABEL_ACCURACY
-    return _joined(columns, coef, found) if alike and judged.label_accuracy >= MIN_LABEL_ACCURACY else None
+    if judged.dependence > MAX_DEPENDENCE or judged.label_accuracy < MIN_LABEL_ACCURACY:
+        return None
+    return _joined(columns, coef, found)
 
 
 class _Cell(NamedTuple):
