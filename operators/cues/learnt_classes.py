@@ -36,6 +36,15 @@ def learnt_classes(counts: Integers) -> Mask:
     return np.asarray(large if large.sum() > 1 else counted)
 
 
+def weighed_classes(state: CueState, learnt: Mask) -> Mask:
+    """Return in which classes rows are told apart, shape (C,).
+
+    These are the learnt ones, shape (C,), and those in which sides of a balanced column weigh differently.
+    """
+    divided = [np.ptp(one.factor, axis=1) > 0 for one in state.balanced]
+    return np.asarray(np.any([learnt, *divided], axis=0))
+
+
 @dataclass(frozen=True)
 class LearntClasses:
     """The classes in which shortcuts are searched for, among all classes of a table.

@@ -28,6 +28,7 @@ from operators.cues.decision.balance_of_classes import choose_class_strength
 from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
+from operators.cues.decision.right_label_gain import follow_right_labels
 from operators.cues.decision.sample_decision import Sample, decide_on, with_least_share
 from operators.cues.fit_searched import fit_searched
 from operators.cues.learnt_classes import LearntClasses, learnt_classes
@@ -35,8 +36,12 @@ from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
 from operators.cues.models.trade_off import Fits
 from operators.cues.named.fit_named import fit_named
-from operators.cues.row_weights import with_limits
-from operators.cues.search.fit_right_labels import fit_right_labels
+from operators.cues.other_classes import (
+    balance_in_other_classes,
+    limited,
+    name_in_other_classes,
+    right_labels_of,
+)
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState, Search, class_balance_only
 
@@ -79,10 +84,10 @@ def fit(
     -------
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
     by the others, 14 more for each further one that is looked for and two more where three and more are,
-    ten more where two ways are compared, 18 more for more than two classes where one class is looked at, 16
-    where full weights are tried, four (and two for each class) for each set of columns that may be balanced
-    where labels are wrong, and one pass per feature. Where nothing can be learnt (``CueState.reason``) it has
-    class balance.
+    ten more where two ways are compared, ten where wrong labels may hide a gain, 18 more for more than two
+    classes where one class is looked at, 16 where full weights are tried, four (and two for each class) for
+    each set of columns that may be balanced where labels are wrong, and one pass per feature. Where nothing
+    can be learnt (``CueState.reason``) it has class balance.
 
     Raises
     ------
@@ -106,23 +111,24 @@ def fit(
     learnt, fits = LearntClasses(np.unique(y), C), Fits()
     strict = replace(s, min_effective=max(s.min_effective, MEASURED_SHARE))
     s = strict if s.only_if_better else s  # names that the user has not given are searched for as well
-    found = _search(learnt, Z, y, ids, strict, scaler, class_factor)
+    found = _search(learnt, Z, y, ids, strict, scaler, class_factor, sample)
     search, without = choose_state(found, sample, strict, fits)
     search, without = follow_in_full(search, found.column, without, sample, strict, fits)
+    search, without = follow_right_labels(search, found.column, without, sample, strict, fits)
     if not s.spurious:
         milder = with_least_share(search, without, sample, s, fits) if s != strict else None
         if milder is not None:
-            return _apply_decision(search, milder, Z, y, ids, s, counts)
-        return _apply_decision(search, without, Z, y, ids, strict, counts)
+            return _apply_decision(search, milder, sample, s)
+        return _apply_decision(search, without, sample, strict)
     search = replace(search, blend=without.blend)
     if not s.only_if_better:  # as far as the evidence allows without the name
         s = replace(s, named_share=max(s.named_share, search.blend))
-    named = fit_named(Z, y, ids, s, C, search, found.column)
+    named = name_in_other_classes(fit_named(Z, y, ids, s, C, search, found.column), sample, s)
     if not named.named:  # no name divides the rows
-        return _apply_decision(search, without, Z, y, ids, strict, counts)
+        return _apply_decision(search, without, sample, strict)
     decision = decide_on(named, sample, s, fits=fits)
     if s.only_if_better and not decision.blend:
-        return _apply_decision(search, without, Z, y, ids, strict, counts)
+        return _apply_decision(search, without, sample, strict)
     return _with_class_strength(named, decision, without, sample)
 
 
@@ -134,16 +140,17 @@ def _search(
     s: CueSettings,
     scaler: Scaler,
     class_factor: Floats,
+    sample: Sample,
 ) -> Search:
     """Return the findings among the classes that are learnt, as those of all classes."""
     labels = learnt.labels
     found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
-    found = learnt.as_all_classes(found, class_factor)
+    found = balance_in_other_classes(learnt.as_all_classes(found, class_factor), sample)
     others = [one for one in (found.together, found.one_class) if one]
     balanced = [one.class_columns for one in (found.state, *others)]
     balanced += [(found.column,)] if found.column else []
     distinct = {tuple(side.columns for side in columns): columns for columns in balanced}.values()
-    judged = [fit_right_labels(columns, Z, y, ids, s, learnt.n_classes) for columns in distinct]
+    judged = [right_labels_of(columns, scaler, sample, s) for columns in distinct]
     known = tuple(one for one in judged if one is not None)
     return Search(
         replace(found.state, judged_labels=known),
@@ -174,15 +181,7 @@ def _scaler_of(X: Floats) -> Scaler:
     return Scaler(np.zeros(X.shape[1], np.float32), np.ones(X.shape[1], np.float32))
 
 
-def _apply_decision(
-    found: CueState,
-    decision: Decision,
-    Z: Floats,
-    y: Integers,
-    ids: Integers,
-    s: CueSettings,
-    counts: Integers,
-) -> CueState:
+def _apply_decision(found: CueState, decision: Decision, sample: Sample, s: CueSettings) -> CueState:
     """Return the state whose weights go as far as decided, with the limits that belong to them."""
     slice_blend = 0.0
     if s.setting == "bold" and found.evidence is not None:
@@ -192,12 +191,12 @@ def _apply_decision(
         blend=decision.blend,
         slice_blend=slice_blend,
         class_strength=decision.class_strength,
-        class_factor=class_factors(counts, strength=decision.class_strength),
+        class_factor=class_factors(sample.counts, strength=decision.class_strength),
         points=decision.points,
         leaning_column=decision.leaning_column,
         judged_labels=(found.right_labels,) if found.right_labels and decision.blend > 0 else (),
     )
-    return with_limits(state, Z, y, ids, s)
+    return limited(state, sample, s)
 
 
 def _check_finite(X: Floats, ids: Integers) -> None:

@@ -26,6 +26,10 @@ NEARLY_FULL = 0.85
 """Gate from which nothing else is tried: full weights bring little more, and of more than two classes the
 part that is missing is kept back for wrong labels."""
 
+LEAST_AGREEMENT = 0.3
+"""Agreement of slices and twins below which twins follow no column. Where the others say of the strongest
+column that it is honest, too, the rows that twins mistake are wrong labels or hard."""
+
 
 def follow_in_full(
     search: CueState,
@@ -80,9 +84,11 @@ def tried_in_full(
     ``expected_gain`` has these without a shortcut. Of more than two classes the decision is on the part of
     the column's balance that is best for the worst group. Parameters are those of ``follow_in_full``.
     """
-    if search.evidence is None or search.evidence.looks_like_wrong_labels():
+    evidence = search.evidence
+    if evidence is None or evidence.looks_like_wrong_labels():
         return []
-    ways: list[Sides | None] = [None] if search.n_learnt == 2 else []
+    honest = evidence.slice_support <= 0.0 and evidence.agreement < LEAST_AGREEMENT
+    ways: list[Sides | None] = [None] if search.n_learnt == 2 and not honest else []
     if column is not None:
         ways.append(column)
     states = [replace(search, class_column=sides, blend=1.0) for sides in ways]

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from operators.arrays import Float64, Floats, Integers
+from operators.arrays import Float64, Floats, Integers, Mask
 from operators.cues.decision.balance_of_classes import leaning_slices
 from operators.cues.decision.decision import Decision, DecisionRules, DecisionSample, decide
 from operators.cues.decision.groups import shortcut_groups
-from operators.cues.learnt_classes import learnt_classes
+from operators.cues.learnt_classes import learnt_classes, weighed_classes
 from operators.cues.models.curve_points import point_at
 from operators.cues.models.trade_off import Fits, try_strengths
 from operators.cues.models.weight_path import CLASS_BALANCE, WeightPath
@@ -41,6 +41,11 @@ class Sample(NamedTuple):
     y: Integers
     ids: Integers
     counts: Integers
+
+    def rows_of(self, classes: Mask) -> tuple[Floats, Integers, Integers]:
+        """Return the features, labels and ids of the rows of some classes, shape (C,)."""
+        kept = classes[self.y]
+        return self.X[kept], self.y[kept], self.ids[kept]
 
 
 def decide_on(
@@ -117,5 +122,6 @@ def with_least_share(
 def _path(state: CueState, sample: Sample, s: CueSettings) -> tuple[Float64, WeightPath]:
     """Return the robust factor of each row in full, shape (n,), and the weights of each strength."""
     X, y, ids, counts = sample
-    factor = np.where(learnt_classes(counts)[y], full_factor(state, X, y, ids), 1.0)
+    weighed = weighed_classes(state, learnt_classes(counts))
+    factor = np.where(weighed[y], full_factor(state, X, y, ids), 1.0)
     return factor, WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)

@@ -1,9 +1,9 @@
 """Measures the share of right labels among the rows that break balanced columns, by what the others say.
 
 A model that sees none of the columns learns the classes from the rows that break none, of which few have a
-wrong label. The share of right labels in a cell is that of the largest likelihood. Nothing is said where rows
-that break the columns differ from the others of their class by more than wrong labels: they may be as hard
-for the other columns though their labels are right.
+wrong label. The share of right labels in a cell is that of the largest likelihood. Nothing is said where that
+model hardly tells the classes, or where rows that break the columns differ from the others of their class by
+more than wrong labels: they may be as hard for the other columns though their labels are right.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ SURE_OF_WRONG = 2.0
 MAX_DEPENDENCE = 0.6
 """Area under the curve of models that tell the side within a class (``independence``), above which rows that
 break the columns differ by more than wrong labels."""
+MIN_LABEL_ACCURACY = 0.1
+"""Accuracy above chance of models that see none of the columns, below which they tell the classes so little
+that chance decides the shares."""
 STEPS = 40
 """Halvings of the interval of the share."""
 
@@ -73,7 +76,9 @@ def fit_right_labels(
     if not found:
         return None
     judged = independence(broken, Z, y, ids, own, seed=s.seed, l2=s.l2)
-    return _joined(columns, coef, found) if judged.dependence <= MAX_DEPENDENCE else None
+    if judged.dependence > MAX_DEPENDENCE or judged.label_accuracy < MIN_LABEL_ACCURACY:
+        return None
+    return _joined(columns, coef, found)
 
 
 class _Cell(NamedTuple):

@@ -1,0 +1,73 @@
+"""A balanced column is balanced in classes that are too small for the search as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from operators.cues import CueSettings, fit, weights
+from operators.cues.learnt_classes import learnt_classes
+from operators.cues.other_classes import MIN_SIDE_ROWS, with_other_classes
+from operators.cues.settings import Named
+from operators.cues.sides.class_sides import independent_factors
+from operators.cues.sides.sides import Sides
+
+N = 8000
+IDS = np.arange(N)
+
+
+def table(third: float = 0.02, apart: float = 0.08) -> tuple[Any, Any, Any]:
+    """Features, labels of which the third class is rare, and a column that goes with all three classes.
+
+    ``apart`` is the share of the rare class on the side where class 0 is.
+    """
+    rng = np.random.default_rng(4)
+    y = np.where(rng.random(N) < third, 2, rng.integers(0, 2, N))
+    cue = np.where(rng.random(N) < 0.94, y, 1 - y)
+    cue = np.where(y == 2, rng.random(N) >= apart, cue)
+    X = rng.normal(size=(N, 6))
+    X[:, :3] += 1.1 * np.eye(3)[y]
+    return np.column_stack([cue, X]).astype(np.float32), y, cue
+
+
+def totals(w: Any, y: Any, cue: Any) -> Any:
+    """Return the share of each class's weight that lies where the column is 1."""
+    return np.array([w[(y == c) & (cue == 1)].sum() / w[y == c].sum() for c in range(3)])
+
+
+def test_the_rare_class_gets_the_shares_of_the_others() -> None:
+    X, y, cue = table()
+    assert not learnt_classes(np.bincount(y))[2]
+    for settings in (CueSettings(), CueSettings(spurious=(Named((0,)),))):
+        state = fit(X, y, IDS, settings)
+        assert state.blend >= 0.85
+        share = totals(weights(state, X, y, IDS), y, cue)
+        part = 0.02 if state.named is None else 0.15
+        assert np.ptp(share) < part, share
+        assert share[2] < 0.7
+
+
+def test_a_handful_of_rows_has_no_factor() -> None:
+    X, y, cue = table(apart=0.0)
+    few = np.flatnonzero(y == 2)[: MIN_SIDE_ROWS - 1]
+    X[few, 0] = cue[few] = 0
+    state = fit(X, y, IDS)
+    assert state.blend == 1.0
+    of_class = weights(state, X, y, IDS)[y == 2]
+    assert np.ptp(of_class) < 1e-9
+
+
+def test_factors_of_learnt_classes_stay_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [500, 500, 60])
+    side = np.concatenate([rng.random(500) < 0.1, rng.random(500) < 0.9, np.arange(60) < 48]).astype(int)
+    learnt = np.array([True, True, False])
+    factor = independent_factors(side[:1000], y[:1000], 3)
+    sides = Sides((0,), np.array([0.5], np.float32), np.array([0, 1]), factor)
+    found = with_other_classes(sides, side[:, None].astype(np.float32), y, learnt)
+    np.testing.assert_array_equal(found.factor[:2], factor[:2])
+    share = np.bincount(side[y == 0], minlength=2) / 500
+    target = share * factor[0, :2] / (share * factor[0, :2]).sum()
+    rare = np.array([12, 48]) / 60
+    np.testing.assert_allclose(rare * found.factor[2, :2], target, rtol=1e-6)
