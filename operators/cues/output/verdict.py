@@ -18,6 +18,7 @@ from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 
+MORE_LOST = " (with wrong labels more of it loses as often as it wins, on tables with known groups)"
 WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
 WEAKEST = {
     "agreement": "no single feature alone explains where models fail",
@@ -330,7 +331,9 @@ def _columns_sentence(found: Mapping[str, Any]) -> str:
     *first, last = (f"`{name}`" for name in names)
     listed = f"{', '.join(first)} and {last}" if first else last
     it_is, it = ("they are", "them") if first else ("it is", "it")
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}"
+    many = (found["evidence"] or {}).get("classes", 2) > 2
+    why = MORE_LOST if many and found.get("wrong_labels") else ""
+    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}{why}"
     reason = (
         ", and the other columns tell the label too, but not which rows are exceptions to this, which points "
         "to a shortcut"

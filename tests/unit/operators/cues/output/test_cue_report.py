@@ -81,6 +81,16 @@ def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
     assert "wrong labels" not in plain
 
 
+def test_why_a_column_of_many_classes_is_balanced_in_part_is_said() -> None:
+    counted = {"no": [200, 50.0], "yes": [100, 90.0]}
+    evidence = {**(FOUND["evidence"] or {}), "classes": 3}
+    found = {**FOUND, "gate": 0.75, "balanced_columns": "camera", "evidence": evidence}
+    assert "by 75% (with wrong labels more of it loses as often" in verdict({**found, "wrong_labels": counted})
+    assert "wrong labels" not in verdict(found)
+    two = {**found, "evidence": {**evidence, "classes": 2}, "wrong_labels": counted}
+    assert "by 75%. " in verdict(two)
+
+
 def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     answered = {**SUSPECT, "answer": "spurious"}
     found = {
