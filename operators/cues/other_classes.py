@@ -67,6 +67,9 @@ def name_in_other_classes(named: CueState, sample: Sample, s: CueSettings) -> Cu
 def with_other_classes(sides: Sides, Z: Floats, y: Integers, learnt: Mask) -> Sides:
     """Return the sides with factors for the counted classes that are not learnt.
 
+    A side that the learnt classes show far less than such a class is its own: it keeps its share of the
+    class, as no model confuses the class by it.
+
     Parameters
     ----------
     sides
@@ -83,11 +86,12 @@ def with_other_classes(sides: Sides, Z: Floats, y: Integers, learnt: Mask) -> Si
     target = (weighed / weighed.sum(axis=1, keepdims=True)).mean(axis=0)
     factor = sides.factor.copy()
     for c in np.flatnonzero(counted_classes(count.sum(axis=1).astype(np.int64)) & ~learnt):
-        large = count[c] >= MIN_SIDE_ROWS
-        wanted = target[large].sum()
-        if large.sum() > 1 and wanted > 0:
-            share = count[c, large] / count[c, large].sum()
-            factor[c, large] = np.minimum(target[large] / wanted / share, MAX_FACTOR)
+        share = count[c] / count[c].sum()
+        own = target < share / (learnt.sum() + 1)
+        shared = (count[c] >= MIN_SIDE_ROWS) & ~own
+        if shared.sum() > 1:
+            wanted = target[shared] / target[shared].sum() * share[shared].sum()
+            factor[c, shared] = np.minimum(wanted / share[shared], MAX_FACTOR)
     return replace(sides, factor=factor)
 
 

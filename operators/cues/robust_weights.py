@@ -78,7 +78,7 @@ def fit(
     class_counts
         Rows of each class in the whole table, shape (C,); default those of ``y``.
     n_classes
-        C; default the largest label + 1.
+        C; default the largest label + 1, or the classes in ``class_counts`` if these are more.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def fit(
 
     """
     s = settings or CueSettings()
-    C = n_classes or int(y.max(initial=-1)) + 1
+    C = n_classes or max(int(y.max(initial=-1)) + 1, 0 if class_counts is None else len(class_counts))
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
     drawn = draw_sample(y, ids, s.max_rows, s.seed)
     _check_finite(X[drawn], ids[drawn])

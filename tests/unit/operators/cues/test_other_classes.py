@@ -71,3 +71,30 @@ def test_factors_of_learnt_classes_stay_as_they_are() -> None:
     target = share * factor[0, :2] / (share * factor[0, :2]).sum()
     rare = np.array([12, 48]) / 60
     np.testing.assert_allclose(rare * found.factor[2, :2], target, rtol=1e-6)
+
+
+def test_a_value_of_the_rare_class_alone_keeps_its_share() -> None:
+    """A reviewer's table: 84 of 136 rows of a rare class had weight 0, as no other class has their value."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [500, 500, 136])
+    of_rare = np.repeat([0, 1, 2], [40, 12, 84])
+    side = np.concatenate([rng.random(500) < 0.1, rng.random(500) < 0.9, of_rare]).astype(int)
+    learnt = np.array([True, True, False])
+    for stray in (0, 5):
+        seen = side.copy()
+        seen[:stray] = 2
+        factor = independent_factors(np.where(seen == 2, 3, seen)[:1000], y[:1000], 3)
+        level_side = np.array([0, 1, 3])
+        sides = Sides((0,), np.array([0.5, 1.5], np.float32), level_side, factor)
+        found = with_other_classes(sides, seen[:, None].astype(np.float32), y, learnt).factor[2]
+        assert found[3] == 1.0
+        assert found[1] > 1.5 > 1.0 > found[0] > 0.4
+        assert abs(40 * found[0] + 12 * found[1] - 52.0) < 1e-9
+
+
+def test_counts_of_more_classes_than_have_rows() -> None:
+    X, y, _ = table()
+    counts = np.append(np.bincount(y), 40)
+    state = fit(X, y, IDS, class_counts=counts)
+    assert len(state.class_factor) == 4
+    assert np.isfinite(weights(state, X, y, IDS)).all()

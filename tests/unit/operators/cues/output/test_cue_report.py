@@ -85,7 +85,9 @@ def test_why_a_column_of_many_classes_is_balanced_in_part_is_said() -> None:
     counted = {"no": [200, 50.0], "yes": [100, 90.0]}
     evidence = {**(FOUND["evidence"] or {}), "classes": 3}
     found = {**FOUND, "gate": 0.75, "balanced_columns": "camera", "evidence": evidence}
-    assert "by 75% (with wrong labels more of it loses as often" in verdict({**found, "wrong_labels": counted})
+    assert "by 75% (with wrong labels more of it loses as often" in verdict(
+        {**found, "wrong_labels": counted}
+    )
     assert "wrong labels" not in verdict(found)
     two = {**found, "evidence": {**evidence, "classes": 2}, "wrong_labels": counted}
     assert "by 75%. " in verdict(two)
