@@ -37,7 +37,10 @@ from engine.publish.mlflow_outbox import (
 from engine.publish.tracking import client, tracking_uri
 
 PAUSE_FACTOR = 10
-"""Length of the pause after a try that failed, in multiples of the time that the try took."""
+"""Length of the pause after a long try that failed, in multiples of the time that the try took."""
+LONG_TRY = 10.0
+"""Seconds from which a try is long. One that is refused takes as long as MLflow takes to import and to ask
+once more, some four seconds."""
 _log = logging.getLogger("rowsieve")
 
 
@@ -63,7 +66,8 @@ class Patience:
     def note_failure(self, problem: str, started: float) -> None:
         """Note a try that failed, and when it started on the monotonic clock."""
         now = time.monotonic()
-        self._problem, self._next = problem, now + PAUSE_FACTOR * (now - started)
+        took = now - started
+        self._problem, self._next = problem, now + (PAUSE_FACTOR * took if took >= LONG_TRY else 0.0)
 
 
 class DirectSender:

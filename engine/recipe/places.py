@@ -32,7 +32,8 @@ def catalog_files(key: str, catalog: Any) -> Iterator[tuple[str, str]]:
     """
     if not isinstance(catalog, Mapping):
         return
-    warehouse, uri = (str(catalog.get(name, "")) for name in ("warehouse", "uri"))
+    given = (catalog.get(name) for name in ("warehouse", "uri"))
+    warehouse, uri = (value if isinstance(value, str) else "" for value in given)
     in_file = uri.startswith("sqlite")
     if "/" in warehouse or (in_file and warehouse):  # else a name, which the catalog's server knows
         yield f"{key}.warehouse", warehouse
