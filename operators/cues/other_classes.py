@@ -51,9 +51,10 @@ def balance_in_other_classes(found: Search, sample: Sample) -> Search:
 def name_in_other_classes(named: CueState, sample: Sample, s: CueSettings) -> CueState:
     """Return the state of one named column, which is balanced in the counted classes that are not learnt too.
 
-    The state is returned as it is where several are named, or twins and slices count beside the name.
+    The state is returned as it is where several are named, or twins and slices count beside the name, and
+    where the user limits what a name may cost: that is measured on the learnt classes alone.
     """
-    if named.named is None or len(named.named) != 1 or named.searched_part > 0:
+    if named.named is None or len(named.named) != 1 or named.searched_part > 0 or s.max_named_cost < 1:
         return named
     learnt, Z = learnt_classes(sample.counts), named.scaler.apply(sample.X)
     sides = with_other_classes(named.named[0], Z, sample.y, learnt)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from operators.cues import CueSettings, fit, weights
+from operators.cues.decision.sample_decision import Sample
 from operators.cues.learnt_classes import learnt_classes
-from operators.cues.other_classes import MIN_SIDE_ROWS, with_other_classes
+from operators.cues.other_classes import MIN_SIDE_ROWS, name_in_other_classes, with_other_classes
 from operators.cues.settings import Named
 from operators.cues.sides.class_sides import independent_factors
 from operators.cues.sides.sides import Sides
@@ -46,6 +48,20 @@ def test_the_rare_class_gets_the_shares_of_the_others() -> None:
         part = 0.02 if state.named is None else 0.15
         assert np.ptp(share) < part, share
         assert share[2] < 0.7
+
+
+def test_where_the_cost_of_a_name_is_limited_the_classes_that_are_measured_are_balanced() -> None:
+    X, y, _ = table()
+    settings = CueSettings(spurious=(Named((0,)),))
+    state, sample = fit(X, y, IDS, settings), Sample(X, y, IDS, np.bincount(y))
+    assert state.named
+    factor = state.named[0].factor.copy()
+    factor[2] = 1.0
+    learnt_alone = replace(state, named=(replace(state.named[0], factor=factor),))
+    assert name_in_other_classes(learnt_alone, sample, replace(settings, max_named_cost=0.9)) is learnt_alone
+    found = name_in_other_classes(learnt_alone, sample, settings).named
+    assert found
+    np.testing.assert_allclose(found[0].factor, state.named[0].factor)
 
 
 def test_a_handful_of_rows_has_no_factor() -> None:
