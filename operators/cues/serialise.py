@@ -72,6 +72,12 @@ def class_strength(folder: Path) -> float:
     return float(read_json(folder / STRUCTURE)["class_strength"])
 
 
+def follows_shortcut(folder: Path) -> bool:
+    """Return whether the weights of the state in a folder balance more than the classes."""
+    record = read_json(folder / STRUCTURE)
+    return bool(record["blend"] > 0 or record["slice_blend"] > 0)
+
+
 def _encode(value: Any, arrays: Arrays) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         body = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}

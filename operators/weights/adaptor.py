@@ -85,7 +85,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 14
+    version = 15
     cost = Cost(2.80, 1.82, 13)
     Params = WeightsParams
 
@@ -214,12 +214,13 @@ class Weights(Operator[WeightsParams]):
         shards = range(len(context.shards.shards))
         method = self.params.method
         sizes = balanced if method in ("group_balanced", "class_balanced") else None
-        limits, totals = None, list[ClassTotal]()
+        limits, totals, marked = None, list[ClassTotal](), None
         if method == "robust":
             limits, totals = self._limits(context, executor)
+            marked = self._marked_at_most(context, limits)
         elif method == "class_balanced":
             sizes, totals = self._sizes(context, executor, balanced)
-        scales = Scales(sizes, trust, 1.0, self._factors, limits, method == "class_balanced")
+        scales = Scales(sizes, trust, 1.0, self._factors, limits, method == "class_balanced", marked)
         work = partial(sum_shard, context.shards, self.requires, scales, context.state)
         whole = sum_totals(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
@@ -268,6 +269,18 @@ class Weights(Operator[WeightsParams]):
         from operators.cues.serialise import class_strength
 
         return class_strength(context.states[CUES])
+
+    def _marked_at_most(self, context: Context, limits: ClassLimits) -> float | None:
+        """Return the largest weight of a marked row where ``cues`` balances the classes alone, else None.
+
+        Wrong labels are a large part of a rare class, and would have its weight. Where a shortcut is
+        balanced, ``cues`` weighs the rows that break it by how probable a right label is.
+        """
+        if CUES not in context.states or not limits.balance:
+            return None
+        from operators.cues.serialise import follows_shortcut
+
+        return None if follows_shortcut(context.states[CUES]) else min(limits.balance.values())
 
     def _balance(self, context: Context, sums: Moments, strength: float) -> list[ClassTotal]:
         """Return the weight of each class before the factors, and store it for the report."""

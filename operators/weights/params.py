@@ -76,7 +76,8 @@ class WeightsParams(OperatorParams):
     drop_outliers: bool | None = None
     """Whether rows marked as outliers weigh 0, and the mean 1 is that of the others; default: as
     split.drop_outliers. Where it is false a marked row keeps its weight, which is several times that of its
-    class if it breaks a shortcut."""
+    class if it breaks a shortcut; where ``cues`` balances the classes alone, and ``method`` is robust, it
+    weighs no more than a row of the largest class."""
     recount: bool = True
     """Whether an increment that places new rows counts the groups and classes of all rows again, so that
     groups stay balanced and the mean stays 1. ``false``: old rows keep their weights and new rows get theirs

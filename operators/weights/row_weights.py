@@ -93,6 +93,8 @@ class Scales:
     """Limits of each class, for ``method: robust``."""
     by_class: bool = False
     """Whether ``sizes`` are of classes rather than of groups."""
+    marked_at_most: float | None = None
+    """Largest weight of a row that is marked as an outlier, ahead of ``scale``; None for no such limit."""
 
     def open(self, state: Path) -> Weigh:
         """Return a function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
@@ -107,7 +109,7 @@ class Scales:
             base = self.factors.product(table)
             if self.limits is not None:
                 base = self.limits.apply(base, table.column(LABEL).to_numpy(), self.factors.kept(table))
-                base = np.where(self.factors.excluded(table), 0.0, base)
+                base = self._limit_marked(np.where(self.factors.excluded(table), 0.0, base), table)
             if self.sizes is not None:
                 base *= balanced_weights(read_keys(table, by_class=self.by_class), self.sizes)
             base *= self.scale
@@ -115,6 +117,13 @@ class Scales:
             return base * trusted, trusted
 
         return weigh
+
+    def _limit_marked(self, weight: Float64, table: pa.Table) -> Float64:
+        """Return weights (n,) of which those of marked rows are ``marked_at_most`` at most."""
+        if self.marked_at_most is None:
+            return weight
+        outlier = table.column(IS_OUTLIER).to_numpy().astype(bool)
+        return np.where(outlier, np.minimum(weight, self.marked_at_most), weight)
 
     def explain(self, table: pa.Table, state: Path) -> list[Fact]:
         """Return the parts of the weight of one row: factors, limits, group balance, scale and trust."""
@@ -132,6 +141,9 @@ class Scales:
             if self.factors.excluded(table)[0]:
                 note = "a factor of 0 that stays 0, whatever the limits: the row is a near duplicate"
                 facts.append(Fact("weight of an excluded row", 0.0, note))
+            if (limited := self._limit_marked(base, table))[0] < base[0]:
+                note = "at most that of a row of the largest class, as the row is marked as an outlier"
+                facts.append(Fact("weight of a marked row", float(limited[0]), note))
         if self.sizes is not None:
             balance = balanced_weights(read_keys(table, by_class=self.by_class), self.sizes)
             of = "class" if self.by_class else "group"
@@ -175,7 +187,8 @@ class Scales:
         if limits is not None:
             by_name = {name: dict(value) for name, value in limits.items() if name != "cap"}
             limits = ClassLimits(**by_name, cap=limits["cap"])
-        return cls(sizes, trust, record["scale"], found, limits, record.get("by_class", False))
+        by_class, marked = record.get("by_class", False), record.get("marked_at_most")
+        return cls(sizes, trust, record["scale"], found, limits, by_class, marked)
 
 
 def read_keys(table: pa.Table, *, by_class: bool) -> Keys:

@@ -23,10 +23,10 @@ from operators.cues.adaptor import Cues
 from operators.cues.params import CuesParams
 from operators.duplicates.params import DuplicatesParams
 from operators.weights.adaptor import Weights
-from operators.weights.class_limits import balance_classes
+from operators.weights.class_limits import ClassLimits, balance_classes
 from operators.weights.classes import class_totals, rare_class_sentence, strength_sentence
 from operators.weights.params import WeightsParams
-from operators.weights.row_weights import Scales
+from operators.weights.row_weights import Factors, Scales
 from tests.data import small_recipe
 from tests.unit.in_memory import run_operator, split_table
 
@@ -50,7 +50,13 @@ def as_table(y: Any, factor: Any, outlier: Any = None) -> pa.Table:
     )
 
 
-def weigh(tables: list[pa.Table], strength: float = 1.0, **params: Any) -> tuple[Any, dict[str, float]]:
+def cue_state(strength: float, *, follows: bool = True) -> str:
+    return json.dumps({"class_strength": strength, "blend": float(follows), "slice_blend": 0.0})
+
+
+def weigh(
+    tables: list[pa.Table], strength: float = 1.0, *, follows: bool = True, **params: Any
+) -> tuple[Any, dict[str, float]]:
     operator = Weights(WeightsParams.model_validate(params)).in_chain([Factor()])  # type: ignore[list-item]
     with TemporaryDirectory() as folder:
         state, ingest, cues = (Path(folder) / name for name in ("weights", "ingest", "cues"))
@@ -58,9 +64,43 @@ def weigh(tables: list[pa.Table], strength: float = 1.0, **params: Any) -> tuple
             path.mkdir()
         record = {"classes": ["a", "b", "c", "d"], "counts": [0, 0, 9, 125]}
         (ingest / "classes.json").write_text(json.dumps(record))
-        (cues / "cues.json").write_text(json.dumps({"class_strength": strength}))
+        (cues / "cues.json").write_text(cue_state(strength, follows=follows))
         found, metrics = run_operator(operator, tables, state, states={"ingest": ingest, "cues": cues})
     return found[WEIGHT].to_numpy().astype(np.float64), metrics
+
+
+def test_marked_rows_of_a_rare_class_weigh_no_more_than_those_of_the_largest() -> None:
+    y = np.repeat([0, 1, 2], [600, 300, 100])
+    outlier = np.zeros(1000, bool)
+    outlier[[0, 650, 950, 951]] = True
+    table = as_table(y, np.ones(1000), outlier)
+    for cuts in ([], [10, 960]):
+        weight, _ = weigh(split_table(table, cuts), follows=False)
+        assert weight.mean() == pytest.approx(1.0, rel=1e-6)
+        for c in (0, 1, 2):
+            assert np.ptp(weight[(y == c) & ~outlier]) == 0.0
+        assert weight[-1] == pytest.approx(6 * weight[1], rel=1e-6)
+        assert weight[outlier] == pytest.approx(weight[1], rel=1e-6)
+    followed, _ = weigh([table])
+    assert followed[950] == followed[999]
+    assert weigh([table], 0.0, follows=False)[0] == pytest.approx(1.0)
+    dropped, _ = weigh([table], follows=False, drop_outliers=True)
+    assert (dropped[outlier] == 0).all()
+
+
+def test_the_limit_of_a_marked_row_is_explained(tmp_path: Path) -> None:
+    limits = ClassLimits({0: 0.5, 1: 4.0}, {0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}, 20.0)
+    scales = Scales(None, None, 2.0, Factors(("cues_weight",), ("",)), limits, marked_at_most=0.5)
+    scales.save(tmp_path)
+    loaded = Scales.load(tmp_path)
+    assert loaded == scales
+    facts = {
+        marked: {fact.name: fact.value for fact in loaded.explain(as_table([1], [1.0], [marked]), tmp_path)}
+        for marked in (True, False)
+    }
+    assert facts[True]["weight of a marked row"] == 0.5
+    assert "weight of a marked row" not in facts[False]
+    assert loaded.open(tmp_path)(as_table([1, 1], [1.0, 1.0], [True, False]))[0].tolist() == [1.0, 8.0]
 
 
 rows = st.lists(
@@ -130,7 +170,7 @@ def test_rows_that_a_final_factor_excludes_do_not_count_for_the_limits(share: fl
     operator = Weights(WeightsParams()).in_chain([Factor(), Excluding()])  # type: ignore[list-item]
     record = {"classes": ["a", "b"], "counts": [n, n]}
     (tmp_path / "classes.json").write_text(json.dumps(record))
-    (tmp_path / "cues.json").write_text(json.dumps({"class_strength": 1.0}))
+    (tmp_path / "cues.json").write_text(cue_state(1.0))
     states = {"ingest": tmp_path, "cues": tmp_path}
     found, _ = run_operator(operator, [table], tmp_path, states=states)
     weight = found[WEIGHT].to_numpy()
