@@ -83,12 +83,13 @@ def with_other_classes(sides: Sides, Z: Floats, y: Integers, learnt: Mask) -> Si
     """
     C, S = sides.factor.shape
     count = np.bincount(y * S + sides.of_rows(Z), minlength=C * S).reshape(C, S).astype(np.float64)
-    weighed = count[learnt] * sides.factor[learnt]
+    seen = learnt & (count.sum(axis=1) > 0)
+    weighed = count[seen] * sides.factor[seen]
     target = (weighed / weighed.sum(axis=1, keepdims=True)).mean(axis=0)
     factor = sides.factor.copy()
     for c in np.flatnonzero(counted_classes(count.sum(axis=1).astype(np.int64)) & ~learnt):
         share = count[c] / count[c].sum()
-        own = target < share / (learnt.sum() + 1)
+        own = target < share / (seen.sum() + 1)
         shared = (count[c] >= MIN_SIDE_ROWS) & ~own
         if shared.sum() > 1:
             wanted = target[shared] / target[shared].sum() * share[shared].sum()

@@ -50,8 +50,10 @@ def balance_jointly(sides: Sequence[Sides], Z: Floats, y: Integers, n_classes: i
     targets = [_shares(cell, None, n_classes, one) for cell, one in zip(cells, sides, strict=True)]
     targets = [independent_shares(share) for share in targets]
     tables = _rake(cells, targets, sides, n_classes)
+    present = np.bincount(y, minlength=n_classes)[:, None] > 0
     return tuple(
-        replace(one, factor=table, rare=one.is_rare()) for one, table in zip(sides, tables, strict=True)
+        replace(one, factor=table, rare=one.is_rare() & present)
+        for one, table in zip(sides, tables, strict=True)
     )
 
 

@@ -13,6 +13,7 @@ from operators.cues.learnt_classes import learnt_classes
 from operators.cues.other_classes import MIN_SIDE_ROWS, name_in_other_classes, with_other_classes
 from operators.cues.settings import Named
 from operators.cues.sides.class_sides import independent_factors
+from operators.cues.sides.joint_balance import balance_jointly
 from operators.cues.sides.sides import Sides
 
 N = 8000
@@ -106,6 +107,32 @@ def test_a_value_of_the_rare_class_alone_keeps_its_share() -> None:
         assert found[3] == 1.0
         assert found[1] > 1.5 > 1.0 > found[0] > 0.4
         assert abs(40 * found[0] + 12 * found[1] - 52.0) < 1e-9
+
+
+def test_of_several_columns_the_rare_class_breaks_none() -> None:
+    """A reviewer's tables: 31 to 38 rows of the rare class counted as rows that break, all of one weight."""
+    X, y, _ = table()
+    learnt = np.array([True, True, False])
+    sides = Sides((0,), np.array([0.5], np.float32), np.array([0, 1]), independent_factors(X[:, 0] > 0, y, 3))
+    sides = with_other_classes(sides, X, y, learnt)
+    assert sides.breaks(X, y)[y == 2].any()
+    rows = learnt[y]
+    joint = balance_jointly((sides, replace(sides, columns=(1,))), X[rows], y[rows], 3)
+    for one in joint:
+        assert not one.breaks(X, y)[y == 2].any()
+        assert (one.factor[2] == 1.0).all()
+    assert joint[0].breaks(X, y)[y == 0].any()
+
+
+def test_a_learnt_class_without_rows_in_the_sample_has_no_shares() -> None:
+    y = np.repeat([0, 1, 2], [500, 500, 100])
+    side = np.concatenate([np.arange(500) < 50, np.arange(500) < 450, np.arange(100) < 80]).astype(int)
+    sides = Sides((0,), np.array([0.5], np.float32), np.array([0, 1]), independent_factors(side, y, 4))
+    found = with_other_classes(
+        sides, side[:, None].astype(np.float32), y, np.array([True, True, False, True])
+    )
+    assert np.isfinite(found.factor).all()
+    assert found.factor[2, 0] > 1.0
 
 
 def test_counts_of_more_classes_than_have_rows() -> None:
