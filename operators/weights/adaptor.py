@@ -233,7 +233,7 @@ class Weights(Operator[WeightsParams]):
             "effective_share": whole.effective() / whole.kept if whole.kept else 0.0,
             "doubted": float(whole.doubted),
             **({"class_effective_share": effective_rows(totals) / max(whole.kept, 1)} if totals else {}),
-            **({} if limits is None else {"shrinkage": _shrinkage(limits)}),
+            **({} if limits is None else {"shrinkage": limits.shrinkage()}),
             **({} if limits is None else {"class_strength": strength}),
         }
 
@@ -273,8 +273,7 @@ class Weights(Operator[WeightsParams]):
     def _marked_at_most(self, context: Context, limits: ClassLimits) -> float | None:
         """Return the largest weight of a marked row where ``cues`` balances the classes alone, else None.
 
-        Wrong labels are a large part of a rare class, and would have its weight. Where a shortcut is
-        balanced, ``cues`` weighs the rows that break it by how probable a right label is.
+        Many rows of a rare class have wrong labels. Of a shortcut ``cues`` weighs rows by their labels itself.
         """
         if CUES not in context.states or not limits.balance:
             return None
@@ -399,8 +398,3 @@ def _sum_ratios(
     table = reader.read(shard, (*COLUMNS, *factors.reads))
     y, counted = table.column(LABEL).to_numpy(), factors.counted(table)
     return sum_ratios(factors.product(table), y, counted, means, cap)
-
-
-def _shrinkage(limits: ClassLimits) -> float:
-    """Return 1 - t of the class that is shrunk most; 0 without classes."""
-    return max((1 - t for t in limits.trust.values()), default=0.0)

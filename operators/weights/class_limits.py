@@ -62,6 +62,10 @@ class ClassLimits:
         weights: Float64 = np.where(kept, _of(self.balance, y) * (1.0 - trust + trust * capped), 0.0)
         return weights
 
+    def shrinkage(self) -> float:
+        """Return 1 - t of the class that is shrunk most; 0 without classes."""
+        return max((1 - t for t in self.trust.values()), default=0.0)
+
     def explain(self, c: int, product: float, weight: float) -> list[Fact]:
         """Return the steps from the factors' product of a row of class ``c`` to its weight within the
         limits.
