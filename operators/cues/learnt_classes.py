@@ -7,6 +7,7 @@ weight of its class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,12 +37,12 @@ def learnt_classes(counts: Integers) -> Mask:
     return np.asarray(large if large.sum() > 1 else counted)
 
 
-def weighed_classes(state: CueState, learnt: Mask) -> Mask:
-    """Return in which classes rows are told apart, shape (C,).
+def weighed_classes(columns: Sequence[Sides], learnt: Mask) -> Mask:
+    """Return in which classes rows are told apart where some columns are balanced, shape (C,).
 
-    These are the learnt ones, shape (C,), and those in which sides of a balanced column weigh differently.
+    These are the learnt ones, shape (C,), and those in which the sides of a column weigh differently.
     """
-    divided = [np.ptp(one.factor, axis=1) > 0 for one in state.balanced]
+    divided = [np.ptp(one.factor, axis=1) > 0 for one in columns]
     return np.asarray(np.any([learnt, *divided], axis=0))
 
 

@@ -58,11 +58,11 @@ def name_in_other_classes(named: CueState, sample: Sample, s: CueSettings) -> Cu
         return named
     learnt, Z = learnt_classes(sample.counts), named.scaler.apply(sample.X)
     sides = with_other_classes(named.named[0], Z, sample.y, learnt)
-    state = replace(named, named=(sides,))
-    if not (weighed_classes(state, learnt) & ~learnt).any():
+    if not (weighed_classes((sides,), learnt) & ~learnt).any():
         return named
     labels = right_labels_of((sides,), named.scaler, sample, s)
-    return limited(replace(state, judged_labels=() if labels is None else (labels,)), sample, s)
+    state = replace(named, named=(sides,), judged_labels=() if labels is None else (labels,))
+    return limited(state, sample, s)
 
 
 def with_other_classes(sides: Sides, Z: Floats, y: Integers, learnt: Mask) -> Sides:
@@ -106,8 +106,8 @@ def right_labels_of(
     can be said with the others.
     """
     learnt, C = learnt_classes(sample.counts), len(sample.counts)
-    divided = learnt | np.any([np.ptp(one.factor, axis=1) > 0 for one in columns], axis=0)
-    for classes in [divided, learnt] if divided.sum() > learnt.sum() else [learnt]:
+    weighed = weighed_classes(columns, learnt)
+    for classes in [weighed, learnt] if weighed.sum() > learnt.sum() else [learnt]:
         X, y, ids = sample.rows_of(classes)
         found = fit_right_labels(columns, scaler.apply(X), y, ids, s, C)
         if found is not None:
@@ -117,5 +117,5 @@ def right_labels_of(
 
 def limited(state: CueState, sample: Sample, s: CueSettings) -> CueState:
     """Return the state with limits that are measured on all classes in which its rows are told apart."""
-    X, y, ids = sample.rows_of(weighed_classes(state, learnt_classes(sample.counts)))
+    X, y, ids = sample.rows_of(weighed_classes(state.balanced, learnt_classes(sample.counts)))
     return with_limits(state, state.scaler.apply(X), y, ids, s)

@@ -273,7 +273,7 @@ class Weights(Operator[WeightsParams]):
     def _marked_at_most(self, context: Context, limits: ClassLimits) -> float | None:
         """Return the largest weight of a marked row where ``cues`` balances the classes alone, else None.
 
-        Many rows of a rare class have wrong labels; beside a shortcut ``cues`` weighs rows by that itself.
+        A rare class has many wrong labels. Where a shortcut is balanced, ``cues`` allows for them itself.
         """
         if CUES not in context.states or not limits.balance:
             return None

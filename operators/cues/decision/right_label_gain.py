@@ -24,8 +24,8 @@ from operators.cues.state import CueState
 LEAST_RISE = 0.15
 """Rise of the worst group's accuracy from which a column is balanced."""
 MOST_COST = 0.03
-"""Accuracy of all rows that this may cost: flipped labels of public tables with an honest column cost .09 and
-more where the rise is that large."""
+"""Accuracy of all rows that this may cost. On public tables with wrong labels and an honest column most rises
+of that size cost .05 and more."""
 NEEDED = {
     name: COLUMN_OF_TWO_RAMPS[f"column_{name}"]
     for name in ("strength", "minority", "label_accuracy", "unevenness")

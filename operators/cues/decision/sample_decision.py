@@ -122,6 +122,6 @@ def with_least_share(
 def _path(state: CueState, sample: Sample, s: CueSettings) -> tuple[Float64, WeightPath]:
     """Return the robust factor of each row in full, shape (n,), and the weights of each strength."""
     X, y, ids, counts = sample
-    weighed = weighed_classes(state, learnt_classes(counts))
+    weighed = weighed_classes(state.balanced, learnt_classes(counts))
     factor = np.where(weighed[y], full_factor(state, X, y, ids), 1.0)
     return factor, WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
