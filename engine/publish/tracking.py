@@ -93,15 +93,15 @@ def _only_one_creates(output: Place) -> Iterator[None]:
         return
     folder, last = os.open(output, os.O_RDONLY), time.monotonic() + CREATION_SECONDS
     try:
-        while not _is_locked(folder) and time.monotonic() < last:
+        while not _try_lock(folder) and time.monotonic() < last:
             time.sleep(0.05)
         yield
     finally:
         os.close(folder)
 
 
-def _is_locked(folder: int) -> bool:
-    """Lock a folder unless another process holds it; True also where folders cannot be locked."""
+def _try_lock(folder: int) -> bool:
+    """Lock a folder and return True; False if another process holds it. True where none can be locked."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
