@@ -377,8 +377,9 @@ def expand(url: str, policy: SourcePolicy) -> str:
         if name not in policy.variables:
             raise ConnectorError(
                 f"source.path: ${{{name}}} would send this environment variable to the database's host, and "
-                f"the operator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, set "
-                f"{NAMES_VARIABLE}={','.join([*policy.variables, name])} in the environment, on every node."
+                f"the administrator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, "
+                f"set {NAMES_VARIABLE}={','.join([*policy.variables, name])} in the environment, on every "
+                "node."
             )
         if name not in os.environ:
             raise ConnectorError(

@@ -144,7 +144,7 @@ class _Submitter:
         with tempfile.TemporaryDirectory() as folder, clear_errors(self._address):
             package = Path(folder) / "rowsieve.zip"
             self._contents.write(package)
-            # The strict defaults only add limits to the policy that the cluster's operator has set.
+            # The strict defaults only add limits to the policy that the cluster's administrator has set.
             variables = {VARIABLES["strict"]: "1", **env} if current_policy(strict=True).strict else dict(env)
             environment: dict[str, Any] = {"working_dir": str(package), "env_vars": variables}
             try:

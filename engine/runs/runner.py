@@ -348,13 +348,13 @@ class _Runner:
         self._call(MOMENTS[event.kind], event)
 
     def check_time(self) -> None:
-        """Raise InputError if the run has taken longer than the operator's policy allows."""
+        """Raise InputError if the run has taken longer than the administrator's policy allows."""
         most, published = self.max_seconds, self._context is not None and self._context.version is not None
         if most is not None and not published and time.perf_counter() - self._started > most:
             raise InputError(
                 f"{self._recipe.place}: the run has taken longer than the {most:,} seconds that this "
                 f"installation allows. Committed work is kept; the same command continues from there. Its "
-                f"operator can raise ROWSIEVE_MAX_SECONDS."
+                f"administrator can raise ROWSIEVE_MAX_SECONDS."
             )
 
     def _call(self, moment: str, *values: Any) -> None:

@@ -177,7 +177,7 @@ class ModelFiles:
 
     @classmethod
     def read(cls, folder: Path) -> ModelFiles:
-        """Read all files below a folder. Raises InputError beyond the limits of the operator's policy."""
+        """Read all files below a folder. Raises InputError beyond the administrator's limits."""
         paths = model_files(folder)
         return cls({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 
