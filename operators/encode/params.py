@@ -53,7 +53,7 @@ class CategoricalParams(OperatorParams):
     there are at most 10 classes, else bucket. With more than 10 classes, target is hash."""
     hash_columns: int = Field(default=16, ge=2, le=1024)
     """Features of ``rare: hash``."""
-    smoothing: float = Field(default=20.0, gt=0, allow_inf_nan=False)
+    smoothing: float = Field(default=20.0, gt=0)
     """Rows with the overall class shares that ``rare: target`` adds to each category."""
     strip: bool = True
     """Ignore white space around a text."""
