@@ -92,7 +92,7 @@ def train_if_due(
     known = read_training(output, version)
     if known and known["key"] == key:
         return known
-    trains, why = decide(section, recipe, output, manifest, executor)
+    trains, why = decide_training(section, recipe, output, manifest, executor)
     _log.info("train: %s, %s", "training" if trains else "not training", why)
     record: dict[str, Any] = {"key": key, "version": version, "when": section.when, "why": why}
     record["trained"] = trains
@@ -102,7 +102,7 @@ def train_if_due(
     return record
 
 
-def decide(
+def decide_training(
     section: TrainSection,
     recipe: Recipe,
     output: Place,
