@@ -8,7 +8,7 @@ each value. :mod:`engine.plan.source_keys` finds how the source has to be read, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -53,7 +53,7 @@ PREFIX = "rowsieve_"
 """Prefix of the added columns where the source has columns of their names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Draft:
     """A drafted recipe, with the findings about its source.
 
@@ -124,39 +124,71 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     """
     source = inspect_source(path, format, shards)
     _check_label(source, label)
+    name = recipe_name(path)
+    operators = _image_network(source) or _text_network(source, label)
+    template = _Template(name=name, path=path, label=label, output=output, operators=operators)
+    keys = _found_keys(source, label)
+    made = template.plan(keys)
+    check_label(made.preview)
+    leaks = made.preview.leaks
+    if leaks:
+        keys = {**keys, "exclude": _excluded_leaks(leaks)}
+        made = template.plan(keys)
+    rates, crowded = _unusable(made.preview)
+    excluded = _leak_reasons(leaks) | crowded
+    if crowded:
+        keys = {**keys, "exclude": _excluded_unusable(excluded, has_leaks=bool(leaks))}
+    if rates or crowded:
+        keys = {**keys, **rates}
+        made = template.plan(keys)
+    return Draft(
+        name=name,
+        source=keys,
+        operators=operators,
+        format=source.format,
+        plan=made.plan,
+        preview=made.preview,
+        leaks=leaks,
+        excluded=excluded,
+        estimate=_cost(made),
+        warnings=(*_unlabelled(source, label), *_doubtful_codes(source, label, made.preview)),
+    )
+
+
+def _found_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
+    """Return the keys that reading the source, its label and its names of columns ask for."""
     keys = source.keys | _label_keys(source, label)
     if ROW_ID in source.summaries and label != ROW_ID:
         why = "operators are handed the number of each row under this name"
-        keys["rename"] = Choice({ROW_ID: f"source_{ROW_ID}"}, why)
-    name = recipe_name(path)
-    operators = _image_network(source) or _text_network(source, label)
-    made = _planned(name, path, label, keys, output, operators)
-    check_label(made.preview)
-    leaks = made.preview.leaks
-    reasons = {
+        keys |= {"rename": Choice({ROW_ID: f"source_{ROW_ID}"}, why)}
+    return keys
+
+
+def _leak_reasons(leaks: Sequence[Leak]) -> dict[str, str]:
+    """Return for each likely leak why the recipe leaves it out."""
+    return {
         leak.name: f"alone right on {share_text(leak.score)} of unseen rows, classes balanced"
         for leak in leaks
     }
-    if leaks:
-        why = (
-            "Likely leaks, each of which tells the label on its own. Keep one only if it is known first, and "
-            "name it under cues: legitimate, or spurious if it goes with the label in these rows only."
-        )
-        keys["exclude"] = Choice([leak.name for leak in leaks], why)
-        made = _planned(name, path, label, keys, output, operators)
-    rates, crowded = _unusable(made.preview)
-    reasons |= crowded
-    if crowded:
-        why = "Columns that tell the label on their own, or whose values most rows could not use."
-        keys["exclude"] = Choice(
-            [*reasons], why if leaks else "Columns with many values that no feature holds."
-        )
-    if rates or crowded:
-        keys |= rates
-        made = _planned(name, path, label, keys, output, operators)
-    found = made.plan, made.preview, leaks, reasons, _cost(made)
-    warnings = (*_unlabelled(source, label), *_doubtful_codes(source, label, made.preview))
-    return Draft(name, keys, operators, source.format, *found, warnings)
+
+
+def _excluded_leaks(leaks: Sequence[Leak]) -> Choice:
+    """Return the key ``exclude`` with the likely leaks."""
+    why = (
+        "Likely leaks, each of which tells the label on its own. Keep one only if it is known first, and "
+        "name it under cues: legitimate, or spurious if it goes with the label in these rows only."
+    )
+    return Choice([leak.name for leak in leaks], why)
+
+
+def _excluded_unusable(excluded: Iterable[str], *, has_leaks: bool) -> Choice:
+    """Return the key ``exclude`` with columns of unusable values, and the likely leaks if there are any."""
+    why = (
+        "Columns that tell the label on their own, or whose values most rows could not use."
+        if has_leaks
+        else "Columns with many values that no feature holds."
+    )
+    return Choice([*excluded], why)
 
 
 def _doubtful_codes(source: InspectedSource, label: str, found: Preview) -> Iterator[str]:
@@ -230,27 +262,31 @@ class _Planned:
     preview: Preview
 
 
-def _planned(
-    name: str,
-    path: str,
-    label: str,
-    keys: Mapping[str, Choice],
-    output: str,
-    operators: Mapping[str, dict[str, Any]],
-) -> _Planned:
-    """Plan and preview the recipe with these keys. Raises InputError."""
-    source = {"path": path, "label": label, **{key: choice.value for key, choice in keys.items()}}
-    recipe: dict[str, Any] = {"name": name, "source": source, "output": {"path": output}}
-    if operators:
-        recipe["operators"] = {**Recipe.model_fields["operators"].get_default(call_default_factory=True)}
-        recipe["operators"] |= operators
-    place = f"the recipe for {path}"
-    try:
-        plan = make_plan(Recipe.parse(recipe, place=place))
-    except TakenNameError:
-        recipe["output"]["prefix"] = PREFIX
-        plan = make_plan(Recipe.parse(recipe, place=place))
-    return _Planned(plan, preview(plan))
+@dataclass(frozen=True, kw_only=True)
+class _Template:
+    """A recipe without the keys of ``source`` that are chosen one after the other."""
+
+    name: str
+    path: str
+    label: str
+    output: str
+    operators: Mapping[str, dict[str, Any]]
+
+    def plan(self, keys: Mapping[str, Choice]) -> _Planned:
+        """Plan and preview the recipe with these keys. Raises InputError."""
+        chosen = {key: choice.value for key, choice in keys.items()}
+        source = {"path": self.path, "label": self.label, **chosen}
+        recipe: dict[str, Any] = {"name": self.name, "source": source, "output": {"path": self.output}}
+        if self.operators:
+            standard = Recipe.model_fields["operators"].get_default(call_default_factory=True)
+            recipe["operators"] = {**standard, **self.operators}
+        place = f"the recipe for {self.path}"
+        try:
+            plan = make_plan(Recipe.parse(recipe, place=place))
+        except TakenNameError:
+            recipe["output"]["prefix"] = PREFIX
+            plan = make_plan(Recipe.parse(recipe, place=place))
+        return _Planned(plan, preview(plan))
 
 
 def _cost(made: _Planned) -> Estimate:
