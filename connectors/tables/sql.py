@@ -155,7 +155,18 @@ class SqlSource:
         for row in found:
             low, high, rows = literal(row["low"]), literal(row["high"]), int(row["n"])
             path = f"{self._name}[{low}..{high}]"
-            shards.append(KeyRange(path, 0, 1, rows, first, int(width * rows), low, high))
+            shards.append(
+                KeyRange(
+                    path=path,
+                    start=0,
+                    stop=1,
+                    n_rows=rows,
+                    file_row=first,
+                    n_bytes=int(width * rows),
+                    low=low,
+                    high=high,
+                )
+            )
             identities[path] = fingerprint([self._from, low, high, rows, row["changed"], row["n_changed"]])
             first += rows
         if not shards:

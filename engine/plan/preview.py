@@ -39,7 +39,7 @@ UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Preview:
     """The columns and the label of a plan's source.
 
@@ -151,12 +151,18 @@ def _preview(plan: Plan) -> Preview:
         balanced=method not in UNBALANCED,
     )
     findings += _unmapped(plan)
-    leaks = likely_leaks(plan, sample)
-    note = sample_note(sample, plan.listing)
-    faulty = (*_faulty(plan, columns), *_unused_names(plan, columns))
-    cut = tuple(_cut_texts(plan, columns, sample))
-    found = leaks, faulty, _marks(plan), _numbers_as_text(plan, columns), cut, plan.skipped_files
-    return Preview(columns, label, tuple(findings), note, *found)
+    return Preview(
+        columns=columns,
+        label=label,
+        findings=tuple(findings),
+        note=sample_note(sample, plan.listing),
+        leaks=likely_leaks(plan, sample),
+        faults=(*_faulty(plan, columns), *_unused_names(plan, columns)),
+        marks=_marks(plan),
+        numbers=_numbers_as_text(plan, columns),
+        cut=tuple(_cut_texts(plan, columns, sample)),
+        skipped=plan.skipped_files,
+    )
 
 
 def pending_text_seconds(plan: Plan, found: Preview) -> float:

@@ -182,14 +182,14 @@ class _Runner:
             context, version, read_record(plan.output, plan.version) if reused else {}
         )
         return RunResult(
-            plan.version,
-            path,
-            reused,
-            results,
-            version.manifest,
-            version.report,
-            context.mlflow_run_id,
-            seconds,
+            version=plan.version,
+            path=path,
+            reused=reused,
+            operators=results,
+            manifest=version.manifest,
+            report=version.report,
+            mlflow_run_id=context.mlflow_run_id,
+            seconds=seconds,
             exports=version.exports,
             training=version.training,
             parts_taken_over=self._parts_taken_over,

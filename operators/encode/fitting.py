@@ -272,8 +272,16 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     least = params.min_missing_share
     indicator = summary.missing > 0 and least <= summary.missing_share <= 1 - least
     reading = text_reading(params)
-    rules = reading.strip, reading.fold_case, reading.missing
-    return TagsEncoding(summary.name, *rules, frequent, bucket, indicator, constant)
+    return TagsEncoding(
+        source=summary.name,
+        strip=reading.strip,
+        fold_case=reading.fold_case,
+        missing=reading.missing,
+        frequent=frequent,
+        bucket=bucket,
+        indicator=indicator,
+        constant=constant,
+    )
 
 
 def _fit_text(params: EncodeParams, name: str, context: Context, executor: Executor) -> TextEncoding:

@@ -79,7 +79,7 @@ SAMPLE = 5_000
 """Size of the sample on which starts are tried and from which scale, gamma and landmarks are computed."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SplitSettings:
     """Parameters of a fit; see :class:`operators.splits.ConstrainedKernelKMeans`."""
 

@@ -41,7 +41,7 @@ CHECKPOINT_FORMAT = 2
 MODELS = "models"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingOutcome:
     """Result of a training in memory, equal on every worker."""
 
@@ -138,14 +138,34 @@ def fit(
         within = root or folder
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, within, there[0])
         model_store = ModelStore(folder and folder / MODELS, slots, within, there[1])
-        session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store, callbacks)
+        session = Session(
+            data=data,
+            params=params,
+            slots=slots,
+            learner=learner,
+            counts=counts,
+            seed=seed,
+            checkpoints=checkpoints,
+            model_store=model_store,
+            callbacks=callbacks,
+        )
         n_models = _train(session, spec, row_losses)
         split, losses, row_ids, weights = _selection(session, n_models)
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
     return TrainingOutcome(
-        spec, states, n_models, losses, row_ids, weights, split, counts, curve, best, row_losses.scale
+        spec=spec,
+        states=states,
+        n_models=n_models,
+        selection_losses=losses,
+        selection_rows=row_ids,
+        selection_weights=weights,
+        selection_split=split,
+        counts=counts,
+        curve=curve,
+        best_epoch=best,
+        target_scale=row_losses.scale,
     )
 
 

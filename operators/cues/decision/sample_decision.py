@@ -70,7 +70,16 @@ def decide_on(
     factor, path = _path(state, sample, s)
     which, Z = broken_column(state, X, y, ids), state.scaler.apply(X)
     slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
-    rows = DecisionSample(Z, y, ids, factor, which, state.broken_parts, slices, right_label(state, X, y))
+    rows = DecisionSample(
+        Z=Z,
+        y=y,
+        ids=ids,
+        factor=factor,
+        which=which,
+        parts=state.broken_parts,
+        leaning=slices,
+        right_label=right_label(state, X, y),
+    )
     named = state.named is not None
     rules = DecisionRules(
         named=named,
