@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, Listing, Source, SourceOptions, SourceShard, SourceSpec
 from connectors.files import no_row
+from connectors.foundation.remedies import CORRECT_PATH
 from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
@@ -297,9 +298,9 @@ class SqlSource:
         """Return the path of a database in a file. Raises ConnectorError where there is none."""
         path = location(self.url.partition("://")[2].removeprefix("/"), self.spec.root)
         if not os.path.exists(path):
-            raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
+            raise ConnectorError(f"{self._name}: there is no file {path}. {CORRECT_PATH}.")
         if not os.path.isfile(path):  # a pipe would be waited for
-            raise ConnectorError(f"{self._name}: {path} is not a file. Correct source.path.")
+            raise ConnectorError(f"{self._name}: {path} is not a file. {CORRECT_PATH}.")
         return path
 
 

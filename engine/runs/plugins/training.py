@@ -13,7 +13,7 @@ from engine.core.digests import digest
 from engine.core.events import Event, Listener, silent
 from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
-from engine.plan.increment import learnt_again
+from engine.plan.refit_reasons import learnt_again
 from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
 from engine.recipe.promotion import CannotCompareError, Condition
