@@ -31,7 +31,7 @@ from engine.publish.lineage_facets import (
     promotion_tests,
     quality_facet,
 )
-from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, waiting
+from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, outbox_of
 from engine.publish.results import RunResult
 from engine.recipe.trainers import parse_params
 from engine.runs.history import remove
@@ -240,7 +240,7 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
     _configure(monkeypatch, free_port())
     with recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
         pass
-    assert [place.name[-11:-5] for place in waiting(tmp_path)] == ["000001", "999999"]
+    assert [place.name[-11:-5] for place in outbox_of(tmp_path).waiting()] == ["000001", "999999"]
     with pytest.raises(InputError, match="does not take events"):
         sync_records(None, tmp_path)
     with Endpoint() as server:
@@ -249,7 +249,7 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
         server.shutdown()
         assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]
         check_received(server.events)  # type: ignore[attr-defined]
-    assert not waiting(tmp_path)
+    assert not outbox_of(tmp_path).waiting()
 
 
 def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
         pass
     assert time.perf_counter() - started < 15
-    assert len(waiting(tmp_path)) == 2
+    assert len(outbox_of(tmp_path).waiting()) == 2
 
 
 def test_a_killed_run_is_reported_as_aborted(endpoint: Any, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_forged_file_is_not_delivered(endpoint: Any, tmp_path: Path) -> None:
     keep(tmp_path, event, 1)
     sync_records(None, tmp_path)
     assert not endpoint.events
-    assert len(waiting(tmp_path)) == 1
+    assert len(outbox_of(tmp_path).waiting()) == 1
 
 
 RUN_IDS = ("01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058")
@@ -321,7 +321,7 @@ def test_a_forged_event_keeps_no_other_from_its_delivery(
     keep(tmp_path, _event(second), 1)
     sync_records(None, tmp_path)
     assert [event["run"]["runId"] for event in endpoint.events] == [second]
-    assert waiting(tmp_path) == [forged]
+    assert outbox_of(tmp_path).waiting() == [forged]
     assert f"{forged} holds no event of Rowsieve" in caplog.text
 
 
@@ -344,7 +344,7 @@ def test_a_refused_event_is_set_aside_and_keeps_no_other_from_its_delivery(
     endpoint.refused = {first: status}
     assert sync_records(None, tmp_path).endswith("1 of 2 events delivered to OpenLineage.")
     assert [event["run"]["runId"] for event in endpoint.events] == [second]
-    assert not waiting(tmp_path)
+    assert not outbox_of(tmp_path).waiting()
     aside = place.with_suffix(".refused.json")
     assert json.loads(aside.read_text())["run"]["runId"] == first
     assert f"{status} " in caplog.text
@@ -357,7 +357,7 @@ def test_events_wait_where_the_endpoint_takes_none(status: int, endpoint: Any, t
     endpoint.refused = {RUN_IDS[0]: status}
     with pytest.raises(InputError, match=rf"{status} .* still wait"):
         sync_records(None, tmp_path)
-    assert len(waiting(tmp_path)) == 1
+    assert len(outbox_of(tmp_path).waiting()) == 1
 
 
 def test_nothing_is_imported_without_an_endpoint(tmp_path: Path) -> None:
