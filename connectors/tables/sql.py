@@ -156,18 +156,8 @@ class SqlSource:
         for row in found:
             low, high, rows = literal(row["low"]), literal(row["high"]), int(row["n"])
             path = f"{self._name}[{low}..{high}]"
-            shards.append(
-                KeyRange(
-                    path=path,
-                    start=0,
-                    stop=1,
-                    n_rows=rows,
-                    file_row=first,
-                    n_bytes=int(width * rows),
-                    low=low,
-                    high=high,
-                )
-            )
+            n_bytes = int(width * rows)
+            shards.append(KeyRange(path, 0, 1, rows, file_row=first, n_bytes=n_bytes, low=low, high=high))
             identities[path] = fingerprint([self._from, low, high, rows, row["changed"], row["n_changed"]])
             first += rows
         if not shards:
@@ -388,10 +378,9 @@ def expand(url: str, policy: SourcePolicy) -> str:
         name = found[1]
         if name not in policy.variables:
             raise ConnectorError(
-                f"source.path: ${{{name}}} would send this environment variable to the database's host, and "
-                f"the administrator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, "
-                f"set {NAMES_VARIABLE}={','.join([*policy.variables, name])} in the environment, on every "
-                "node."
+                f"source.path: ${{{name}}} would send this environment variable to the database's host. "
+                f"The administrator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, "
+                f"set {NAMES_VARIABLE}={','.join([*policy.variables, name])} on every node."
             )
         if name not in os.environ:
             raise ConnectorError(

@@ -1,8 +1,9 @@
 """Drafts the first recipe of a dataset from its files, for ``rowsieve init``.
 
 ``draft`` reads a sample of the source and returns a recipe that can be planned and run, with a reason for
-each value. :mod:`engine.plan.source_keys` finds how the source has to be read, and
-:mod:`engine.plan.recipe_text` writes the recipe as YAML.
+each value. :mod:`engine.plan.source_keys` finds how the source has to be read,
+:mod:`engine.plan.first_label` what its label needs, and :mod:`engine.plan.recipe_text` writes the recipe as
+YAML.
 """
 
 from __future__ import annotations
@@ -13,34 +14,25 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-import pyarrow as pa
-
-from connectors.foundation.messages import nearest
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
 from engine.plan.doubtful_values import codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
+from engine.plan.first_label import check_column, label_keys
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
-from operators.base import ROW_ID, OperatorError
+from operators.base import ROW_ID
 from operators.embed.params import NEEDS
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions
 from operators.encode.kinds import decide_kind
-from operators.encode.summary import ColumnSummary
-from operators.ingest.label_checks import LabelCounts, check_labels, has_spaces, merging_map
-from operators.ingest.labels import count_labels
 from operators.leaks import Leak
 
-MAX_CANDIDATES, MAX_NUMBERS = 50, 20
-"""Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
-MAX_UNLABELLED_SHARE = 0.5
-"""A column with at least this share of missing values is not offered as a label."""
 MIN_UNLABELLED_SHARE = 0.01
 """Share of rows without a label from which their words for missing values are doubted."""
 WORDS = 64
@@ -92,14 +84,6 @@ class Draft:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A column that could be the label, with its values and their rows."""
-
-    name: str
-    counts: LabelCounts
-
-
 def draft(path: str, label: str, *, output: str, format: str = "auto", shards: int = 8) -> Draft:
     """Look at a source and return a recipe for it.
 
@@ -123,7 +107,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
 
     """
     source = inspect_source(path, format, shards)
-    _check_label(source, label)
+    check_column(source, label)
     name = recipe_name(path)
     operators = _image_network(source) or _text_network(source, label)
     template = _Template(name=name, path=path, label=label, output=output, operators=operators)
@@ -157,7 +141,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
 
 def _found_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
     """Return the keys that reading the source, its label and its names of columns ask for."""
-    keys = source.keys | _label_keys(source, label)
+    keys = source.keys | label_keys(source, label)
     if ROW_ID in source.summaries and label != ROW_ID:
         why = "operators are handed the number of each row under this name"
         keys |= {"rename": Choice({ROW_ID: f"source_{ROW_ID}"}, why)}
@@ -214,35 +198,6 @@ def _unlabelled(source: InspectedSource, label: str) -> tuple[str, ...]:
         f"missing value; the recipe leaves these rows out. If it is a class, take the word out of "
         "source.missing, and remove source.filter.",
     )
-
-
-def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
-    """Return the columns that could be a label: few values that repeat in most rows, none refused.
-
-    Rows without a label are left out by the drafted recipe, so that some may be missing; whole numbers with
-    gaps are often stored as fractions.
-
-    Raises InputError if the source cannot be read.
-    """
-    source = inspect_source(path, format, shards)
-    found = []
-    for name, summary in source.summaries.items():
-        usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN) or _is_whole(summary)
-        most = MAX_NUMBERS if summary.form in (Form.INTEGER, Form.NUMBER) else MAX_CANDIDATES
-        few = 2 <= summary.distinct <= min(most, summary.present // 5)
-        if usable and few and summary.missing_share < MAX_UNLABELLED_SHARE:
-            counts = _counts(source.sample.rows[name], name, source.sample.is_whole)
-            if not any(finding.fatal for finding in check_labels(counts)):
-                found.append(Candidate(name, counts))
-    return found
-
-
-def _is_whole(summary: ColumnSummary) -> bool:
-    """Return whether a column holds whole numbers, stored as such or as fractions."""
-    if summary.form == Form.INTEGER:
-        return True
-    histogram = summary.histogram if summary.form == Form.NUMBER else None
-    return histogram is not None and not bool((histogram.low % 1).any() or summary.unusable)
 
 
 def recipe_name(path: str) -> str:
@@ -303,33 +258,6 @@ def _cost(made: _Planned) -> Estimate:
         n_classes=len(made.preview.label.counts),
         named=made.plan.recipe.operators,
     )
-
-
-def _label_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
-    """Return the keys that a label asks for: spaces, spellings of one class, rows without a label."""
-    keys: dict[str, Choice] = {}
-    table = source.sample.rows if label in source.sample.rows.column_names else source.sample.wide
-    counts = _counts(table[label], label, source.sample.is_whole)
-    spaces = has_spaces([*counts.counts])
-    if spaces and "strip" not in source.keys:
-        keys["strip"] = Choice(True, "labels have spaces around them")
-    joined = merging_map(counts, strip=spaces)
-    if joined:
-        keys["label_map"] = Choice(joined, "labels that look like one class; take out those that are not")
-    if counts.missing and counts.counts:
-        clause = Choice([[label, "!=", None]], f"{counts.missing:,} rows that were looked at have no label")
-        keys["filter"] = clause
-    return keys
-
-
-def _check_label(source: InspectedSource, label: str) -> None:
-    names = [*source.summaries]
-    if label not in names:
-        hint = nearest(label, names) or f" The columns are: {', '.join(names[:50])}."
-        raise InputError(f"--label {label}: the source has no such column.{hint}")
-    if source.summaries[label].form in (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.TIME):
-        types = ", ".join(source.summaries[label].types)
-        raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
 
 
 def _image_network(source: InspectedSource) -> dict[str, dict[str, Any]]:
@@ -397,11 +325,3 @@ def _n_features(found: Preview) -> int:
         else:
             total += widths.get(column.use.kind, 1)
     return total
-
-
-def _counts(column: pa.ChunkedArray, name: str, is_whole: bool) -> LabelCounts:
-    try:
-        counts = count_labels(column)
-    except OperatorError as error:
-        raise InputError(str(error)) from None
-    return LabelCounts(name, counts, len(column) - sum(counts.values()), is_whole)

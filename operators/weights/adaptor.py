@@ -220,15 +220,7 @@ class Weights(Operator[WeightsParams]):
             marked = self._marked_at_most(context, limits)
         elif method == "class_balanced":
             sizes, totals = self._sizes(context, executor, balanced)
-        scales = Scales(
-            sizes=sizes,
-            trust=trust,
-            scale=1.0,
-            factors=self._factors,
-            limits=limits,
-            by_class=method == "class_balanced",
-            marked_at_most=marked,
-        )
+        scales = Scales(sizes, trust, 1.0, self._factors, limits, method == "class_balanced", marked)
         work = partial(sum_shard, context.shards, self.requires, scales, context.state)
         whole = sum_totals(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
