@@ -230,8 +230,8 @@ def mix(
     """Return the fitted base models as an ``Ensemble`` with the mixture that the parameters ask for."""
     import safetensors.torch
 
-    from engine.training.fit.checkpoint import model_path
-    from engine.training.fit.ensemble import MODELS, Ensemble, build_from
+    from engine.training.fit.checkpoint import MODELS, model_path
+    from engine.training.fit.ensemble import Ensemble, build_from
 
     states = fitted.states
     if folder is not None:

@@ -17,14 +17,14 @@ from engine.recipe.pretrained import folder_of
 from engine.recipe.trainers import LINEAR, TrainParams
 from engine.training.data.rows import Counts, Dataset
 from engine.training.fit.callbacks import Callback, PhaseEnd
-from engine.training.fit.checkpoint import Checkpoints, ModelStore
+from engine.training.fit.checkpoint import MODELS, Checkpoints, ModelStore
 from engine.training.fit.epochs import Network
 from engine.training.fit.estimators import EstimatorLearner, check_model
 from engine.training.fit.learner import model_state
 from engine.training.fit.least_squares import MAX_FEATURES, solve
 from engine.training.fit.methods import method_of
 from engine.training.fit.pretrained import pretrained_spec
-from engine.training.fit.session import Estimator, Session, count_rows
+from engine.training.fit.session import PhaseLearner, Session, count_rows
 from engine.training.objectives import ClassLosses, RowLosses, TargetScale, number_losses, objective_of
 from operators.arrays import Float64, Int64
 from operators.base import OperatorError
@@ -38,7 +38,6 @@ from operators.probe.settings import Settings
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 2
 """Raised when a checkpoint's tensors get another meaning: older ones are then ignored."""
-MODELS = "models"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +201,7 @@ def _new_learner(
     seed: int,
     device: torch.device | str,
     row_losses: RowLosses,
-) -> Estimator:
+) -> PhaseLearner:
     if params.is_estimator:
         return EstimatorLearner(params, seed, spec, row_losses)
     model = build(spec, seed)

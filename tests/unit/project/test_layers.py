@@ -179,7 +179,7 @@ MLFLOW = {
     "engine.training.serving.model_package",
     "engine.training.serving.network_flavour",
     "engine.training.promotion",
-    "engine.training.registry",
+    "engine.training.registration",
     "engine.training.serving.stored_models",
 }
 """The modules that import Ray and MLflow: no kernel, and no source."""
