@@ -31,7 +31,7 @@ def process_record() -> dict[str, str | int]:
 
 
 def hold(note: Place) -> int | None:
-    """Lock a note while the returned file is open, at most as long as this process runs; None if impossible."""
+    """Lock a note while the returned file is open, at most as long as this process runs; None if not one."""
     handle = _opened(note)
     if handle is not None:
         with suppress(OSError):
