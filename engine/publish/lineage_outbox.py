@@ -32,6 +32,7 @@ from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact_all
 from engine.publish.lineage_facets import PRODUCER
 from engine.publish.outbox import Outbox
+from engine.publish.run_process import has_ended, hold, process_record
 from operators.counts import count
 
 _log = logging.getLogger("rowsieve")
@@ -98,15 +99,22 @@ def keep(output: Place, event: Mapping[str, Any], number: int) -> Place:
     return outbox_of(output).keep(f"{event['run']['runId']}-{number:06d}", redact_all(event))
 
 
-def keep_open(output: Place, abort: Mapping[str, Any], process: Mapping[str, Any]) -> None:
-    """Note that a run has started, with the event that reports it as aborted if it is never closed."""
+def keep_open(output: Place, abort: Mapping[str, Any]) -> int | None:
+    """Note that a run of this process has started, with the event that reports it as aborted if it is killed.
+
+    Return the open file that says that the run goes on, if the note is one on a disk.
+    """
     place = lineage_folder(output) / f"{abort['run']['runId']}.open.json"
-    write_json(place, {"process": dict(process), "event": redact_all(abort)}, durable=False, root=output)
+    note = {"process": process_record(), "event": redact_all(abort)}
+    write_json(place, note, durable=False, root=output)
+    return hold(place)
 
 
-def forget_open(output: Place, run_id: str) -> None:
-    """Remove the note of :func:`keep_open`."""
+def forget_open(output: Place, run_id: str, held: int | None) -> None:
+    """Remove the note of :func:`keep_open`, which returned ``held``."""
     remove_file(lineage_folder(output) / f"{run_id}.open.json", root=output)
+    if held is not None:
+        os.close(held)
 
 
 def outbox_of(output: Place) -> Outbox:
@@ -115,29 +123,19 @@ def outbox_of(output: Place) -> Outbox:
 
 
 def abort_killed(output: Place) -> None:
-    """Turn the notes of killed runs of this host into ABORT events of the outbox."""
+    """Turn the notes of runs whose processes have ended into ABORT events of the outbox."""
     notes: list[Place] = list(lineage_folder(output).glob("*.open.json"))
     for place in notes:
         match = OPEN.fullmatch(place.name)
         try:
             note = read_json(place, root=output)
-            event, process = note["event"], note["process"]
-            dead = process["host"] == os.uname().nodename and not _is_alive(int(process["pid"]))
-        except (OSError, ValueError, KeyError, TypeError, OverflowError):
+            event = note["event"]
+            dead = has_ended(place, note["process"], event["eventTime"])
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, AttributeError):
             continue
         if match and dead and _is_ours(event, match[1]):
             keep(output, event, LAST_NUMBER)
             remove_file(place, root=output)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def _is_ours(event: Any, run_id: str) -> bool:

@@ -17,7 +17,7 @@ from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.places import catalog_files, network_folders
 from engine.recipe.section import Section
-from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml, write_yaml
+from engine.recipe.yaml_text import apply_override, check_values, read_yaml, write_yaml
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     "probe": {},
@@ -336,7 +336,7 @@ class Recipe(Section):
             raise InputError(
                 f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}."
             )
-        check_numbers(value, place)
+        check_values(value, place)
         try:
             recipe = cls.model_validate(value)
         except ValidationError as error:

@@ -75,7 +75,8 @@ class TextParams(OperatorParams):
 
     model: str | None = None
     """Encoder as in ``embed``, such as ``minilm`` (384 features a column). Default: none, so that free text
-    is not used; ``validate`` and the report say so."""
+    is not used; ``validate`` and the report say so. Where a column is free text and the packages of the named
+    encoder are missing, a run stops."""
     batch_size: int = Field(default=32, ge=1)
     """Most rows of a forward pass."""
     max_tokens: int = Field(default=128, ge=3, le=512)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from connectors.tables.export import open_export
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
-from engine.publish import lineage_outbox
+from engine.publish import lineage_outbox, run_process
 from engine.publish.export import export
 from engine.publish.lineage import sync_records
 from engine.publish.lineage_events import Datasets, begin, finish, recorded_job
@@ -31,7 +32,14 @@ from engine.publish.lineage_facets import (
     promotion_tests,
     quality_facet,
 )
-from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, outbox_of
+from engine.publish.lineage_outbox import (
+    abort_killed,
+    is_configured,
+    keep,
+    keep_open,
+    lineage_folder,
+    outbox_of,
+)
 from engine.publish.results import RunResult
 from engine.recipe.trainers import parse_params
 from engine.runs.history import remove
@@ -263,9 +271,14 @@ def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert len(outbox_of(tmp_path).waiting()) == 2
 
 
-def test_a_killed_run_is_reported_as_aborted(endpoint: Any, tmp_path: Path) -> None:
+def test_a_killed_run_is_reported_as_aborted(
+    endpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the next run has its host name and number, as in containers: it stayed open for ever."""
+    monkeypatch.setattr(run_process, "JUST_STARTED", timedelta(0))
     script = (
         "import os; from pathlib import Path\n"
+        f"os.getpid = lambda: {os.getpid()}\n"
         "from engine.publish.lineage_events import Datasets, begin\n"
         f"run = begin(Path({str(tmp_path)!r}), 'x', 'RUN'); run.start(Datasets()); run._sender.close()\n"
         "os._exit(9)"
@@ -277,7 +290,24 @@ def test_a_killed_run_is_reported_as_aborted(endpoint: Any, tmp_path: Path) -> N
     assert len(_of_run(endpoint.events)) == 1
 
 
-def test_a_run_that_goes_on_is_not_aborted(endpoint: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("days", "sent"), [(1, []), (31, ["ABORT"])])
+def test_a_run_on_another_system_is_given_up_after_a_month(
+    days: int, sent: list[str], endpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = (datetime.now(UTC) - timedelta(days=days)).isoformat()
+    with monkeypatch.context() as patch:
+        patch.setattr(run_process, "boot_id", lambda: "another system")
+        held = keep_open(tmp_path, _event(RUN_IDS[0]) | {"eventType": "ABORT", "eventTime": started})
+    assert held is not None
+    os.close(held)
+    sync_records(None, tmp_path)
+    assert [event["eventType"] for event in endpoint.events] == sent
+
+
+def test_a_run_that_goes_on_is_not_aborted(
+    endpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_process, "JUST_STARTED", timedelta(0))
     found = begin(tmp_path, "x", "RUN")
     assert found is not None
     found.start(Datasets())
@@ -325,11 +355,12 @@ def test_a_forged_event_keeps_no_other_from_its_delivery(
     assert f"{forged} holds no event of Rowsieve" in caplog.text
 
 
-@pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", "9" * 30, '"x"', "[]"])
-def test_a_forged_note_of_a_run_ends_no_command(pid: str, endpoint: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("forged", ["1e999", "NaN", "9" * 30, '"x"', "[]", '{"kernel": []}'])
+def test_a_forged_note_of_a_run_ends_no_command(forged: str, endpoint: Any, tmp_path: Path) -> None:
     note = keep(tmp_path, _event(RUN_IDS[0]), 1).with_name(f"{RUN_IDS[0]}.open.json")
-    host = json.dumps(os.uname().nodename)
-    note.write_text(f'{{"process": {{"host": {host}, "pid": {pid}}}, "event": {{}}}}')  # type: ignore[union-attr]
+    for event in (forged, f'{{"eventTime": {forged}}}', '{"eventTime": "2020-01-01"}'):
+        note.write_text(f'{{"process": {forged}, "event": {event}}}')  # type: ignore[union-attr]
+        abort_killed(tmp_path)
     sync_records(None, tmp_path)
     assert len(endpoint.events) == 1
 
