@@ -65,7 +65,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 40
+    version = 41
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

@@ -2,10 +2,9 @@
 category.
 
 Every named shortcut becomes a set of sides. A number has two, below and above the cut on which held-out
-class-balanced models lean most, or the user's cut, which get the same total weight within each class. They
-cannot balance a shortcut that points to each of C classes: the factors of a number go 2 / C of that way. A
-category given by several one-hot columns has a side per class, and one for levels that stand for no class,
-as a missing value may (``class_sides``); the label is made independent of them.
+class-balanced models lean most, or the user's cut. A category given by several one-hot columns has a side per
+class, and one for levels that stand for no class, as a missing value may (``class_sides``). The label is made
+independent of the sides; of two classes, the two sides of a number get the same total weight within each.
 """
 
 from __future__ import annotations
@@ -42,9 +41,11 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
         level_side = classes_of_levels(level, len(named.columns) + 1, y, n_classes, least=0.0)
         factor = independent_factors(level_side[level], y, n_classes)
         return Sides(named.columns, cuts, level_side, factor)
+    sides = np.array([0, 1])
     count = np.bincount(y * 2 + level, minlength=n_classes * 2).reshape(n_classes, 2).astype(float)
-    part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
-    return Sides(named.columns, cuts, np.array([0, 1]), 1.0 - part + part * equal_factors(count))
+    if np.count_nonzero(count.sum(axis=1)) > 2:
+        return Sides(named.columns, cuts, sides, independent_factors(level, y, n_classes))
+    return Sides(named.columns, cuts, sides, equal_factors(count))
 
 
 def resolve_one_of(named: Named, slices: Slices) -> Named:

@@ -18,7 +18,14 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.cues.search.gain import MIN_CELL_ROWS
-from operators.cues.search.independence import TINY, Independence, independence, support_of, unevenness
+from operators.cues.search.independence import (
+    TINY,
+    Independence,
+    independence,
+    support_of,
+    unevenness,
+    with_mirrors,
+)
 from operators.cues.search.ramps import ramp
 from operators.cues.search.related_features import are_components, features_of
 from operators.cues.search.searched_rows import SearchedRows
@@ -157,9 +164,9 @@ def judge(best: Candidate, rows: SearchedRows, s: CueSettings) -> ClassColumn | 
     Z, y, ids, _ = rows
     own = {same for feature in best.sides.columns for same in features_of(feature, Z, s.columns)}
     kept = best.has_class
-    judged = independence(
-        (best.side != y)[kept], Z[kept], y[kept], ids[kept], sorted(own), seed=s.seed, l2=s.l2
-    )
+    broken, shown, label = (best.side != y)[kept], Z[kept], y[kept]
+    unseen = with_mirrors(sorted(own), broken, shown, label)
+    judged = independence(broken, shown, label, ids[kept], unseen, seed=s.seed, l2=s.l2)
     if not judged.rows:
         return None
     support = max(1.0 - ramp(best.column_strength, *VETO), support_of(judged))

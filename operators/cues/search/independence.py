@@ -5,7 +5,9 @@ do not see the column judge the rows that break the shortcut as well, and as sur
 wrong labels; and within a class no other column tells the side. A column that decides the label honestly is
 mostly one of several that go together: the others tell its side, and rows on the rare side of their class are
 hard for them as well, or lie near the border between the classes. Or they are easy, where the column and the
-others add up to the label. Measured in tests/paper/REAL.md, ninth and tenth study.
+others add up to the label. A feature that says nearly the same as the side, as where an attribute is recorded
+twice, carries the same shortcut or none, and does not judge (``with_mirrors``). Measured in
+tests/paper/REAL.md, ninth, tenth and twenty-sixth study.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ MIN_RIGHT_ROWS = 10
 """Such rows of each side below which nothing is said of the dependence in a class."""
 SIDE_L2 = 1e-2
 """Ridge penalty of the models of the side, whose rarer part may have few rows."""
+MIRROR = 0.5
+"""Correlation with the side, within the classes, from which a feature says the same and does not judge."""
+MAX_MIRRORS = 4
+"""Such features above which all of them judge: a shortcut that many repeat, as pixels do, shows itself so."""
 TINY = 1e-9
 """Least divisor, against division by 0."""
 STANDARD_ERRORS = 2.0
@@ -138,6 +144,37 @@ def independence(
         if with_dependence:
             areas += _dependence(rare, others[rows], half[rows], sure[rows])
     return _mean_over_classes(cells, areas, common)
+
+
+def with_mirrors(features: Sequence[int], broken: npt.NDArray[np.bool_], Z: Floats, y: Integers) -> list[int]:
+    """Return features with those that say nearly the same as the side of a slice, in their order.
+
+    They do so within the classes: by the absolute correlation, mean over the classes with 20 rows on both
+    sides. Nothing is added where these are more than 4, or where no feature would be left.
+
+    Parameters
+    ----------
+    features
+        Positions of the features of the slice's column.
+    broken
+        Whether each row is on the rarer side, shape (n,).
+    Z, y
+        Standardised rows (n, d), labels (n,).
+
+    """
+    found = []
+    for c in np.unique(y):
+        rows, mark = Z[y == c], broken[y == c].astype(np.float32)
+        if min(mark.sum(), len(mark) - mark.sum()) < MIN_CELL_ROWS:
+            continue
+        spread = rows.std(axis=0) * mark.std()
+        covariance = (mark - mark.mean()) @ rows / len(mark)
+        found.append(np.abs(np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > TINY)))
+    same = np.flatnonzero(np.mean(found, axis=0) > MIRROR).tolist() if found else []
+    all_ = sorted({*features, *same})
+    return (
+        sorted(features) if len(set(same) - set(features)) > MAX_MIRRORS or len(all_) == Z.shape[1] else all_
+    )
 
 
 def rarer_side(side: npt.NDArray[np.bool_], y: Integers) -> npt.NDArray[np.bool_]:

@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from operators.cues.search.independence import independence, rarer_side, support_of, unevenness
+from operators.cues.search.independence import (
+    independence,
+    rarer_side,
+    support_of,
+    unevenness,
+    with_mirrors,
+)
 from operators.cues.search.ramps import SLICE_VETO, ramp
 from operators.cues.search.related_features import are_components, features_of
 from operators.cues.search.searched_rows import SearchedRows
@@ -82,7 +88,9 @@ def judge_strongest_slice(slices: Slices, rows: SearchedRows, s: CueSettings) ->
         return StrongestSlice()
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)
     side = slices.sides(order[:1], Z)[0]
-    judged = independence(rarer_side(side, y), Z, y, ids, own, seed=s.seed, l2=s.l2)
+    broken = rarer_side(side, y)
+    unseen = with_mirrors(own, broken, Z, y)
+    judged = independence(broken, Z, y, ids, unseen, seed=s.seed, l2=s.l2)
     if not judged.rows:
         return StrongestSlice()
     found = float(strength[order[0]])

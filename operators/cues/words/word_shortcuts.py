@@ -119,9 +119,8 @@ def judge_word_families(
     others: Floats | None = None,
     answered: Collection[str] = (),
     seed: int = 0,
-    several: bool = False,
 ) -> list[WordShortcut]:
-    """Return the words that go with a class in most of its texts, and what the other words say of them.
+    """Return the words that go with a class, or several, in most texts, and what the other words say of them.
 
     Parameters
     ----------
@@ -135,8 +134,6 @@ def judge_word_families(
         Words of which the user has said what they are; no family has one of them.
     seed
         Decides the halves.
-    several
-        Whether words may go with several classes, such as two of four.
 
     Returns
     -------
@@ -150,7 +147,7 @@ def judge_word_families(
     shares = np.array([occurs[y == c].mean(axis=0) for c in np.unique(y)])
     if len(shares) < 2:
         return []
-    poles = _poles(shares, several=several)
+    poles = _poles(shares)
     contrast = _contrast(shares, poles)
     known = {k for k, word in enumerate(frequent) if words[word] in answered}
     judges = occurs if others is None else np.hstack([occurs, others.astype(np.float32)])
@@ -160,9 +157,10 @@ def judge_word_families(
             continue
         family, inside = _family(first, occurs, y, shares, poles)
         belonging = _belonging(family, inside, occurs, y)
-        done.update(k for k in belonging if len(shares) == 2 or (poles[:, k] == poles[:, first]).all())
+        divides = poles[:, belonging] == poles[:, [first]]
+        done.update(np.array(belonging)[divides.all(axis=0) | ~divides.any(axis=0)].tolist())
         share = np.array([[inside[y == c].mean()] for c in np.unique(y)])
-        pole = _poles(share, several=several)
+        pole = _poles(share)
         reached = _contrast(share, pole)[0]
         if reached <= WORD_RAMPS["contrast"][0] or known & set(belonging):
             continue
@@ -173,13 +171,12 @@ def judge_word_families(
     return found
 
 
-def _poles(shares: Floats, *, several: bool) -> Mask:
-    """Return with which classes each word goes, of shares (C, words): the one that has most of its texts.
+def _poles(shares: Floats) -> Mask:
+    """Return with which classes each word goes, of shares (C, words): those above the largest step.
 
-    With ``several`` all classes above the largest step between shares in their order.
+    The step is that between neighbours of the classes' shares in their order, so that one class, or several,
+    such as two of four, have most texts with the word.
     """
-    if not several:
-        return np.asarray(shares.argmax(axis=0) == np.arange(len(shares))[:, None])
     ranked = np.sort(shares, axis=0)
     step = np.diff(ranked, axis=0).argmax(axis=0)
     return np.asarray(shares > np.take_along_axis(ranked, step[None], axis=0))

@@ -55,7 +55,7 @@ def list_word_suspects(
         skip = frozenset(k for k, word in enumerate(words) if word in answered)
         slices = find_slices(occurs, rows.y, p[kept], skip)
         families = judge_word_families(
-            words, occurs, rows.y, rows.ids, others=others, answered=answered, seed=sample.seed, several=True
+            words, occurs, rows.y, rows.ids, others=others, answered=answered, seed=sample.seed
         )
         always = {words.index(word) for one in families if one.doubt() >= LEAST_PART for word in one.words}
         measured = replace(rows, X=occurs, Z=occurs)

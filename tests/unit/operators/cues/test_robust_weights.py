@@ -18,7 +18,6 @@ from operators.cues.search.ramps import RAMPS
 from operators.cues.search.slices import find_slices
 from operators.cues.search.suspects import Suspect, measure_suspects, measured_sample
 from operators.cues.serialise import _encode
-from operators.cues.sides.class_sides import equal_factors
 
 
 def worst(X, w, label, y, cue):
@@ -176,15 +175,16 @@ def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
         assert np.array_equal(weights(load_state(folder), X, label, ids), w)
 
 
-def test_a_named_number_goes_two_in_c_of_the_way_for_c_classes():
+def test_a_named_number_is_independent_of_the_label_of_any_number_of_classes():
+    """It went 2 / C of the way, and every text said that it was balanced in full."""
     rng = np.random.default_rng(3)
     y = rng.integers(0, 4, 4000)
     Z = np.where(rng.random((4000, 1)) < 0.9, y[:, None] > 1, y[:, None] < 2).astype(np.float32)
-    sides = fit_sides(Named((0,)), Z, y, 4, 0.5)
-    count = np.bincount(2 * y + (Z[:, 0] > 0.5), minlength=8).reshape(4, 2).astype(float)
-    assert np.allclose(sides.factor, 0.5 + 0.5 * equal_factors(count))
-    totals = np.bincount(y, sides.apply(Z, y))
-    assert np.allclose(totals, np.bincount(y))  # a class keeps its weight
+    w = fit_sides(Named((0,)), Z, y, 4, 0.5).apply(Z, y)
+    cells = np.bincount(2 * y + (Z[:, 0] > 0.5), w, minlength=8).reshape(4, 2)
+    assert np.allclose(cells.sum(axis=1), np.bincount(y)), "a class keeps its weight"
+    shares = cells[:, 1] / cells.sum(axis=1)
+    assert np.allclose(shares, shares[0])
 
 
 def test_twins_that_find_a_shortcut_have_a_part_beside_the_name(cue_problem, monkeypatch):

@@ -10,7 +10,14 @@ from sklearn.datasets import load_digits
 from operators.cues import CueSettings, fit, weights
 from operators.cues.models.linear import Scaler, fit_softmax, predict
 from operators.cues.search.evidence import Evidence
-from operators.cues.search.independence import Independence, independence, rarer_side, support_of
+from operators.cues.search.independence import (
+    MAX_MIRRORS,
+    Independence,
+    independence,
+    rarer_side,
+    support_of,
+    with_mirrors,
+)
 from operators.cues.search.ramps import REPEATED_RAMPS, SINGLE_RAMPS, SLICE_VETO
 from operators.cues.search.related_features import are_components, features_of
 from operators.cues.search.searched_rows import SearchedRows
@@ -79,6 +86,23 @@ def test_features_of_one_column_and_repetitions_are_hidden_together():
     assert features_of(0, Z, (SourceColumn((0, 1)),)) == (0, 1, 3)
     assert features_of(2, Z, ()) == (2,)
     assert features_of(4, Z, (SourceColumn((0, 1)),)) == (4,)
+
+
+def test_a_column_that_says_the_same_in_most_rows_does_not_judge():
+    """An attribute that is recorded twice kept its own shortcut shut: the others seemed to tell its side."""
+    X, y, side = table(5, core=0.7)
+    rng = np.random.default_rng(5)
+    twice = np.where(rng.random(N) < 0.95, side, ~side)
+    Z = Scaler.from_rows(X).apply(X)
+    broken = rarer_side(side, y)
+    assert with_mirrors([0], broken, Z, y) == [0]
+    both = Scaler.from_rows(np.column_stack([X, twice])).apply(np.column_stack([X, twice]))
+    assert with_mirrors([0], broken, both, y) == [0, 6]
+    many = np.column_stack([Z, *[both[:, 6]] * (MAX_MIRRORS + 1)])
+    assert with_mirrors([0], broken, many, y) == [0], "a shortcut of many features"
+    assert with_mirrors([0], broken, both[:, [0, 6]], y) == [0], "something is left that judges"
+    state = fit(np.column_stack([X, twice]), y, np.arange(N))
+    assert state.blend == 1.0
 
 
 def test_no_column_leads_where_the_strongest_slice_is_weak():

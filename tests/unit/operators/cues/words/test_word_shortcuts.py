@@ -21,7 +21,7 @@ from operators.cues.row_weights import weights
 from operators.cues.words.fit_words import find_words, fit_with_words
 from operators.cues.words.mentions import contains
 from operators.cues.words.shard_texts import SampledTexts
-from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts, judge_word_families
+from operators.cues.words.word_shortcuts import WordShortcut, find_word_shortcuts
 from operators.cues.words.word_suspects import frequent_words
 from tests.unit.in_memory import split_table
 from tests.unit.operators.cues.words.test_word_suspects import run_cues
@@ -92,11 +92,11 @@ def test_words_that_replace_each_other_are_one_shortcut(classes: int) -> None:
     assert all(one in map(set, families) for one in sets)
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("cue", True), ("topic", False), ("told", False)])
-def test_a_word_of_two_classes_of_four_is_asked_about_unless_the_others_say_as_much(
-    kind: str, asked: bool
+@pytest.mark.parametrize(("kind", "words"), [("cue", [("kindly",)]), ("topic", []), ("told", [])])
+def test_a_word_of_two_classes_of_four_is_a_shortcut_unless_the_others_say_as_much(
+    kind: str, words: list[tuple[str]]
 ) -> None:
-    """A word in 93 % of two classes stood out from no class, and nobody was asked about it."""
+    """A word in 93 % of two classes stands out from no class, and a model leans on it all the same."""
     y, _ = labels(13, 4)
     pair = y // 2
     follows = np.random.default_rng(13).random(N) < 0.93
@@ -106,11 +106,18 @@ def test_a_word_of_two_classes_of_four_is_asked_about_unless_the_others_say_as_m
         f"{text} {'kindly' if s else ''}"
         for text, s in zip(texts(side if kind == "topic" else pair, 13, tilt), side, strict=True)
     ]
-    words, occurs = frequent_words(written)
-    ids = np.arange(N)
-    got = judge_word_families(words, occurs, y, ids, several=True)
-    assert [one.words for one in got if one.doubt() >= 0.5] == ([("kindly",)] if asked else [])
-    assert find_word_shortcuts(words, occurs, y, ids) == [], "nothing is balanced without an answer"
+    assert [one.words for one in found(written, y)] == words
+
+
+def test_words_that_divide_four_classes_in_the_same_two_parts_are_one_shortcut() -> None:
+    y, _ = labels(14, 4)
+    follows = np.random.default_rng(14).random(N) < 0.93
+    side = np.where(follows, y // 2, 1 - y // 2)
+    written = [
+        f"{text} {'kindly' if s else 'urgent'}" for text, s in zip(texts(y // 2, 14, 0.1), side, strict=True)
+    ]
+    (one,) = found(written, y)
+    assert one.classes == 2
 
 
 def test_a_phrase_is_one_shortcut() -> None:
