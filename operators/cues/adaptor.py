@@ -65,7 +65,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 40
+    version = 41
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -92,7 +92,7 @@ class Cues(Operator[CuesParams]):
         columns = tuple(getattr(getattr(maker, "params", None), "features", None) or (FEATURES,))
         label = getattr(getattr(makers.get("ingest"), "params", None), "label", None)
         texts = [o.params.column for o in chain if o.name == "embed" and o.params.model == TEXT_NETWORK]
-        params = with_printed_words(self.params, texts)
+        params = with_printed_words(self.params, texts, columns)
         check_references(params.spurious, columns, "spurious", label)
         check_references(params.legitimate, columns, "legitimate", label)
         check_answers(params.spurious, params.legitimate, columns)
@@ -155,7 +155,7 @@ class Cues(Operator[CuesParams]):
         classes = [str(value) for value in ingest["classes"]]
         columns = self._feature_columns(context, ingest["widths"])
         texts = self._text_columns(columns)
-        params = with_printed_words(self.params, texts)
+        params = with_printed_words(self.params, texts, columns.names)
         words = named_words((*params.spurious, *params.legitimate))
         columns = replace(columns, mentions=words)
         counts = count_rows(context, executor, len(classes))

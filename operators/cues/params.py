@@ -146,7 +146,7 @@ def names_of(reference: Reference) -> tuple[str, ...]:
     return (reference,) if isinstance(reference, str) else reference
 
 
-def with_printed_words(params: CuesParams, texts: Collection[str]) -> CuesParams:
+def with_printed_words(params: CuesParams, texts: Collection[str], columns: Collection[str]) -> CuesParams:
     """Return parameters in which words that are named as ``rowsieve cues`` prints them are sets of words.
 
     Parameters
@@ -155,10 +155,14 @@ def with_printed_words(params: CuesParams, texts: Collection[str]) -> CuesParams
         As the recipe has them: ``note contains red or blue`` is a name.
     texts
         Columns of which words are listed. Of others, such as columns of lists, such a name is a slice.
+    columns
+        Columns of the features: one with this very name is what is meant.
 
     """
     read = {
-        key: tuple(_printed_words(one, texts) or one for one in getattr(params, key))
+        key: tuple(
+            one if one in columns else _printed_words(one, texts) or one for one in getattr(params, key)
+        )
         for key in ("spurious", "legitimate")
     }
     return params.model_copy(update=read)

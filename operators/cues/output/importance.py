@@ -54,7 +54,7 @@ def measured_importance(
     from operators.cues.output.curve import curve_groups
     from operators.metrics.importance import drawn_rows, max_scored_rows, permutation_importance
 
-    blocks = {name: columns.positions(name) for name in columns.used()}
+    blocks = {name: columns.meaning(name).positions for name in columns.used()}
     if len(blocks) < 2:
         return None
     drawn = drawn_rows(sample.ids, max_scored_rows(len(blocks)), seed, PURPOSE)

@@ -207,7 +207,7 @@ def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any
 def _whole_name(position: int, columns: FeatureColumns) -> str:
     """Return the name of a feature, or of its column where that is one of categories."""
     if columns.outputs and (output := columns.outputs[position]).kind == "categorical":
-        whole = position in columns.positions(output.source, main=True)
+        whole = position in columns.meaning(output.source).main
         return output.source if whole else columns.name(position)
     return columns.name(position)
 

@@ -269,14 +269,14 @@ def test_names_are_checked_when_the_chain_is_made() -> None:
 
 def test_names_become_positions_and_back() -> None:
     columns = FeatureColumns(("a", "image", "b_1", "b_2"), (1, 3, 1, 1))
-    assert columns.positions("image") == (1, 2, 3)
-    assert columns.positions("image[2]") == (3,)
-    assert columns.positions("b_*") == (4, 5)
+    assert columns.meaning("image").positions == (1, 2, 3)
+    assert columns.meaning("image[2]").positions == (3,)
+    assert columns.meaning("b_*").positions == (4, 5)
     assert [columns.name(p) for p in range(6)] == ["a", "image[0]", "image[1]", "image[2]", "b_1", "b_2"]
     assert FeatureColumns(("x",), (1,)).name(0) == "x[0]"
     assert columns.named(("a", "b_1")).columns == (0, 4)
     with pytest.raises(OperatorError, match="the entries 0 to 2"):
-        columns.positions("image[3]")
+        columns.meaning("image[3]")
     with pytest.raises(OperatorError, match="a cut does not divide the 3 features"):
         columns.named(CuesParams.model_validate({"spurious": [{"column": "image", "cut": 1}]}).spurious[0])
 
