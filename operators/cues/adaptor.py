@@ -138,7 +138,8 @@ class Cues(Operator[CuesParams]):
         (expected among the sampled rows that break the shortcut), ``effective_share`` and
         ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows``, ``left_out_rows.CLASS`` (rows of a
         class that is too small for any figure) and the importances of source columns, as
-        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
+        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``, unless there
+        are more than 100 classes.
 
         Raises
         ------
@@ -148,6 +149,7 @@ class Cues(Operator[CuesParams]):
         """
         from operators.cues.fit_task import FitTask, run_fit
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
+        from operators.cues.learnt_classes import are_too_many
         from operators.cues.named.answers import settings_of
         from operators.cues.output.listing import read_suspects
 
@@ -160,6 +162,8 @@ class Cues(Operator[CuesParams]):
         columns = replace(columns, mentions=words)
         counts = count_rows(context, executor, len(classes))
         max_rows = rows_that_fit(columns.n_features, params.max_rows)
+        if are_too_many(np.array(counts)):
+            max_rows = 1  # one of each class: nothing is searched for
         settings = settings_of(params, columns, max_rows, context.seed)
         with drawn_sample(context, executor, counts, max_rows, words, texts) as paths:
             task = FitTask(

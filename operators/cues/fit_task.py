@@ -79,7 +79,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=[] if state.reason else undivided_names(task.params, settings, state.named or (), X),
-        unclear=[] if fitted.directions is None else _unclear(sample, fitted.directions, task),
+        unclear=[] if state.reason else _unclear(sample, fitted.directions, task),
         trade_off=curve,
         found_words=[] if fitted.found is None else fitted.found.record(),
         words_gate=None if fitted.found is None else fitted.found.gate,
@@ -148,8 +148,10 @@ def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | Non
     return with_directions(sample.X, found.coefficients), found
 
 
-def _unclear(sample: SampledRows, directions: Directions, task: FitTask) -> list[str]:
+def _unclear(sample: SampledRows, directions: Directions | None, task: FitTask) -> list[str]:
     """Return sentences on words of the recipe that cannot be balanced as meant."""
+    if directions is None:
+        return []
     sets, known = task.columns.mentions, dict[str, list[str]]()
     if task.has_texts and not sample.mentions.any(axis=0).all():
         known = {name: frequent_words(texts)[0] for name, texts in read_texts(task.paths).texts.items()}

@@ -31,7 +31,7 @@ from operators.cues.decision.full_weights import follow_in_full
 from operators.cues.decision.right_label_gain import follow_right_labels
 from operators.cues.decision.sample_decision import Sample, decide_on, with_least_share
 from operators.cues.fit_searched import fit_searched
-from operators.cues.learnt_classes import LearntClasses, learnt_classes
+from operators.cues.learnt_classes import MAX_CLASSES, LearntClasses, learnt_classes
 from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
 from operators.cues.models.trade_off import Fits
@@ -50,8 +50,6 @@ MIN_ROWS = 100
 MEASURED_SHARE = 0.2
 """Least effective share of a class (``CueSettings.min_effective``) at which the search measures and decides:
 its rules were made at that."""
-MAX_CLASSES = 100
-"""Tables with more classes get class balance: no measurement has been tried there."""
 
 
 def fit(

@@ -46,16 +46,18 @@ def measured_importance(
     Returns
     -------
     As ``PermutationImportance.to_dict``, with ``grouping`` as the trade-off has it. None where all features
-    come from one column, or the rows are too few to fit to a half and score the other.
+    come from one column, the rows are too few to fit to a half and score the other, or there are more than
+    100 classes: each would have few of the rows, and the time grows with their number.
 
     """
+    from operators.cues.learnt_classes import MAX_CLASSES
     from operators.cues.models.draws import Split, halves
     from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
     from operators.cues.output.curve import curve_groups
     from operators.metrics.importance import drawn_rows, max_scored_rows, permutation_importance
 
     blocks = {name: columns.meaning(name).positions for name in columns.used()}
-    if len(blocks) < 2:
+    if len(blocks) < 2 or len(np.unique(sample.y)) > MAX_CLASSES:
         return None
     drawn = drawn_rows(sample.ids, max_scored_rows(len(blocks)), seed, PURPOSE)
     X, y, ids = sample.X[drawn], sample.y[drawn], sample.ids[drawn]

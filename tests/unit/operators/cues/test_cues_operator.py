@@ -22,7 +22,7 @@ from operators.cues.gather import TextRequest, _write_drawn_rows, read_sample, r
 from operators.cues.models.draws import draw_sample
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.explanation import row_facts
-from operators.cues.params import CuesParams
+from operators.cues.params import CuesParams, CueWords
 from operators.explanations import ExplainedRow
 from operators.hashing import END
 from operators.ingest.adaptor import Ingest
@@ -80,6 +80,21 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
     assert len(draw_sample(label, ids, 2000, 0)) in range(1998, 2001)
     expected = weights(fit(X, label, ids, CueSettings(max_rows=2000)), X, label, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_too_many_classes_are_neither_sampled_nor_given_importances(tmp_path: Path) -> None:
+    """The sample had 500 rows of each class, and permutation importance took minutes."""
+    label = np.arange(101 * 60) % 101
+    X = np.column_stack([label, label % 7, label % 5, np.zeros((len(label), 4))]).astype(np.float32)
+    params = CuesParams(max_rows=2000, spurious=(CueWords(column="note", words=("rare",)),))
+    table = as_table(X, label).append_column("note", pa.array(["plain"] * len(label)))
+    found, metrics, state = run_cues(tmp_path / "many", [table], params, classes=101)
+    record = json.loads((state / "suspects.json").read_text())
+    assert record["reason"] == "101 classes are more than 100"
+    assert record["unclear"] == []  # of so few rows nothing can be said
+    assert metrics["sample_rows"] == 101
+    assert not (state / "importance.json").exists()
+    assert np.array_equal(found, np.ones(len(label), np.float32))
 
 
 def test_a_host_that_lacks_the_scratch_folder_makes_it(cue_problem: Any, tmp_path: Path) -> None:
