@@ -185,10 +185,14 @@ class Cues(Operator[CuesParams]):
         from operators.cues.output.listing import read_suspects
         from operators.cues.output.verdict import ineffective_answers, left_out_warning
 
-        rows = {key.removeprefix(LEFT_OUT): int(n) for key, n in metrics.items() if key.startswith(LEFT_OUT)}
-        said: tuple[str, ...] = (left_out_warning(rows),) if rows else ()
-        if self.params.spurious or self._words:
-            said += tuple(ineffective_answers(read_suspects(state())))
+        some_left_out = any(key.startswith(LEFT_OUT) for key in metrics)
+        answered = bool(self.params.spurious or self._words)
+        found = read_suspects(state()) if some_left_out or answered else {}
+        said: tuple[str, ...] = ()
+        if some_left_out:  # the metrics hold some of the classes alone
+            said += (left_out_warning(found["trade_off"]["classes_left_out"]),)
+        if answered:
+            said += tuple(ineffective_answers(found))
         known = "unweighted_mean_accuracy" in metrics
         if (
             not known

@@ -34,7 +34,8 @@ from operators.report.importances import importance_metrics
 from operators.threads import limit_threads
 
 MAX_LEFT_OUT, MAX_NAME = 20, 100
-"""Classes without a figure that have a metric, and the characters of their names: MLflow takes 250."""
+"""Classes without a figure that have a metric, the rarest ones, and the characters of their names, of which
+MLflow takes 250. All of these classes are in ``suspects.json``."""
 CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
 
 
@@ -220,7 +221,7 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
         return {}
     base, point = curve["baseline"], published_point(curve)
     found = {f"baseline_{name}": float(base[name]) for name in CURVE_METRICS}
-    left_out = [*curve["classes_left_out"].items()][:MAX_LEFT_OUT]
+    left_out = sorted(curve["classes_left_out"].items(), key=lambda item: item[1])[:MAX_LEFT_OUT]
     found |= {f"{LEFT_OUT}{name[:MAX_NAME]}": float(rows) for name, rows in left_out}
     if point is None:
         return found

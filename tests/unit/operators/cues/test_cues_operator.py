@@ -307,7 +307,7 @@ def test_many_features_are_sampled_on_fewer_rows() -> None:
     assert rows_that_fit(0, 50_000) == 50_000
 
 
-def test_a_run_says_what_the_weights_cost():
+def test_a_run_says_what_the_weights_cost(tmp_path: Path):
     costly = {
         "unweighted_mean_accuracy": 0.9496,
         "unweighted_worst_accuracy": 0.1,
@@ -321,12 +321,24 @@ def test_a_run_says_what_the_weights_cost():
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}, Path) == ()
     assert Cues(CuesParams()).warnings({}, Path) == ()
     left_out = {"left_out_rows.far": 13.0}
-    (small,) = Cues(CuesParams()).warnings(left_out, Path)
+    (tmp_path / "suspects.json").write_text(json.dumps({"trade_off": {"classes_left_out": {"far": 13}}}))
+    (small,) = Cues(CuesParams()).warnings(left_out, lambda: tmp_path)
     assert small.startswith(
         "the class 'far' (13 rows) has fewer than 50 rows to learn from: no figure of the "
     )
     assert "`operators.weights: {min_class_rows: 13, class_strength: 1}`" in small
-    assert Cues(CuesParams()).warnings(costly | left_out, Path) == (small, said)
+    assert Cues(CuesParams()).warnings(costly | left_out, lambda: tmp_path) == (small, said)
+
+
+def test_a_run_names_all_classes_that_are_in_no_figure(tmp_path: Path) -> None:
+    """Metrics hold 20 of them: the warning counted these, and its remedy left the rarest class out."""
+    y = np.repeat(np.arange(26), [500, 300, *[2] * 23, 1])
+    X = (np.random.default_rng(0).normal(size=(len(y), 3)) + np.eye(3)[np.minimum(y, 2)]).astype(np.float32)
+    _, metrics, state = run_cues(tmp_path, [as_table(X, y)], classes=26)
+    assert [key for key in metrics if "left_out" in key][:2] == ["left_out_rows.25", "left_out_rows.2"]
+    said = Cues(CuesParams()).warnings(metrics, lambda: state)[0]
+    assert "and 19 more have fewer than 50 rows" in said
+    assert "min_class_rows: 1," in said
 
 
 def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path: Path) -> None:
@@ -336,7 +348,7 @@ def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path
     X = (rng.normal(size=(820, 3)) + np.eye(3)[y]).astype(np.float32)
     _, metrics, state = run_cues(tmp_path, [as_table(X, y)], classes=3)
     assert {key: value for key, value in metrics.items() if "left_out" in key} == {"left_out_rows.2": 20.0}
-    assert len(Cues(CuesParams()).warnings(metrics, Path)) == 1
+    assert len(Cues(CuesParams()).warnings(metrics, lambda: state)) == 1
     told = [row_facts(state, ExplainedRow(row, 0, as_table(X[[row]], y[[row]])))[0].note for row in (0, 810)]
     assert told == [
         "the weight without any suspicion",
