@@ -101,8 +101,9 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 def _show(found: dict[str, Any]) -> None:
     from operators.cues.output.leaking_values import leaking_values
+    from operators.cues.output.notes import word_notes
     from operators.cues.output.report import importance_sentences
-    from operators.cues.output.verdict import verdict, word_notes
+    from operators.cues.output.verdict import verdict
 
     console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
     for note in (*word_notes(found), *leaking_values(found)):

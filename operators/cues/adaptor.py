@@ -183,7 +183,7 @@ class Cues(Operator[CuesParams]):
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Name classes for which no figure speaks, answers that change nothing, and weights of much cost."""
         from operators.cues.output.listing import read_suspects
-        from operators.cues.output.verdict import ineffective_answers, left_out_warning
+        from operators.cues.output.notes import ineffective_answers, left_out_warning
 
         some_left_out = any(key.startswith(LEFT_OUT) for key in metrics)
         answered = bool(self.params.spurious or self._words)
@@ -333,7 +333,7 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             IF_HONEST if metrics["named_cost"] > NOTABLE_LOSS else "",
         )
     else:
-        _log_verdict({**found, "undivided": []})
+        _log_verdict(found, undivided=False)
     if metrics["shrinkage"] > 0:
         _log.warning(
             "cues: weights of at least one class are shrunk by up to %.0f %% towards class balance, so that "
@@ -342,8 +342,8 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
         )
 
 
-def _log_verdict(found: Mapping[str, Any]) -> None:
-    """Log the first sentence of the report: what the weights are, and why."""
+def _log_verdict(found: Mapping[str, Any], *, undivided: bool = True) -> None:
+    """Log the beginning of the report: what the weights are, and why."""
     from operators.cues.output.verdict import summary
 
-    _log.info("cues: %s", summary(found))
+    _log.info("cues: %s", summary(found, undivided=undivided))

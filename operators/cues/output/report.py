@@ -19,6 +19,7 @@ from operators.cues.output.curve_report import (
 )
 from operators.cues.output.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.output.leaking_values import leaking_values
+from operators.cues.output.notes import left_out_warning, word_notes
 from operators.cues.output.shown_suspects import (
     SEE_ROWS,
     WEAK,
@@ -30,7 +31,7 @@ from operators.cues.output.shown_suspects import (
     sentence_on_entries,
     slice_text,
 )
-from operators.cues.output.verdict import left_out_warning, possible_shortcut, summary, verdict, word_notes
+from operators.cues.output.verdict import possible_shortcut, summary, verdict
 from operators.report import (
     SMALL_CLASSES,
     Finding,
