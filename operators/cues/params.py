@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from operators.base import OperatorParams
+from operators.caseless import caseless
 
 NOTABLE_LOSS = 0.025
 """Loss of balanced accuracy above which the user is told what to do if a named column is honest."""
@@ -37,8 +38,8 @@ class CueWords(OperatorParams):
     column: Name
     """Source column of texts; it need not be a feature."""
     words: Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], Field(min_length=1)]
-    """Whole words or phrases, whatever the case: a row counts if its text contains one of them. Several
-    entries are balanced together, each by itself: rows with a word against rows without."""
+    """Whole words or phrases, whatever the case or Unicode form: a row counts if its text contains one of
+    them. Several entries are balanced together, each by itself: rows with a word against rows without."""
 
     @model_validator(mode="before")
     @classmethod
@@ -133,7 +134,7 @@ class CuesParams(OperatorParams):
 
 def _names(references: tuple[Reference, ...]) -> set[str]:
     sets = (reference for reference in references if isinstance(reference, CueWords))
-    words = {f"{one.column} contains {word.casefold()}" for one in sets for word in one.words}
+    words = {f"{one.column} contains {caseless(word)}" for one in sets for word in one.words}
     return words | {name for reference in references for name in names_of(reference)}
 
 

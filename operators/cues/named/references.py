@@ -18,6 +18,7 @@ from itertools import product
 
 from connectors.foundation.messages import first_of, nearest
 from operators.base import FEATURES, OperatorError
+from operators.caseless import caseless
 from operators.columns import is_meant
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.settings import Named, SourceColumn
@@ -194,8 +195,8 @@ class FeatureColumns:
         return [place for place in range(self.n_features) if place not in entries]
 
     def named_words(self, text: str) -> frozenset[str]:
-        """Return the words that the recipe names for a column of texts, in lower case."""
-        return frozenset(word.casefold() for one in self.mentions if one.column == text for word in one.words)
+        """Return the words that the recipe names for a column of texts, as texts are compared."""
+        return frozenset(caseless(word) for one in self.mentions if one.column == text for word in one.words)
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns that ``encode`` turns into several features; the entries of vectors are none."""

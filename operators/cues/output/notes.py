@@ -1,6 +1,7 @@
 """Sentences beside the verdict on the content of ``suspects.json``.
 
-They speak of limits and wrong labels, of classes without a figure, and of names that are not balanced as meant.
+They speak of limits and wrong labels, of classes without a figure, and of names that are not balanced as
+meant.
 """
 
 from __future__ import annotations
