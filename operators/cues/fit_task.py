@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from operators.arrays import Floats, Integers
 from operators.base import OperatorError
 from operators.cues.gather import SampledRows, read_sample
 from operators.cues.models.linear import Scaler, with_directions
@@ -99,7 +100,7 @@ class _Fitted:
     and the words that were found to carry a shortcut."""
 
     state: CueState
-    X: Any
+    X: Floats
     columns: FeatureColumns
     directions: Directions | None
     found: FoundWords | None
@@ -140,7 +141,7 @@ def _legitimate(sample: SampledRows, task: FitTask) -> frozenset[int]:
     return with_same(answers.legitimate, Z, answers.spurious)
 
 
-def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:
+def _extended(sample: SampledRows, task: FitTask) -> tuple[Floats, Directions | None]:
     """Return the features with those that named words add, and the directions that give these, if any."""
     if not task.columns.mentions or not len(sample.y):
         return sample.X, None
@@ -160,7 +161,8 @@ def _unclear(sample: SampledRows, directions: Directions | None, task: FitTask) 
     return [*absent_words(sets, sample.mentions, known), *hardly]
 
 
-def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:
+def _fit(X: Floats, y: Integers, ids: Integers, task: FitTask, settings: CueSettings) -> CueState:
+    """Fit the weights. Raises OperatorError for a value that is not finite."""
     counts = np.array(task.counts)
     try:
         return fit(X, y, ids, settings, class_counts=counts, n_classes=len(counts))
@@ -169,7 +171,7 @@ def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueS
 
 
 def _suspects(
-    X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings
+    X: Floats, y: Integers, ids: Integers, task: FitTask, settings: CueSettings
 ) -> tuple[list[Suspect], list[CueWords]]:
     """Return the suspects, the strongest first, and the words that some of them are, in their order.
 
@@ -230,6 +232,7 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 
-def _two_values(x: Any) -> tuple[float, float] | None:
+def _two_values(x: Floats) -> tuple[float, float] | None:
+    """Return the values of a column that has two at most, the lower one first; None for another column."""
     low, high = float(x.min()), float(x.max())
     return (low, high) if bool(((x == low) | (x == high)).all()) else None

@@ -16,6 +16,7 @@ import numpy as np
 from operators.bounded_json import read_json
 
 if TYPE_CHECKING:  # readers of the importances need no scikit-learn
+    from operators.arrays import Floats, Integers
     from operators.cues.gather import SampledRows
     from operators.cues.named.references import FeatureColumns
     from operators.cues.state import CueState
@@ -71,11 +72,13 @@ def measured_importance(
         fit_softmax(Z[half == h], y[half == h], class_balance(y[half == h], classes), classes) for h in (0, 1)
     ]
 
-    def held_out(rows: Any) -> Any:
+    def predict_held_out(rows: Floats) -> Integers:
         by_model = [predict(coef, rows).argmax(axis=1) for coef in coefs]
-        return np.where(half == 0, by_model[1], by_model[0])
+        return np.asarray(np.where(half == 0, by_model[1], by_model[0]))
 
-    found = permutation_importance(held_out, Z, y, blocks, groups=groups[drawn], random_state=seed % 2**32)
+    found = permutation_importance(
+        predict_held_out, Z, y, blocks, groups=groups[drawn], random_state=seed % 2**32
+    )
     return found.to_dict() | {"grouping": grouping}
 
 
