@@ -77,25 +77,34 @@ def fit_named(
         robust = robust * right.factor(named, Z, y)
     # A slice is balanced as it is given, and leaves the rest of its column to the search.
     searched = s.searched_share * search.blend if named and (any(cut) or not followed) else 0.0
+    beside = search if searched > 0 else _nothing_beside(search, slices)
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, models, before, s) if named else (0.0, 0.0)
     state = replace(
-        search,
-        twins=search.twins if searched > 0 else None,
-        mean_error=search.mean_error if searched > 0 else np.empty(0),
-        slices=search.slices if searched > 0 else slices,
+        beside,
         evidence=None,
         named=named,
         blend=blend,
         named_cost=cost,
         searched_part=searched,
-        class_column=search.class_column if searched > 0 else None,
-        further=search.further if searched > 0 else (),
         caps_named=capped,
-        judged_labels=(*(() if right is None else (right,)), *(search.judged_labels if searched > 0 else ())),
+        judged_labels=(*(() if right is None else (right,)), *beside.judged_labels),
     )
     return with_limits(state, Z, y, ids, s)
+
+
+def _nothing_beside(search: CueState, slices: Slices) -> CueState:
+    """Return the state of the search without what it found, where that has no part beside the names."""
+    return replace(
+        search,
+        twins=None,
+        mean_error=np.empty(0),
+        slices=slices,
+        class_column=None,
+        further=(),
+        judged_labels=(),
+    )
 
 
 def _models_and_slices(
