@@ -84,7 +84,6 @@ def run_fit(task: FitTask) -> dict[str, float]:
         unclear=[] if state.reason else _unclear(sample, fitted.directions, task),
         trade_off=curve,
         found_words=[] if fitted.found is None else fitted.found.record(),
-        words_gate=None if fitted.found is None else fitted.found.gate,
     )
     return (
         _metrics(state, fitted.found)

@@ -53,14 +53,14 @@ def write_suspects(
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
         (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
         ``unclear`` (sentences on words that cannot be balanced as meant), ``trade_off``
-        (``curve.measured_curve``; None without a search), ``found_words`` (``FoundWords.record``: words that
-        are balanced though nobody named them) and ``words_gate``, the trust in them, None without any.
+        (``curve.measured_curve``; None without a search) and ``found_words`` (``FoundWords.record``: words
+        that are balanced though nobody named them).
 
     Notes
     -----
-    The entry ``gate`` is the part of the robust factor that is followed, ``CueState.blend``, once held-out
-    rows have decided. The operator's metric of this name is what the evidence alone allows
-    (``Evidence.gate``). Where shortcuts are named it is ``words_gate``.
+    The entry ``part`` is the part of the robust factor that is followed, ``CueState.blend``; None where the
+    recipe names shortcuts that divide the rows. What the evidence alone allows is the operator's metric
+    ``gate``.
 
     """
     from operators.cues.state import summary
@@ -68,13 +68,13 @@ def write_suspects(
     answers = Answers.of(params, columns)
     binary: Mapping[int, tuple[float, float]] = more.pop("binary")
     classes: Sequence[str] = more["classes"]
-    words_gate = more.pop("words_gate")
+    found_by_search = state.named is None or bool(more["found_words"])
     record = {
         **more,
         "robustness": params.robustness,
         "spurious": params.model_dump(mode="json")["spurious"],
         "legitimate": params.model_dump(mode="json")["legitimate"],
-        "gate": state.blend if state.named is None else words_gate,
+        "part": state.blend if found_by_search else None,
         "balanced_columns": _balanced_columns(state, columns),
         **_one_class(state, classes),
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
@@ -137,8 +137,10 @@ def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
 
 
 def read_suspects(folder: Path) -> dict[str, Any]:
-    """Return what ``write_suspects`` wrote."""
+    """Return what ``write_suspects`` wrote; up to version 40 of the operator ``part`` was called ``gate``."""
     found: dict[str, Any] = read_json(folder / SUSPECTS)
+    if "part" not in found:
+        found["part"] = found.pop("gate", None)
     return found
 
 

@@ -174,9 +174,9 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     if curve and is_overpriced(curve):
         price = (price_sentence(curve), "" if classes else small_groups_sentence(curve))
         notes.append(Finding(" ".join(filter(None, price)), "warning"))
-    if found["gate"] and (asked := asked_suspects(found)):
+    if found["part"] and (asked := asked_suspects(found)):
         return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
-    if found["gate"] == 0 and (possible := possible_shortcut(found)):
+    if found["part"] == 0 and (possible := possible_shortcut(found)):
         return *notes, _finding(
             "A model leans on what may be a shortcut or honest signal:", possible, "information"
         )

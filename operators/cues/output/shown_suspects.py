@@ -50,7 +50,7 @@ def asked_suspects(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     Where the weights follow robust ones, the strongest open suspect is one of them.
     """
     suspects = [one for one in found["suspects"] if one["answer"] == "open"]
-    strongest = suspects[:1] if found["gate"] else []
+    strongest = suspects[:1] if found["part"] else []
     return [one for one in suspects if one in strongest or is_worth_an_answer(one)]
 
 

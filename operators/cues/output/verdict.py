@@ -83,9 +83,9 @@ def _verdict(found: Mapping[str, Any], *, undivided: bool = True) -> Verdict:
     if found.get("found_words"):
         return Verdict(f"{words_sentence(found)}{_named_price(found)}.")
     if undivided and found.get("undivided"):
-        searched = found["gate"] is not None
+        searched = found["part"] is not None
         return Verdict(undivided_sentence(found), _joined(*_searched(found)) if searched else _others(found))
-    return _named(found) if found["gate"] is None else _searched(found)
+    return _named(found) if found["part"] is None else _searched(found)
 
 
 def _named(found: Mapping[str, Any]) -> Verdict:
@@ -102,7 +102,7 @@ def _searched(found: Mapping[str, Any]) -> Verdict:
     """Say what was done by the search alone: columns, twins and slices, or class balance."""
     if found.get("balanced_columns"):
         return _columns(found)
-    if found["gate"] > 0:
+    if found["part"] > 0:
         return Verdict(_searched_sentence(found), _strongest(found))
     return _weak_evidence(found)
 
@@ -214,10 +214,10 @@ def _searched_sentence(found: Mapping[str, Any]) -> str:
     """Say why the weights follow the robust ones, and how far."""
     if found.get("expected_gain"):
         return f"{expected_sentence(found)}: the weights follow the robust ones in full."
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
+    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%}, and class balance for the rest"
     evidence = (
         "The evidence for a shortcut is mixed"
-        if found["gate"] < MIXED
+        if found["part"] < MIXED
         else "Several kinds of evidence for a shortcut agree"
     )
     return f"{evidence}: the weights follow the robust ones {share}."
@@ -245,7 +245,7 @@ def _strongest(found: Mapping[str, Any]) -> str:
     name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
     if is_entry(suspects[0]):
         return f"The strongest suspect is `{name}`, which has no meaning in words: {SEE_ROWS}."
-    if found["gate"] < MIXED:
+    if found["part"] < MIXED:
         return (
             f"The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
             "which is then balanced against the label, or under `legitimate` if it is honest signal."
@@ -304,7 +304,7 @@ def _columns(found: Mapping[str, Any]) -> Verdict:
     it_is, it = ("they are", "them") if first else ("it is", "it")
     many = (found["evidence"] or {}).get("classes", 2) > 2
     why = MORE_LOST if many and found.get("wrong_labels") else ""
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}{why}"
+    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%}{why}"
     reason = (
         ", and the other columns tell the label too, but not which rows are exceptions to this, which points "
         "to a shortcut"

@@ -356,7 +356,7 @@ def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path
     ]
     found = json.loads((state / "suspects.json").read_text())
     slice_ = {"position": 0, "cut": 0.0, "slice": "a > 0", "gain": 0.0, "cost": 0.0, "answer": "open"}
-    found |= {"gate": 0.0, "suspects": [{**slice_, "strength": strength} for strength in (0.6, 0.08)]}
+    found |= {"part": 0.0, "suspects": [{**slice_, "strength": strength} for strength in (0.6, 0.08)]}
     (state / "suspects.json").write_text(json.dumps(found))
     facts = row_facts(state, ExplainedRow(0, 0, as_table(X[[0]], y[[0]])))
     assert [fact.note for fact in facts[-2:]] == [
