@@ -46,6 +46,7 @@ from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
+    from operators.cues.output.record import FoundCues
     from operators.cues.state import CueState
 
 NAME = "cues"
@@ -187,10 +188,10 @@ class Cues(Operator[CuesParams]):
 
         some_left_out = any(key.startswith(LEFT_OUT) for key in metrics)
         answered = bool(self.params.spurious or self._words)
-        found = read_suspects(state()) if some_left_out or answered else {}
+        found: FoundCues = read_suspects(state()) if some_left_out or answered else {}
         said: tuple[str, ...] = ()
-        if some_left_out:  # the metrics hold some of the classes alone
-            said += (left_out_warning(found["trade_off"]["classes_left_out"]),)
+        if curve := some_left_out and found.get("trade_off"):  # the metrics hold some of the classes alone
+            said += (left_out_warning(curve["classes_left_out"]),)
         if answered:
             said += tuple(ineffective_answers(found))
         known = "unweighted_mean_accuracy" in metrics
@@ -304,7 +305,7 @@ def _weigh(state: CueState, table: pa.Table) -> pa.Array:
     return pa.array(found)
 
 
-def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mapping[str, Any]) -> None:
+def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: FoundCues) -> None:
     """Log what the weights are, as the effect of the operator cannot be seen in its column."""
     undivided, n_named = found["undivided"], len(params.spurious)
     for sentence in found["unclear"]:
@@ -342,7 +343,7 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
         )
 
 
-def _log_verdict(found: Mapping[str, Any], *, undivided: bool = True) -> None:
+def _log_verdict(found: FoundCues, *, undivided: bool = True) -> None:
     """Log the beginning of the report: what the weights are, and why."""
     from operators.cues.output.verdict import summary
 

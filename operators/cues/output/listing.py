@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from operators.cues.sides.sides import Sides
 from operators.encode.words import OR_MISSING, ElapsedWords, NumberWords, PartWords, YearWords
 
 if TYPE_CHECKING:  # readers of the list need no scikit-learn
+    from operators.cues.output.record import FoundCues
     from operators.cues.search.suspects import Suspect
     from operators.cues.state import CueState
 
@@ -136,12 +137,12 @@ def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
     return [columns.outputs[one].source if one in known else columns.name(one) for one in sides.columns]
 
 
-def read_suspects(folder: Path) -> dict[str, Any]:
+def read_suspects(folder: Path) -> FoundCues:
     """Return what ``write_suspects`` wrote; up to version 40 of the operator ``part`` was called ``gate``."""
-    found: dict[str, Any] = read_json(folder / SUSPECTS)
-    if "part" not in found:
-        found["part"] = found.pop("gate", None)
-    return found
+    record: dict[str, Any] = read_json(folder / SUSPECTS)
+    if "part" not in record:
+        record["part"] = record.pop("gate", None)
+    return cast("FoundCues", record)
 
 
 def recipe_section(spurious: Sequence[Any], legitimate: Sequence[Any]) -> str:

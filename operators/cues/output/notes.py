@@ -7,17 +7,17 @@ meant.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from connectors.foundation.messages import first_of, shorten
 from operators.counts import count
+from operators.cues.output.record import FoundCues
 from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
 
 NOTABLE_SHRINKAGE = 0.05
 """Part by which limits shrink the factors of a class from which it is said."""
 
 
-def undivided_sentence(found: Mapping[str, Any]) -> str:
+def undivided_sentence(found: FoundCues) -> str:
     """Say which named shortcuts divide no rows."""
     undivided = [f"`{name}`" for name in found["undivided"]]
     return (
@@ -26,7 +26,7 @@ def undivided_sentence(found: Mapping[str, Any]) -> str:
     )
 
 
-def limit_sentence(found: Mapping[str, Any]) -> str:
+def limit_sentence(found: FoundCues) -> str:
     """Say how far the least share of a class holds the weights back; empty where it hardly does."""
     trusted = [trust for trust in found.get("trust", ()) if trust > 0]
     if not found.get("blend") or "trust" not in found:
@@ -41,7 +41,7 @@ def limit_sentence(found: Mapping[str, Any]) -> str:
     )
 
 
-def wrong_labels_sentence(found: Mapping[str, Any]) -> str:
+def wrong_labels_sentence(found: FoundCues) -> str:
     """Say how many of the rows that break the shortcut have wrong labels; empty where none seem to have."""
     by_class: Mapping[str, Sequence[float]] = found.get("wrong_labels", {})
     if not by_class:
@@ -81,12 +81,12 @@ def left_out_warning(rows: Mapping[str, int]) -> str:
     )
 
 
-def word_notes(found: Mapping[str, Any]) -> list[str]:
+def word_notes(found: FoundCues) -> list[str]:
     """Return sentences on words of the recipe that cannot be balanced as meant."""
     return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
 
 
-def ineffective_answers(found: Mapping[str, Any]) -> list[str]:
+def ineffective_answers(found: FoundCues) -> list[str]:
     """Return sentences on names of the recipe that are not balanced as meant, with the remedy."""
     if notes := word_notes(found):
         return notes

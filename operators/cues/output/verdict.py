@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
 from operators.cues.output.notes import limit_sentence, undivided_sentence, wrong_labels_sentence
+from operators.cues.output.record import FoundCues, Suspect
 from operators.cues.output.shown_suspects import ASKED_STRENGTH, SEE_ROWS, asked_suspects, is_entry, wins_much
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
@@ -62,13 +63,14 @@ class Verdict(NamedTuple):
     more: str = ""
 
 
-def verdict(found: Mapping[str, Any]) -> str:
+def verdict(found: FoundCues) -> str:
     """Say what the weights are, and what they win and cost against the baseline."""
-    measured = () if found["reason"] or not found.get("trade_off") else _measured(found)
+    curve = found.get("trade_off")
+    measured = () if found["reason"] or not curve else _measured(found, curve)
     return _joined(*_verdict(found), *measured)
 
 
-def summary(found: Mapping[str, Any], *, undivided: bool = True) -> str:
+def summary(found: FoundCues, *, undivided: bool = True) -> str:
     """Return the beginning of the verdict: what the weights are and why.
 
     Without ``undivided`` it is that of the weights where named shortcuts that divide no rows are told before.
@@ -76,7 +78,7 @@ def summary(found: Mapping[str, Any], *, undivided: bool = True) -> str:
     return _verdict(found, undivided=undivided).outcome
 
 
-def _verdict(found: Mapping[str, Any], *, undivided: bool = True) -> Verdict:
+def _verdict(found: FoundCues, *, undivided: bool = True) -> Verdict:
     """Return what is said without held-out figures, in the first of these cases that there is."""
     if found["reason"]:
         return Verdict(f"No shortcut was searched for ({found['reason']}). The weights balance the classes.")
@@ -88,7 +90,7 @@ def _verdict(found: Mapping[str, Any], *, undivided: bool = True) -> Verdict:
     return _named(found) if found["part"] is None else _searched(found)
 
 
-def _named(found: Mapping[str, Any]) -> Verdict:
+def _named(found: FoundCues) -> Verdict:
     """Say how far the shortcuts that the recipe names are balanced; each of them divides the rows."""
     if not found.get("blend", 1.0):
         return _too_dear()
@@ -98,11 +100,11 @@ def _named(found: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _searched(found: Mapping[str, Any]) -> Verdict:
+def _searched(found: FoundCues) -> Verdict:
     """Say what was done by the search alone: columns, twins and slices, or class balance."""
     if found.get("balanced_columns"):
         return _columns(found)
-    if found["part"] > 0:
+    if found["part"]:
         return Verdict(_searched_sentence(found), _strongest(found))
     return _weak_evidence(found)
 
@@ -117,9 +119,9 @@ def _too_dear() -> Verdict:
     )
 
 
-def _measured(found: Mapping[str, Any]) -> tuple[str, ...]:
+def _measured(found: FoundCues, curve: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what limits and wrong labels do, and what the weights win and cost on held-out rows."""
-    return limit_sentence(found), wrong_labels_sentence(found), baseline_sentence(found["trade_off"])
+    return limit_sentence(found), wrong_labels_sentence(found), baseline_sentence(curve)
 
 
 def _joined(*sentences: str) -> str:
@@ -127,18 +129,18 @@ def _joined(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _kept_sentence(found: Mapping[str, Any]) -> str:
+def _kept_sentence(found: FoundCues) -> str:
     """Name the columns that are balanced though the recipe names others; empty where there are none."""
     return f"So is what the search finds: {_kept_columns(found)}." if found.get("kept") else ""
 
 
-def _kept_columns(found: Mapping[str, Any]) -> str:
+def _kept_columns(found: FoundCues) -> str:
     *first, last = [f"`{name}`" for name in found["kept"]]
     listed, it = (f"{', '.join(first)} and {last}", "them") if first else (last, "it")
     return f"{listed} (if that is honest signal, name {it} under `legitimate`)"
 
 
-def _others(found: Mapping[str, Any]) -> str:
+def _others(found: FoundCues) -> str:
     """Say what the weights are where some of the named shortcuts divide no rows, or none of them does."""
     some = len(found["undivided"]) < len(found["spurious"])
     if some and not found.get("blend", 1.0):
@@ -152,7 +154,7 @@ def _others(found: Mapping[str, Any]) -> str:
     return f"The weights {_balance_of_classes(found)}."
 
 
-def _balance_of_classes(found: Mapping[str, Any]) -> str:
+def _balance_of_classes(found: FoundCues) -> str:
     """Return what weights without a robust part do, as a predicate."""
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
@@ -164,13 +166,13 @@ def _balance_of_classes(found: Mapping[str, Any]) -> str:
     return how if found["class_strength"] == 1 else f"{how}, {WHY_LESS}"
 
 
-def _why_leaning(found: Mapping[str, Any]) -> str:
+def _why_leaning(found: FoundCues) -> str:
     """Say why the column on which models lean decided how far classes are balanced."""
     balance = "less balance" if found["class_strength"] == 1 else "balanced classes"
     return f"as with {balance} models mistake far more held-out rows that contradict `{found['leaning']}`"
 
 
-def _weak_evidence(found: Mapping[str, Any]) -> Verdict:
+def _weak_evidence(found: FoundCues) -> Verdict:
     """Say what the weights are where the evidence is weak, and ask about what is worth an answer."""
     equal, first = _equal_suspects(found), possible_shortcut(found)
     if first is not None and not equal:
@@ -181,7 +183,7 @@ def _weak_evidence(found: Mapping[str, Any]) -> Verdict:
     return Verdict(outcome, _joined(extra, equal or _leant_on(found)))
 
 
-def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> Verdict:
+def _unknown_suspect(found: FoundCues, first: Suspect) -> Verdict:
     """Say why a suspect whose balance would win much is not balanced, and ask about it."""
     reference = yaml_reference(first["reference"])
     balanced = "balanced in part alone" if found["slice_blend"] else "not balanced"
@@ -205,25 +207,27 @@ def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> Verd
     )
 
 
-def _weakest(found: Mapping[str, Any]) -> str:
+def _weakest(found: FoundCues) -> str:
     """Return which measurement speaks most against a shortcut."""
-    return WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
+    weakest = str(found["weakest"])
+    return WEAKEST.get(weakest, weakest.replace("_", " "))
 
 
-def _searched_sentence(found: Mapping[str, Any]) -> str:
+def _searched_sentence(found: FoundCues) -> str:
     """Say why the weights follow the robust ones, and how far."""
     if found.get("expected_gain"):
         return f"{expected_sentence(found)}: the weights follow the robust ones in full."
-    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%}, and class balance for the rest"
+    part = found["part"] or 0.0
+    share = "in full" if part == 1 else f"by {part:.0%}, and class balance for the rest"
     evidence = (
         "The evidence for a shortcut is mixed"
-        if found["part"] < MIXED
+        if part < MIXED
         else "Several kinds of evidence for a shortcut agree"
     )
     return f"{evidence}: the weights follow the robust ones {share}."
 
 
-def expected_sentence(found: Mapping[str, Any]) -> str:
+def expected_sentence(found: FoundCues) -> str:
     """Say what gain is expected, without a full stop."""
     return (
         "The evidence for a shortcut does not suffice by itself, but on tables with measurements like these, "
@@ -232,7 +236,7 @@ def expected_sentence(found: Mapping[str, Any]) -> str:
     )
 
 
-def _strongest(found: Mapping[str, Any]) -> str:
+def _strongest(found: FoundCues) -> str:
     """Name the strongest open suspect, and what to do if it is honest; or say that no single feature carries
     the shortcut."""
     if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
@@ -245,7 +249,7 @@ def _strongest(found: Mapping[str, Any]) -> str:
     name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
     if is_entry(suspects[0]):
         return f"The strongest suspect is `{name}`, which has no meaning in words: {SEE_ROWS}."
-    if found["part"] < MIXED:
+    if (found["part"] or 0.0) < MIXED:
         return (
             f"The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
             "which is then balanced against the label, or under `legitimate` if it is honest signal."
@@ -255,12 +259,12 @@ def _strongest(found: Mapping[str, Any]) -> str:
     )
 
 
-def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def possible_shortcut(found: FoundCues) -> Suspect | None:
     """Return the strongest suspect to ask about whose balance would win much, if any."""
     return next((suspect for suspect in asked_suspects(found) if wins_much(suspect)), None)
 
 
-def _leant_on(found: Mapping[str, Any]) -> str:
+def _leant_on(found: FoundCues) -> str:
     """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
     suspects = [
         one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= ASKED_STRENGTH
@@ -275,7 +279,7 @@ def _leant_on(found: Mapping[str, Any]) -> str:
     )
 
 
-def _equal_suspects(found: Mapping[str, Any]) -> str:
+def _equal_suspects(found: FoundCues) -> str:
     """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
     are none."""
     if (found["evidence"] or {}).get("slice_rival", 0.0) < EQUAL_RIVAL:
@@ -291,14 +295,11 @@ def _equal_suspects(found: Mapping[str, Any]) -> str:
     )
 
 
-def _columns(found: Mapping[str, Any]) -> Verdict:
+def _columns(found: FoundCues) -> Verdict:
     """Say which column stands for the classes, or which columns of one value each, and how far that is
     balanced."""
-    names = (
-        [found["balanced_columns"]]
-        if isinstance(found["balanced_columns"], str)
-        else found["balanced_columns"]
-    )
+    columns = found["balanced_columns"] or ()
+    names = [columns] if isinstance(columns, str) else columns
     *first, last = (f"`{name}`" for name in names)
     listed = f"{', '.join(first)} and {last}" if first else last
     it_is, it = ("they are", "them") if first else ("it is", "it")
@@ -322,11 +323,12 @@ def _columns(found: Mapping[str, Any]) -> Verdict:
     )
 
 
-def words_sentence(found: Mapping[str, Any]) -> str:
+def words_sentence(found: FoundCues) -> str:
     """Say which words of texts were found to carry a shortcut, without a full stop."""
-    sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
+    words_of = found["found_words"] or ()
+    sets = [(one["column"], _quoted(one["words"])) for one in words_of]
     named = " and ".join(f"{words} in `{column}`" for column, words in sets)
-    is_one = sum(len(one["words"]) for one in found["found_words"]) == 1
+    is_one = sum(len(one["words"]) for one in words_of) == 1
     go, they, occur, are = (
         ("goes", "it", "occurs", "It is") if is_one else ("go", "they", "occur", "They are")
     )
@@ -341,7 +343,7 @@ def _quoted(words: Sequence[str]) -> str:
     return " or ".join(f"'{word}'" for word in words)
 
 
-def _named_price(found: Mapping[str, Any]) -> str:
+def _named_price(found: FoundCues) -> str:
     """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
     if "named_cost" not in found:
         return ""
@@ -353,6 +355,6 @@ def _named_price(found: Mapping[str, Any]) -> str:
     return price + (advice if cost > NOTABLE_LOSS else "")
 
 
-def _price(found: Mapping[str, Any]) -> str:
+def _price(found: FoundCues) -> str:
     part, cost = f"{found['blend']:.0%}", max(found["named_cost"], 0.0)
     return f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
