@@ -36,7 +36,7 @@ class Suspect(TypedDict, total=False):
 
 
 class FoundCues(TypedDict, total=False):
-    """What the operator has found, and what the weights are."""
+    """The findings of the operator, and the weights that follow."""
 
     suspects: Sequence[Suspect]
     """The strongest first."""

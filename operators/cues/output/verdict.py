@@ -48,7 +48,7 @@ WHY_LESS = "as held-out rows of the worst class are better so than with balanced
 
 
 class Verdict(NamedTuple):
-    """What is said of the weights.
+    """Sentences on the weights.
 
     Attributes
     ----------
