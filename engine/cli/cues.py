@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.table import Table
@@ -16,6 +16,7 @@ from engine.core.errors import InputError, RowsieveError
 
 if TYPE_CHECKING:
     from engine.training.data.version import Version
+    from operators.cues.output.record import FoundCues
 
 console = SafeConsole()
 MAX_CLASSES = 2
@@ -94,18 +95,20 @@ def read_cues(version: Version) -> dict[str, Any]:
             f"The run store of {version.output} no longer has the state of `cues` for the version "
             f"{version.name}. Run its recipe again."
         )
-    found = read_suspects(folder) | {"importance": read_importance(folder)}
+    found, importance = read_suspects(folder), read_importance(folder)
     section = recipe_section(found["spurious"], found["legitimate"])
-    return {"version": version.name, **found, "recipe_section": section}
+    return {"version": version.name, **found, "importance": importance, "recipe_section": section}
 
 
 def _show(found: dict[str, Any]) -> None:
     from operators.cues.output.leaking_values import leaking_values
+    from operators.cues.output.notes import word_notes
     from operators.cues.output.report import importance_sentences
-    from operators.cues.output.verdict import verdict, word_notes
+    from operators.cues.output.verdict import verdict
 
-    console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
-    for note in (*word_notes(found), *leaking_values(found)):
+    record = cast("FoundCues", found)
+    console.print(bold(found["version"]) + f": {verdict(record)}", soft_wrap=True)
+    for note in (*word_notes(record), *leaking_values(record)):
         console.print(note, soft_wrap=True)
     if found["suspects"]:
         _show_suspects(found)
@@ -127,6 +130,7 @@ def _show_suspects(found: dict[str, Any]) -> None:
         slice_text,
     )
 
+    record = cast("FoundCues", found)
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
@@ -147,14 +151,14 @@ def _show_suspects(found: dict[str, Any]) -> None:
             f"{suspect['gain']:+.3f}",
             f"{suspect['cost']:+.3f}",
             f"{suspect['strength']:.2f}",
-            answer_text(suspect, found),
+            answer_text(suspect, record),
         )
     console.print(table)
     names = [*found["suspects"][0]["accuracy_inside"]]
     classes = f"for the classes {', '.join(names)}"
     if len(names) > MAX_CLASSES:
         classes = "for the class that has the lowest one there"
-    is_weak = any(answer_text(suspect, found) == WEAK for suspect in found["suspects"])
+    is_weak = any(answer_text(suspect, record) == WEAK for suspect in found["suspects"])
     console.print(
         f"accuracy: of a class-balanced model on rows that it has not seen, {classes}. gain: rise of the "
         "worst class and side over the better of no weights and class balance, cost: loss of balanced "
@@ -162,9 +166,9 @@ def _show_suspects(found: dict[str, Any]) -> None:
         f"from 0 to 1.{f' {WEAK_EXPLAINED}' if is_weak else ''}",
         soft_wrap=True,
     )
-    if said := sentence_on_entries(found):
+    if said := sentence_on_entries(record):
         console.print(said, soft_wrap=True)
-    if not asked_suspects(found):
+    if not asked_suspects(record):
         console.print("No suspect needs an answer.")
         return
     console.print(
@@ -207,7 +211,9 @@ def example_section(found: dict[str, Any]) -> str:
     from operators.cues.output.shown_suspects import asked_suspects
 
     text = str(found["recipe_section"])
-    names = dict.fromkeys(yaml_reference(suspect["reference"]) for suspect in asked_suspects(found))
+    names = dict.fromkeys(
+        yaml_reference(suspect["reference"]) for suspect in asked_suspects(cast("FoundCues", found))
+    )
     if not names:
         return text
     without, empty, _ = text.partition(" {}\n")

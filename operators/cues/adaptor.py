@@ -46,6 +46,7 @@ from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
+    from operators.cues.output.record import FoundCues
     from operators.cues.state import CueState
 
 NAME = "cues"
@@ -92,7 +93,7 @@ class Cues(Operator[CuesParams]):
         columns = tuple(getattr(getattr(maker, "params", None), "features", None) or (FEATURES,))
         label = getattr(getattr(makers.get("ingest"), "params", None), "label", None)
         texts = [o.params.column for o in chain if o.name == "embed" and o.params.model == TEXT_NETWORK]
-        params = with_printed_words(self.params, texts)
+        params = with_printed_words(self.params, texts, columns)
         check_references(params.spurious, columns, "spurious", label)
         check_references(params.legitimate, columns, "legitimate", label)
         check_answers(params.spurious, params.legitimate, columns)
@@ -138,7 +139,8 @@ class Cues(Operator[CuesParams]):
         (expected among the sampled rows that break the shortcut), ``effective_share`` and
         ``shrinkage`` (of the worst class), ``suspects``, ``sample_rows``, ``left_out_rows.CLASS`` (rows of a
         class that is too small for any figure) and the importances of source columns, as
-        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
+        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``, unless there
+        are more than 100 classes.
 
         Raises
         ------
@@ -148,6 +150,7 @@ class Cues(Operator[CuesParams]):
         """
         from operators.cues.fit_task import FitTask, run_fit
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
+        from operators.cues.learnt_classes import are_too_many
         from operators.cues.named.answers import settings_of
         from operators.cues.output.listing import read_suspects
 
@@ -155,11 +158,13 @@ class Cues(Operator[CuesParams]):
         classes = [str(value) for value in ingest["classes"]]
         columns = self._feature_columns(context, ingest["widths"])
         texts = self._text_columns(columns)
-        params = with_printed_words(self.params, texts)
+        params = with_printed_words(self.params, texts, columns.names)
         words = named_words((*params.spurious, *params.legitimate))
         columns = replace(columns, mentions=words)
         counts = count_rows(context, executor, len(classes))
         max_rows = rows_that_fit(columns.n_features, params.max_rows)
+        if are_too_many(np.array(counts)):
+            max_rows = 1  # one of each class: nothing is searched for
         settings = settings_of(params, columns, max_rows, context.seed)
         with drawn_sample(context, executor, counts, max_rows, words, texts) as paths:
             task = FitTask(
@@ -179,12 +184,16 @@ class Cues(Operator[CuesParams]):
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
         """Name classes for which no figure speaks, answers that change nothing, and weights of much cost."""
         from operators.cues.output.listing import read_suspects
-        from operators.cues.output.verdict import ineffective_answers, left_out_warning
+        from operators.cues.output.notes import ineffective_answers, left_out_warning
 
-        rows = {key.removeprefix(LEFT_OUT): int(n) for key, n in metrics.items() if key.startswith(LEFT_OUT)}
-        said: tuple[str, ...] = (left_out_warning(rows),) if rows else ()
-        if self.params.spurious or self._words:
-            said += tuple(ineffective_answers(read_suspects(state())))
+        some_left_out = any(key.startswith(LEFT_OUT) for key in metrics)
+        answered = bool(self.params.spurious or self._words)
+        found: FoundCues = read_suspects(state()) if some_left_out or answered else {}
+        said: tuple[str, ...] = ()
+        if curve := some_left_out and found.get("trade_off"):  # the metrics hold some of the classes alone
+            said += (left_out_warning(curve["classes_left_out"]),)
+        if answered:
+            said += tuple(ineffective_answers(found))
         known = "unweighted_mean_accuracy" in metrics
         if (
             not known
@@ -296,7 +305,7 @@ def _weigh(state: CueState, table: pa.Table) -> pa.Array:
     return pa.array(found)
 
 
-def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mapping[str, Any]) -> None:
+def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: FoundCues) -> None:
     """Log what the weights are, as the effect of the operator cannot be seen in its column."""
     undivided, n_named = found["undivided"], len(params.spurious)
     for sentence in found["unclear"]:
@@ -325,7 +334,7 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
             IF_HONEST if metrics["named_cost"] > NOTABLE_LOSS else "",
         )
     else:
-        _log_verdict({**found, "undivided": []})
+        _log_verdict(found, undivided=False)
     if metrics["shrinkage"] > 0:
         _log.warning(
             "cues: weights of at least one class are shrunk by up to %.0f %% towards class balance, so that "
@@ -334,8 +343,8 @@ def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mappin
         )
 
 
-def _log_verdict(found: Mapping[str, Any]) -> None:
-    """Log the first sentence of the report: what the weights are, and why."""
+def _log_verdict(found: FoundCues, *, undivided: bool = True) -> None:
+    """Log the beginning of the report: what the weights are, and why."""
     from operators.cues.output.verdict import summary
 
-    _log.info("cues: %s", summary(found))
+    _log.info("cues: %s", summary(found, undivided=undivided))

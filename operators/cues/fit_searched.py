@@ -10,8 +10,9 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.cues.limits import Limits
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.models.half_models import HalfModels, fit_halves, held_out
 from operators.cues.models.linear import Scaler
-from operators.cues.models.twins import Twins, environment_factor, fit_twins, held_out, mean_errors
+from operators.cues.models.twins import environment_factor, fit_twins, mean_errors
 from operators.cues.row_weights import combine, mask_columns
 from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
@@ -54,8 +55,8 @@ def fit_searched(
     """
     shown = mask_columns(Z, s.legitimate)
     twins = fit_twins(shown, y, ids, C, s.seed, l2=s.l2)
-    models = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0) if s.legitimate else twins
-    before, after = held_out(models.before, Z, ids, s.seed), held_out(twins.after, shown, ids, s.seed)
+    models = fit_halves(Z, y, ids, C, s.seed, l2=s.l2) if s.legitimate else twins.plain
+    before, after = models.held_out(Z, ids), held_out(twins.after, shown, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
     rows = SearchedRows(Z, y, ids, before.mean(axis=0))
@@ -96,7 +97,7 @@ def fit_searched(
 
 def _measure_weights(
     rows: SearchedRows,
-    models: Twins,
+    models: HalfModels,
     before: Floats,
     after: Floats,
     slices: Slices,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from operators.arrays import Floats, Integers
 from operators.base import OperatorError
 from operators.cues.gather import SampledRows, read_sample
 from operators.cues.models.linear import Scaler, with_directions
@@ -34,7 +35,8 @@ from operators.report.importances import importance_metrics
 from operators.threads import limit_threads
 
 MAX_LEFT_OUT, MAX_NAME = 20, 100
-"""Classes without a figure that have a metric, and the characters of their names: MLflow takes 250."""
+"""Classes without a figure that have a metric, the rarest ones, and the characters of their names, of which
+MLflow takes 250. All of these classes are in ``suspects.json``."""
 CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
 
 
@@ -79,10 +81,9 @@ def run_fit(task: FitTask) -> dict[str, float]:
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=[] if state.reason else undivided_names(task.params, settings, state.named or (), X),
-        unclear=[] if fitted.directions is None else _unclear(sample, fitted.directions, task),
+        unclear=[] if state.reason else _unclear(sample, fitted.directions, task),
         trade_off=curve,
         found_words=[] if fitted.found is None else fitted.found.record(),
-        words_gate=None if fitted.found is None else fitted.found.gate,
     )
     return (
         _metrics(state, fitted.found)
@@ -98,7 +99,7 @@ class _Fitted:
     and the words that were found to carry a shortcut."""
 
     state: CueState
-    X: Any
+    X: Floats
     columns: FeatureColumns
     directions: Directions | None
     found: FoundWords | None
@@ -139,7 +140,7 @@ def _legitimate(sample: SampledRows, task: FitTask) -> frozenset[int]:
     return with_same(answers.legitimate, Z, answers.spurious)
 
 
-def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:
+def _extended(sample: SampledRows, task: FitTask) -> tuple[Floats, Directions | None]:
     """Return the features with those that named words add, and the directions that give these, if any."""
     if not task.columns.mentions or not len(sample.y):
         return sample.X, None
@@ -148,8 +149,10 @@ def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | Non
     return with_directions(sample.X, found.coefficients), found
 
 
-def _unclear(sample: SampledRows, directions: Directions, task: FitTask) -> list[str]:
+def _unclear(sample: SampledRows, directions: Directions | None, task: FitTask) -> list[str]:
     """Return sentences on words of the recipe that cannot be balanced as meant."""
+    if directions is None:
+        return []
     sets, known = task.columns.mentions, dict[str, list[str]]()
     if task.has_texts and not sample.mentions.any(axis=0).all():
         known = {name: frequent_words(texts)[0] for name, texts in read_texts(task.paths).texts.items()}
@@ -157,7 +160,8 @@ def _unclear(sample: SampledRows, directions: Directions, task: FitTask) -> list
     return [*absent_words(sets, sample.mentions, known), *hardly]
 
 
-def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:
+def _fit(X: Floats, y: Integers, ids: Integers, task: FitTask, settings: CueSettings) -> CueState:
+    """Fit the weights. Raises OperatorError for a value that is not finite."""
     counts = np.array(task.counts)
     try:
         return fit(X, y, ids, settings, class_counts=counts, n_classes=len(counts))
@@ -166,7 +170,7 @@ def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueS
 
 
 def _suspects(
-    X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings
+    X: Floats, y: Integers, ids: Integers, task: FitTask, settings: CueSettings
 ) -> tuple[list[Suspect], list[CueWords]]:
     """Return the suspects, the strongest first, and the words that some of them are, in their order.
 
@@ -218,7 +222,7 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
         return {}
     base, point = curve["baseline"], published_point(curve)
     found = {f"baseline_{name}": float(base[name]) for name in CURVE_METRICS}
-    left_out = [*curve["classes_left_out"].items()][:MAX_LEFT_OUT]
+    left_out = sorted(curve["classes_left_out"].items(), key=lambda item: item[1])[:MAX_LEFT_OUT]
     found |= {f"{LEFT_OUT}{name[:MAX_NAME]}": float(rows) for name, rows in left_out}
     if point is None:
         return found
@@ -227,6 +231,7 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 
-def _two_values(x: Any) -> tuple[float, float] | None:
+def _two_values(x: Floats) -> tuple[float, float] | None:
+    """Return the values of a column that has two at most, the lower one first; None for another column."""
     low, high = float(x.min()), float(x.max())
     return (low, high) if bool(((x == low) | (x == high)).all()) else None

@@ -23,6 +23,8 @@ SMALL_PART = 0.1
 """Part of the mean number of rows of a class below which nothing is searched for in a class. Balanced models
 take many rows of the others for a class of .4 % that they hardly tell, so that their mistakes say nothing of
 a shortcut (twenty-first study)."""
+MAX_CLASSES = 100
+"""Classes above which nothing is searched for: no measurement has been tried there."""
 NEVER = np.finfo(np.float32).min
 """Offset of a class to which models give probability 0."""
 
@@ -35,6 +37,11 @@ def learnt_classes(counts: Integers) -> Mask:
     counted = counted_classes(counts)
     large = counted & (counts >= SMALL_PART * counts.sum() / max(int(np.count_nonzero(counts)), 1))
     return np.asarray(large if large.sum() > 1 else counted)
+
+
+def are_too_many(counts: Integers) -> bool:
+    """Return whether there are more classes to search than ``MAX_CLASSES``; ``counts`` are those of rows."""
+    return bool(learnt_classes(counts).sum() > MAX_CLASSES)
 
 
 def weighed_classes(columns: Sequence[Sides], learnt: Mask) -> Mask:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from operators.base import OperatorParams
+from operators.caseless import caseless
 
 NOTABLE_LOSS = 0.025
 """Loss of balanced accuracy above which the user is told what to do if a named column is honest."""
@@ -37,8 +38,8 @@ class CueWords(OperatorParams):
     column: Name
     """Source column of texts; it need not be a feature."""
     words: Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], Field(min_length=1)]
-    """Whole words or phrases, whatever the case: a row counts if its text contains one of them. Several
-    entries are balanced together, each by itself: rows with a word against rows without."""
+    """Whole words or phrases, whatever the case or Unicode form: a row counts if its text contains one of
+    them. Several entries are balanced together, each by itself: rows with a word against rows without."""
 
     @model_validator(mode="before")
     @classmethod
@@ -132,7 +133,7 @@ class CuesParams(OperatorParams):
 
 def _names(references: tuple[Reference, ...]) -> set[str]:
     sets = (reference for reference in references if isinstance(reference, CueWords))
-    words = {f"{one.column} contains {word.casefold()}" for one in sets for word in one.words}
+    words = {f"{one.column} contains {caseless(word)}" for one in sets for word in one.words}
     return words | {name for reference in references for name in names_of(reference)}
 
 
@@ -145,7 +146,7 @@ def names_of(reference: Reference) -> tuple[str, ...]:
     return (reference,) if isinstance(reference, str) else reference
 
 
-def with_printed_words(params: CuesParams, texts: Collection[str]) -> CuesParams:
+def with_printed_words(params: CuesParams, texts: Collection[str], columns: Collection[str]) -> CuesParams:
     """Return parameters in which words that are named as ``rowsieve cues`` prints them are sets of words.
 
     Parameters
@@ -154,10 +155,14 @@ def with_printed_words(params: CuesParams, texts: Collection[str]) -> CuesParams
         As the recipe has them: ``note contains red or blue`` is a name.
     texts
         Columns of which words are listed. Of others, such as columns of lists, such a name is a slice.
+    columns
+        Columns of the features: one with this very name is what is meant.
 
     """
     read = {
-        key: tuple(_printed_words(one, texts) or one for one in getattr(params, key))
+        key: tuple(
+            one if one in columns else _printed_words(one, texts) or one for one in getattr(params, key)
+        )
         for key in ("spurious", "legitimate")
     }
     return params.model_copy(update=read)

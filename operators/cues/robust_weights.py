@@ -19,6 +19,7 @@ spurious, legitimate
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from operators.cues.decision.sample_decision import (
     with_limits_of_classes,
 )
 from operators.cues.fit_searched import fit_searched
-from operators.cues.learnt_classes import LearntClasses, learnt_classes
+from operators.cues.learnt_classes import MAX_CLASSES, LearntClasses, learnt_classes
 from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
 from operators.cues.models.trade_off import Fits
@@ -54,8 +55,6 @@ MIN_ROWS = 100
 MEASURED_SHARE = 0.2
 """Least effective share of a class (``CueSettings.min_effective``) at which the search measures and decides:
 its rules were made at that."""
-MAX_CLASSES = 100
-"""Tables with more classes get class balance: no measurement has been tried there."""
 
 
 def fit(
@@ -111,50 +110,41 @@ def fit(
     class_factor = class_factors(counts)
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
-    Z = scaler.apply(X)
-    learnt, fits = LearntClasses(np.unique(y), C), Fits()
+    learnt, fits = _LearntRows(scaler.apply(X), y, ids, LearntClasses(np.unique(y), C)), Fits()
     strict = replace(s, min_effective=max(s.min_effective, MEASURED_SHARE))
-    s = strict if s.only_if_better else s  # names that the user has not given are searched for as well
-    found = _search(learnt, Z, y, ids, strict, scaler, class_factor, sample)
-    search, without = choose_state(found, sample, strict, fits)
-    search, without = follow_in_full(search, found.column, without, sample, strict, fits)
-    search, without = follow_right_labels(search, found.column, without, sample, strict, fits)
-    if not s.spurious:
-        milder = with_least_share(search, without, sample, s, fits) if s != strict else None
-        if milder is not None:
-            return _apply_decision(search, milder, sample, s)
-        return _apply_decision(search, without, sample, strict)
-    search = replace(search, blend=without.blend)
-    if not s.only_if_better:  # as far as the evidence allows without the name
-        s = replace(s, named_share=max(s.named_share, search.blend))
-    named = name_in_other_classes(fit_named(Z, y, ids, s, C, search, found.column), sample, s)
-    if not named.named:  # no name divides the rows
-        return _apply_decision(search, without, sample, strict)
-    decision = decide_on(named, sample, s, fits=fits)
-    if s.only_if_better and not decision.blend:
-        return _apply_decision(search, without, sample, strict)
-    return _with_class_strength(named, decision, without, sample)
+    found = _search(learnt, strict, scaler, class_factor, sample)
+    search, decision = _follow(found, sample, strict, fits)
+    if s.spurious:
+        searched = found._replace(state=search)
+        return _with_names(searched, decision, learnt, sample, s, strict, fits)
+    milder = with_least_share(search, decision, sample, s, fits) if s != strict else None
+    if milder is not None:
+        return _apply_decision(search, milder, sample, s)
+    return _apply_decision(search, decision, sample, strict)
+
+
+class _LearntRows(NamedTuple):
+    """Rows of the classes that are learnt: standardised (n, d), labels (n,), row ids (n,); the classes."""
+
+    Z: Floats
+    y: Integers
+    ids: Integers
+    classes: LearntClasses
 
 
 def _search(
-    learnt: LearntClasses,
-    Z: Floats,
-    y: Integers,
-    ids: Integers,
-    s: CueSettings,
-    scaler: Scaler,
-    class_factor: Floats,
-    sample: Sample,
+    rows: _LearntRows, strict: CueSettings, scaler: Scaler, class_factor: Floats, sample: Sample
 ) -> Search:
     """Return the findings among the classes that are learnt, as those of all classes."""
-    labels = learnt.labels
-    found = fit_searched(Z, learnt.number(y), ids, s, len(labels), scaler, class_factor[labels])
+    learnt, labels = rows.classes, rows.classes.labels
+    y = learnt.number(rows.y)
+    found = fit_searched(rows.Z, y, rows.ids, strict, len(labels), scaler, class_factor[labels])
     found = balance_in_other_classes(learnt.as_all_classes(found, class_factor), sample)
     others = [one for one in (found.together, found.one_class) if one]
     balanced = [one.class_columns for one in (found.state, *others)]
     balanced += [(found.column,)] if found.column else []
     distinct = {tuple(side.columns for side in columns): columns for columns in balanced}.values()
-    judged = [right_labels_of(columns, scaler, sample, s) for columns in distinct]
+    judged = [right_labels_of(columns, scaler, sample, strict) for columns in distinct]
     known = tuple(one for one in judged if one is not None)
     return Search(
         replace(found.state, judged_labels=known),
@@ -162,6 +152,59 @@ def _search(
         found.together and replace(found.together, judged_labels=known),
         found.one_class and replace(found.one_class, judged_labels=known),
     )
+
+
+def _follow(found: Search, sample: Sample, strict: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+    """Return which of the findings is followed without a name, and how far.
+
+    That is what opens the gate, else a way of which trees over all measurements expect a gain, else a column
+    whose gain wrong labels may hide.
+    """
+    search, decision = choose_state(found, sample, strict, fits)
+    search, decision = follow_in_full(search, found.column, decision, sample, strict, fits)
+    return follow_right_labels(search, found.column, decision, sample, strict, fits)
+
+
+def _with_names(
+    found: Search,
+    without: Decision,
+    rows: _LearntRows,
+    sample: Sample,
+    s: CueSettings,
+    strict: CueSettings,
+    fits: Fits,
+) -> CueState:
+    """Return the state that balances the names of the settings, beside what is followed without them.
+
+    That is the state without them where no name divides the rows, or where names that the user has not given
+    are not better for the worst group.
+
+    Parameters
+    ----------
+    found, without
+        The findings, of which ``state`` is the one that is followed, and the decision on it.
+    rows, sample
+        Rows of the learnt classes, and of all.
+    s
+        Settings of the user.
+    strict
+        Those of the search, which hold for names that the user has not given as well.
+    fits
+        As for ``decide_on``.
+
+    """
+    search = replace(found.state, blend=without.blend)
+    # A given name is followed at least as far as the evidence allows without it.
+    own = strict if s.only_if_better else replace(s, named_share=max(s.named_share, without.blend))
+    Z, y, ids, learnt = rows
+    named = fit_named(Z, y, ids, own, learnt.n_classes, search, found.column)
+    named = name_in_other_classes(named, sample, own)
+    if not named.named:
+        return _apply_decision(search, without, sample, strict)
+    decision = decide_on(named, sample, own, fits=fits)
+    if s.only_if_better and not decision.blend:
+        return _apply_decision(search, without, sample, strict)
+    return _with_class_strength(named, decision, without, sample)
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.limits import effective_share, fit_limits
-from operators.cues.models.twins import environment_factor, held_out
+from operators.cues.models.half_models import held_out
+from operators.cues.models.twins import environment_factor
 from operators.cues.search.slices import slice_factor
 from operators.cues.settings import CueSettings
 from operators.cues.sides.joint_balance import breaks_several, first_broken, several_factor

@@ -26,6 +26,7 @@ from operators.cues.models.trade_off import TradeOffPoint, Trials
 from operators.cues.models.weight_path import CLASS_BALANCE, FULL, UNWEIGHTED
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.gain import exchanged
+from operators.cues.search.ramps import Measurement
 
 LEAST = {"safe": 0.15, "bold": 0.1}
 """Setting -> expected gain from which robust weights are followed, of two classes."""
@@ -37,7 +38,7 @@ STORED = Path(__file__).with_name("expected_gain.json")
 """Trees for two classes."""
 STORED_OF_MANY = Path(__file__).with_name("expected_gain_of_many.json")
 """Trees for more classes."""
-FROM_EVIDENCE = (
+FROM_EVIDENCE: tuple[Measurement, ...] = (
     "agreement",
     "mistake_confidence",
     "crispness",

@@ -16,7 +16,7 @@ from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.models.trade_off import Fits
 from operators.cues.models.weight_path import FULL
 from operators.cues.search.evidence import Evidence
-from operators.cues.search.ramps import COLUMN_OF_TWO_RAMPS, SURE_COLUMN
+from operators.cues.search.ramps import COLUMN_OF_TWO_RAMPS, SURE_COLUMN, Measurement
 from operators.cues.settings import CueSettings
 from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
@@ -26,12 +26,14 @@ LEAST_RISE = 0.15
 MOST_COST = 0.03
 """Accuracy of all rows that this may cost. On public tables with wrong labels and an honest column most rises
 of that size cost .05 and more."""
-NEEDED = {
-    name: COLUMN_OF_TWO_RAMPS[f"column_{name}"]
-    for name in ("strength", "minority", "label_accuracy", "unevenness")
-}
-"""Ramps that have to be open by half. Wrong labels lower ``column_ratio`` and raise ``column_dependence``,
-which ``search.fit_right_labels`` limits by itself."""
+NEEDED: tuple[Measurement, ...] = (
+    "column_strength",
+    "column_minority",
+    "column_label_accuracy",
+    "column_unevenness",
+)
+"""Measurements whose ramps have to be open by half. Wrong labels lower ``column_ratio`` and raise
+``column_dependence``, which ``search.fit_right_labels`` limits by itself."""
 
 
 def follow_right_labels(
@@ -68,6 +70,5 @@ def follow_right_labels(
 
 def looks_like_shortcut(evidence: Evidence) -> bool:
     """Return whether the other columns judge the rows that break the column like rows of a shortcut."""
-    return min(evidence.ramps({f"column_{name}": limits for name, limits in NEEDED.items()}).values()) >= (
-        SURE_COLUMN
-    )
+    ramps = evidence.ramps({name: COLUMN_OF_TWO_RAMPS[name] for name in NEEDED})
+    return min(ramps.values()) >= SURE_COLUMN

@@ -11,8 +11,8 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.cues.limits import fit_limits
 from operators.cues.models.draws import halves
+from operators.cues.models.half_models import HalfModels
 from operators.cues.models.linear import class_balance, fit_softmax, predict
-from operators.cues.models.twins import Twins
 from operators.cues.settings import CueSettings
 
 
@@ -53,36 +53,36 @@ def cross_fit_halves(
 
 
 def cross_fit(
-    Z: Floats, y: Integers, ids: Integers, twins: Twins, split: int, w: Floats, l2: float
+    Z: Floats, y: Integers, ids: Integers, models: HalfModels, split: int, w: Floats, l2: float
 ) -> Floats:
-    """Return probabilities (n, C) as ``cross_fit_halves`` does, for a halving of the twins.
+    """Return probabilities (n, C) as ``cross_fit_halves`` does, for a division into halves.
 
     Parameters
     ----------
     Z, y, ids
         Standardised rows (n, d), labels (n,), row ids (n,).
-    twins
-        Trained twins; the fits start from their models.
+    models
+        Models from which the fits start, with the same halves.
     split
-        Which halving of the rows.
+        Which of their divisions into halves.
     w
         Row weights, class balance included, shape (n,).
     l2
         Ridge penalty.
 
     """
-    half = halves(ids, twins.seed, split)
-    return cross_fit_halves(Z, y, half, w, twins.before.shape[-1], l2=l2, starts=twins.before[split])
+    half, starts = halves(ids, models.seed, split), models.coefficients[split]
+    return cross_fit_halves(Z, y, half, w, starts.shape[-1], l2=l2, starts=starts)
 
 
 def cross_fit_factor(
-    Z: Floats, y: Integers, ids: Integers, twins: Twins, factor: Floats, s: CueSettings
+    Z: Floats, y: Integers, ids: Integers, models: HalfModels, factor: Floats, s: CueSettings
 ) -> list[Floats]:
-    """Return the probabilities (n, C) for each halving of models trained with a robust factor.
+    """Return the probabilities (n, C) for each division into halves of models trained with a robust factor.
 
     Parameters
     ----------
-    Z, y, ids, twins
+    Z, y, ids, models
         As for ``cross_fit``.
     factor
         Weight of each row relative to class balance, before the limits, shape (n,).
@@ -90,7 +90,7 @@ def cross_fit_factor(
         Limits of the weights and the ridge penalty.
 
     """
-    C = twins.before.shape[-1]
+    C = models.coefficients.shape[-1]
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
     w = class_balance(y, C) * limits.apply(factor, y)
-    return [cross_fit(Z, y, ids, twins, split, w, s.l2) for split in range(len(twins.before))]
+    return [cross_fit(Z, y, ids, models, split, w, s.l2) for split in range(len(models.coefficients))]

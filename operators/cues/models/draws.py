@@ -15,7 +15,8 @@ from operators.arrays import Float64, Integers
 from operators.hashing import END, Hashes, row_hashes, uniform
 
 MIN_CLASS_ROWS = 500
-"""Rows of a class that are drawn although its share of the sample would be smaller."""
+"""Rows of a class that are drawn although its share of the sample would be smaller, unless there are so many
+classes that these would fill the sample."""
 
 
 class Split(IntEnum):
@@ -53,13 +54,16 @@ def sample_quotas(counts: Sequence[int], max_rows: int) -> list[int]:
     counts
         Rows of each class in the dataset.
     max_rows
-        Rows of the sample. A class gets its share of them, and at least the smaller of 500 and its rows.
+        Rows of the sample. A class gets its share of them. It gets at least 500, or all of its rows, or where
+        classes are many the same number as each other one, so that the sample has fewer than twice
+        ``max_rows`` rows unless there are more classes than that.
 
     """
     total = sum(counts)
     if total <= max_rows:
         return list(counts)
-    return [max(max_rows * n // total, min(n, MIN_CLASS_ROWS)) for n in counts]
+    least = min(MIN_CLASS_ROWS, max(max_rows // sum(n > 0 for n in counts), 1))
+    return [max(max_rows * n // total, min(n, least)) for n in counts]
 
 
 def candidate_limits(counts: Sequence[int], quotas: Sequence[int], slack: float) -> list[int]:

@@ -19,9 +19,9 @@ import numpy as np
 
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.models.draws import flip_draws, halves
-from operators.cues.models.linear import class_balance, fit_softmax, predict, predict_exactly
+from operators.cues.models.half_models import SPLITS, HalfModels, fit_halves, fit_part
+from operators.cues.models.linear import predict
 
-SPLITS = 2
 ROUNDS = 8
 
 
@@ -45,6 +45,11 @@ class Twins:
     after: Floats
     seed: int
 
+    @property
+    def plain(self) -> HalfModels:
+        """The models ahead of any flip."""
+        return HalfModels(self.before, self.seed)
+
 
 def fit_twins(
     Z: Floats,
@@ -55,50 +60,24 @@ def fit_twins(
     *,
     l2: float,
     splits: int = SPLITS,
-    rounds: int = ROUNDS,
 ) -> Twins:
     """Train the twins on standardised rows ``Z`` (n, d) with labels ``y`` (n,) and row ids ``ids`` (n,).
 
-    The cost is ``splits * (rounds + 1)`` fits of the probe at most, as every fit sees half of the rows.
+    The cost is ``splits * (ROUNDS + 1)`` fits of the probe at most, as every fit sees half of the rows.
     """
-    before, after = [], []
+    plain, after = fit_halves(Z, y, ids, n_classes, seed, l2=l2, splits=splits), []
     for s in range(splits):
         half = halves(ids, seed, s)
         parts = [np.flatnonzero(half == h) for h in (0, 1)]
-        labels = y.copy()
-        pair = [_fit(Z, labels, part, n_classes, l2, None) for part in parts]
-        before.append(np.stack(pair))
-        for r in range(rounds):
+        labels, pair = y, list(plain.coefficients[s])
+        for r in range(ROUNDS):
             draws = flip_draws(ids, seed, s, r)
             labels = _imitate(Z, labels, draws, parts, pair)
-            pair = [_fit(Z, labels, part, n_classes, l2, old) for part, old in zip(parts, pair, strict=True)]
+            pair = [
+                fit_part(Z, labels, part, n_classes, l2, old) for part, old in zip(parts, pair, strict=True)
+            ]
         after.append(np.stack(pair))
-    return Twins(np.stack(before), np.stack(after), seed)
-
-
-def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> Float64:
-    """Return class probabilities, shape (splits, n, C), from the twin that was not trained on the row's half.
-
-    ``models`` is ``Twins.before`` or ``Twins.after``. Rows that were never in the sample are treated the same
-    way. The result for a row does not depend on the other rows, up to one unit in the last place.
-    """
-    found = []
-    for s in range(models.shape[0]):
-        half = halves(ids, seed, s)
-        p = np.empty((len(Z), models.shape[-1]))
-        for h in (0, 1):
-            p[half == h] = predict_exactly(models[s, 1 - h], Z[half == h])
-        found.append(p)
-    return np.stack(found)
-
-
-def _fit(
-    Z: Floats, labels: Integers, part: Integers, n_classes: int, l2: float, start: Floats | None
-) -> Floats:
-    w = class_balance(labels[part], n_classes)
-    return fit_softmax(
-        Z[part], labels[part], w, n_classes, l2=l2, start=start, max_iter=100 if start is None else 25
-    )
+    return Twins(plain.coefficients, np.stack(after), seed)
 
 
 def _imitate(

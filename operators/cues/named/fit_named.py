@@ -16,8 +16,8 @@ import numpy as np
 from operators.arrays import Float64, Floats, Integers
 from operators.cues.models.class_accuracy import balanced_loss, worst_recall
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.models.half_models import HalfModels, fit_halves
 from operators.cues.models.linear import Scaler
-from operators.cues.models.twins import Twins, fit_twins, held_out
 from operators.cues.named.named_sides import best_cut, fit_sides, resolve_one_of
 from operators.cues.row_weights import searched_factors, with_limits
 from operators.cues.search.fit_right_labels import fit_right_labels
@@ -64,7 +64,7 @@ def fit_named(
         of the column takes these, as one cut of a number would balance two sides alone.
 
     """
-    twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
+    models, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     followed = search.class_columns if search.blend > 0 and not s.only_if_better else ()
     cut = [any(_cuts(one, sides, Z, search.scaler) for one in s.spurious) for sides in followed]
     followed = tuple(sides for sides, is_cut in zip(followed, cut, strict=True) if not is_cut)
@@ -77,44 +77,53 @@ def fit_named(
         robust = robust * right.factor(named, Z, y)
     # A slice is balanced as it is given, and leaves the rest of its column to the search.
     searched = s.searched_share * search.blend if named and (any(cut) or not followed) else 0.0
+    beside = search if searched > 0 else _nothing_beside(search, slices)
     if searched > 0:
         robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
-    blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
+    blend, cost = _affordable(robust, Z, y, ids, models, before, s) if named else (0.0, 0.0)
     state = replace(
-        search,
-        twins=search.twins if searched > 0 else None,
-        mean_error=search.mean_error if searched > 0 else np.empty(0),
-        slices=search.slices if searched > 0 else slices,
+        beside,
         evidence=None,
         named=named,
         blend=blend,
         named_cost=cost,
         searched_part=searched,
-        class_column=search.class_column if searched > 0 else None,
-        further=search.further if searched > 0 else (),
         caps_named=capped,
-        judged_labels=(*(() if right is None else (right,)), *(search.judged_labels if searched > 0 else ())),
+        judged_labels=(*(() if right is None else (right,)), *beside.judged_labels),
     )
     return with_limits(state, Z, y, ids, s)
 
 
+def _nothing_beside(search: CueState, slices: Slices) -> CueState:
+    """Return the state of the search without what it found, where that has no part beside the names."""
+    return replace(
+        search,
+        twins=None,
+        mean_error=np.empty(0),
+        slices=slices,
+        class_column=None,
+        further=(),
+        judged_labels=(),
+    )
+
+
 def _models_and_slices(
     Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState
-) -> tuple[Twins, Float64, Slices]:
+) -> tuple[HalfModels, Float64, Slices]:
     """Return class-balanced models, their held-out probabilities (splits, n, C), and the slices of the rows.
 
     The search has them already, unless legitimate columns were left out of it: they stay in models that
     measure the cost of a named shortcut.
     """
     if search.twins is not None and not s.legitimate:
-        return search.twins, held_out(search.twins.before, Z, ids, s.seed), search.slices
-    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
-    before = held_out(twins.before, Z, ids, s.seed)
-    return twins, before, find_slices(Z, y, before.mean(axis=0), s.legitimate)
+        return search.twins.plain, search.twins.plain.held_out(Z, ids), search.slices
+    models = fit_halves(Z, y, ids, C, s.seed, l2=s.l2)
+    before = models.held_out(Z, ids)
+    return models, before, find_slices(Z, y, before.mean(axis=0), s.legitimate)
 
 
 def _affordable(
-    robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: CueSettings
+    robust: Floats, Z: Floats, y: Integers, ids: Integers, models: HalfModels, before: Floats, s: CueSettings
 ) -> tuple[float, float]:
     """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
 
@@ -124,11 +133,11 @@ def _affordable(
     """
     n_classes = len(np.unique(y))
     limit = CLASS_COST_PART * n_classes * s.max_named_cost if s.max_named_cost < 1 else np.inf
-    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    plain = [cross_fit(Z, y, ids, models, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     floor = [max(worst_recall(p, y), worst_recall(q, y)) for p, q in zip(before, plain, strict=True)]
     for part in NAMED_PARTS:
         blend = part * s.named_share
-        tried = cross_fit_factor(Z, y, ids, twins, 1.0 - blend + blend * robust, s)
+        tried = cross_fit_factor(Z, y, ids, models, 1.0 - blend + blend * robust, s)
         cost = float(np.mean([balanced_loss(p, q, y) for p, q in zip(before, tried, strict=True)]))
         lost = float(np.mean([worst - worst_recall(q, y) for worst, q in zip(floor, tried, strict=True)]))
         if cost <= s.max_named_cost and lost <= limit:

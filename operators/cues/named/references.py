@@ -4,7 +4,8 @@ A recipe names a column, one entry of a vector column (``image[48]``), or severa
 ends in ``*``. Where ``encode`` makes the features, a column means what it is encoded to, and a single feature
 is named by its label, such as ``sex = Male``, and a slice as the suspects tell it, such as
 ``hired in Nov-Feb``. Where an operator such as ``embed`` makes the features, their
-only name is ``x``.
+only name is ``x``. ``FeatureColumns.meaning`` alone decides between these; ``columns_of`` says the same of
+columns before their features are known.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 
 from connectors.foundation.messages import first_of, nearest
 from operators.base import FEATURES, OperatorError
+from operators.caseless import caseless
 from operators.columns import is_meant
 from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.cues.settings import Named, SourceColumn
-from operators.encode.words import LevelWords, NumberWords, Words, condition_of
+from operators.encode.words import OR_MISSING, LevelWords, NumberWords, Words, condition_of
 from operators.encoded_features import Output
 from operators.yaml_text import inline_yaml
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
+TWO_VALUES = re.compile(r"(?P<feature>.+) is [-+.\deE]+ \(not [-+.\deE]+\)")
+"""The slice of a number that has two values, as the suspects tell it: it means the number itself."""
 COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")
 """A slice of an entry of a vector."""
 MAIN_ROLES = (("value", "part"), ("target",), ("category", "missing", "infrequent"))
@@ -32,6 +37,27 @@ it), else the class shares of its values, which a column of many infrequent valu
 levels of such a column hold all infrequent values as one."""
 WORDS = (" =", " >", " <", " is ", " in ", " on ", " between ", " before ", " among ", " not ", " contains ")
 """Words that may follow the name of a column in the text of a slice."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The features that a name means.
+
+    Attributes
+    ----------
+    positions
+        All features of the columns that are named, or the single feature.
+    main
+        Those of them that are balanced: of a column its value or its levels, without what ``encode`` adds to
+        these, such as whether it is missing.
+    cut
+        Where the name is that of a slice, the cut of the feature; None for another name.
+
+    """
+
+    positions: tuple[int, ...]
+    main: tuple[int, ...]
+    cut: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,62 +90,93 @@ class FeatureColumns:
         """The features of a row, without those that words of texts add."""
         return sum(self.widths)
 
-    def positions(self, name: str, *, main: bool = False) -> tuple[int, ...]:
-        """Return the positions of a column, an entry of one, or the columns of a pattern.
+    def meaning(self, name: str) -> Meaning:
+        """Return what a name means: the first of these that there is.
 
-        Parameters
-        ----------
-        name
-            As a recipe writes it.
-        main
-            Leave out what an encoded column has beside its value or its levels, such as whether it is
-            missing.
+        1. Columns: the one of this name, or those of a pattern.
+        2. The feature with this label.
+        3. An entry of a vector column.
+        4. A slice in words, of the column with the longest name.
 
         Raises
         ------
         OperatorError
-            There is no such column or entry.
+            There is no such column, feature, entry or slice.
 
         """
-        found: list[int] = []
-        for column, entry in columns_of(name, self.names):
-            index = self.names.index(column)
-            start, width = sum(self.widths[:index]), self.widths[index]
-            if self.outputs:
-                found += self._encoded(column, entry, range(start, start + width), main=main)
-                continue
-            if isinstance(entry, int) and entry >= width:
-                raise OperatorError(
-                    f"operators.cues: {name!r} asks for entry {entry} of {column!r}, which has the entries "
-                    f"0 to {width - 1}."
-                )
-            found += [start + entry] if isinstance(entry, int) else range(start, start + width)
-        return tuple(found)
+        if columns := whole_columns(name, self.names):
+            places = [self._places(column) for column in columns]
+            main = tuple(p for own in places for p in self._main(own))
+            return Meaning(tuple(p for own in places for p in own), main)
+        place = self._places_of_labels.get(name)
+        cut = None
+        if place is None and not self.outputs:
+            place = self._entry(name)
+        if place is None and (two := TWO_VALUES.fullmatch(name.removesuffix(OR_MISSING))):
+            return self.meaning(two["feature"])
+        if place is None:
+            place, cut = self._slice(name)
+        return Meaning((place,), (place,), cut)
 
-    def _encoded(self, column: str, entry: int | str | None, places: range, *, main: bool) -> list[int]:
-        """Return the positions of a column that ``encode`` has made features of, or of one of these."""
-        if not places:
+    def _places(self, column: str) -> range:
+        """Return the positions of a column's features. Raises OperatorError where ``encode`` makes none."""
+        places = self._range(column)
+        if self.outputs and not places:
             raise OperatorError(
                 f"operators.cues: {column!r} is not used as a feature: it has one value in all rows or none, "
                 "is an identifier, or `encode` drops it. Remove its name, or tell its kind by "
                 f"`operators: {{encode: {{columns: {{{column}: categorical}}}}}}`."
             )
-        if entry is not None:
-            label = entry if isinstance(entry, str) else f"{column}[{entry}]"
-            found = [place for place in places if self.outputs[place].label == label]
-            if not found and (condition := self._in_words(label, places)):
-                return [condition[0]]
-            if not found:
-                labels = ", ".join(repr(self.outputs[place].label) for place in places[:30])
-                raise OperatorError(
-                    f"operators.cues: there is no feature {label!r}, and no cut of one divides the rows so. "
-                    f"There are: {labels}. Slices are read as `rowsieve cues` prints them."
-                )
-            return found
-        for roles in MAIN_ROLES if main else ():
+        return places
+
+    def _range(self, column: str) -> range:
+        """Return the positions of a column's features, if it has any."""
+        index = self.names.index(column)
+        start = sum(self.widths[:index])
+        return range(start, start + self.widths[index])
+
+    def _main(self, places: range) -> list[int]:
+        """Return those features of a column that are balanced where it is named."""
+        for roles in MAIN_ROLES if self.outputs else ():
             if found := [place for place in places if self.outputs[place].role in roles]:
                 return found
         return list(places)
+
+    def _entry(self, name: str) -> int | None:
+        """Return the position of an entry of a vector column; None for another name."""
+        found = ENTRY.fullmatch(name)
+        if found is None or found["column"] not in self.names:
+            return None
+        places, entry = self._places(found["column"]), int(found["entry"])
+        if entry >= len(places):
+            raise OperatorError(
+                f"operators.cues: {name!r} asks for entry {entry} of {found['column']!r}, which has the "
+                f"entries 0 to {len(places) - 1}."
+            )
+        return places[entry]
+
+    def _slice(self, text: str) -> tuple[int, float]:
+        """Return position and cut of a slice in words, such as ``hired in Nov-Feb``."""
+        known = columns_of(text, self.names)[0][0]
+        named = self._places(known)
+        for column in sorted((one for one in self.names if text.startswith(one)), key=len, reverse=True):
+            if found := self._in_words(text, self._range(column)):
+                return found
+        labels = ", ".join(repr(self.name(place)) for place in named[:30])
+        raise OperatorError(
+            f"operators.cues: there is no feature {text!r}, and no cut of one divides the rows so. "
+            f"There are: {labels}. Slices are read as `rowsieve cues` prints them."
+        )
+
+    def _in_words(self, text: str, places: range) -> tuple[int, float] | None:
+        """Return the first feature among ``places`` of which a cut divides the rows as the text says."""
+        for place in places:
+            words = self.words_of(place)
+            condition = condition_of(text, words.source)
+            cut = None if condition is None else words.parse(condition)
+            if cut is not None:
+                return place, cut
+        return None
 
     def used(self) -> tuple[str, ...]:
         """Return the columns that give features."""
@@ -138,8 +195,8 @@ class FeatureColumns:
         return [place for place in range(self.n_features) if place not in entries]
 
     def named_words(self, text: str) -> frozenset[str]:
-        """Return the words that the recipe names for a column of texts, in lower case."""
-        return frozenset(word.casefold() for one in self.mentions if one.column == text for word in one.words)
+        """Return the words that the recipe names for a column of texts, as texts are compared."""
+        return frozenset(caseless(word) for one in self.mentions if one.column == text for word in one.words)
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns that ``encode`` turns into several features; the entries of vectors are none."""
@@ -157,14 +214,27 @@ class FeatureColumns:
         """Return the name of a feature: its column, with the entry where the column is a vector."""
         if position >= self.n_features:
             return self.mentions[position - self.n_features].label
+        return self._labels[position]
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        """The name of each feature, without those that words of texts add."""
         if self.outputs:
-            return self.outputs[position].label
-        start = 0
-        for name, width in zip(self.names, self.widths, strict=True):
-            if position < start + width:
-                return name if width == 1 and name != FEATURES else f"{name}[{position - start}]"
-            start += width
-        return f"{FEATURES}[{position}]"
+            return tuple(output.label for output in self.outputs)
+        return tuple(
+            name if width == 1 and name != FEATURES else f"{name}[{entry}]"
+            for name, width in zip(self.names, self.widths, strict=True)
+            for entry in range(width)
+        )
+
+    @cached_property
+    def _places_of_labels(self) -> Mapping[str, int]:
+        """The position of each name of a feature: of equal ones that of the column with the longest name."""
+        columns = [name for name, width in zip(self.names, self.widths, strict=True) for _ in range(width)]
+        found = dict[str, int]()
+        for place in sorted(range(len(columns)), key=lambda p: len(columns[p]), reverse=True):
+            found.setdefault(self._labels[place], place)
+        return found
 
     def words_of(self, position: int) -> Words:
         """Return how cuts of a feature are told."""
@@ -181,9 +251,10 @@ class FeatureColumns:
         """
         if isinstance(reference, CueWords):
             return Named((self.n_features + self.mentions.index(reference),), 0.0)
-        if isinstance(reference, str) and (condition := self._slice(reference)):
-            return Named(condition[:1], condition[1])
-        positions = tuple(p for name in names_of(reference) for p in self.positions(name, main=True))
+        meanings = [self.meaning(name) for name in names_of(reference)]
+        if isinstance(reference, str) and meanings[0].cut is not None:
+            return Named(meanings[0].main, meanings[0].cut)
+        positions = tuple(p for one in meanings for p in one.main)
         cut = reference.cut if isinstance(reference, CueSlice) else None
         if len(positions) > 1 and self.outputs and all(self.outputs[p].kind == "datetime" for p in positions):
             elapsed = tuple(p for p in positions if self.outputs[p].role == "value")
@@ -207,7 +278,7 @@ class FeatureColumns:
         """Return the positions of the features that a reference answers for."""
         if isinstance(reference, CueWords):
             return self.named(reference).columns
-        return tuple(place for name in names_of(reference) for place in self.positions(name))
+        return tuple(place for name in names_of(reference) for place in self.meaning(name).positions)
 
     def _gaps_of(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """Return the feature that says whether a number is missing, where the positions are its value."""
@@ -225,28 +296,10 @@ class FeatureColumns:
         places, source = enumerate(self.outputs), self.outputs[position].source
         return tuple(p for p, one in places if one.source == source and one.role == "missing")
 
-    def _slice(self, text: str) -> tuple[int, float] | None:
-        """Return position and cut of a slice in words, such as ``hired in Nov-Feb``; None for a name."""
-        start = 0
-        for name, width in zip(self.names, self.widths, strict=True):
-            places = range(start, start + width)
-            start += width
-            labels = [self.name(place) for place in places]
-            if text == name or text in labels:
-                return None
-            if text.startswith(name) and (found := self._in_words(text, places)):
-                return found
-        return None
 
-    def _in_words(self, text: str, places: range) -> tuple[int, float] | None:
-        """Return the first feature among ``places`` of which a cut divides the rows as the text says."""
-        for place in places:
-            words = self.words_of(place)
-            condition = condition_of(text, words.source)
-            cut = None if condition is None else words.parse(condition)
-            if cut is not None:
-                return place, cut
-        return None
+def whole_columns(name: str, known: Sequence[str]) -> list[str]:
+    """Return the columns that a name means as a whole: the one of this name, else those of a pattern."""
+    return [name] if name in known else [column for column in known if is_meant(column, name)]
 
 
 def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | None]]:
@@ -258,16 +311,14 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
         No feature column has this name; the message has the nearest one.
 
     """
-    if name in known:
-        return [(name, None)]
-    if matching := [column for column in known if is_meant(column, name)]:
-        return [(column, None) for column in matching]
+    if whole := whole_columns(name, known):
+        return [(column, None) for column in whole]
     entry = ENTRY.fullmatch(name)
     if entry is not None and entry["column"] in known:
         return [(entry["column"], int(entry["entry"]))]
-    compared = COMPARED.fullmatch(name)
-    if compared is not None:
-        return columns_of(compared["entry"], known)
+    compared = COMPARED.fullmatch(name) or TWO_VALUES.fullmatch(name)
+    if compared is not None and ENTRY.fullmatch(compared[1]):
+        return columns_of(compared[1], known)
     labelled = max((column for column in known if _is_label(name, column)), key=len, default=None)
     if labelled is not None:
         return [(labelled, name)]

@@ -16,6 +16,7 @@ import numpy as np
 from operators.bounded_json import read_json
 
 if TYPE_CHECKING:  # readers of the importances need no scikit-learn
+    from operators.arrays import Floats, Integers
     from operators.cues.gather import SampledRows
     from operators.cues.named.references import FeatureColumns
     from operators.cues.state import CueState
@@ -46,16 +47,18 @@ def measured_importance(
     Returns
     -------
     As ``PermutationImportance.to_dict``, with ``grouping`` as the trade-off has it. None where all features
-    come from one column, or the rows are too few to fit to a half and score the other.
+    come from one column, the rows are too few to fit to a half and score the other, or there are more than
+    100 classes: each would have few of the rows, and the time grows with their number.
 
     """
+    from operators.cues.learnt_classes import MAX_CLASSES
     from operators.cues.models.draws import Split, halves
     from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
     from operators.cues.output.curve import curve_groups
     from operators.metrics.importance import drawn_rows, max_scored_rows, permutation_importance
 
-    blocks = {name: columns.positions(name) for name in columns.used()}
-    if len(blocks) < 2:
+    blocks = {name: columns.meaning(name).positions for name in columns.used()}
+    if len(blocks) < 2 or len(np.unique(sample.y)) > MAX_CLASSES:
         return None
     drawn = drawn_rows(sample.ids, max_scored_rows(len(blocks)), seed, PURPOSE)
     X, y, ids = sample.X[drawn], sample.y[drawn], sample.ids[drawn]
@@ -69,11 +72,13 @@ def measured_importance(
         fit_softmax(Z[half == h], y[half == h], class_balance(y[half == h], classes), classes) for h in (0, 1)
     ]
 
-    def held_out(rows: Any) -> Any:
+    def predict_held_out(rows: Floats) -> Integers:
         by_model = [predict(coef, rows).argmax(axis=1) for coef in coefs]
-        return np.where(half == 0, by_model[1], by_model[0])
+        return np.asarray(np.where(half == 0, by_model[1], by_model[0]))
 
-    found = permutation_importance(held_out, Z, y, blocks, groups=groups[drawn], random_state=seed % 2**32)
+    found = permutation_importance(
+        predict_held_out, Z, y, blocks, groups=groups[drawn], random_state=seed % 2**32
+    )
     return found.to_dict() | {"grouping": grouping}
 
 

@@ -6,10 +6,8 @@ single value of a column can do so too, such as "died within two months" of a fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from connectors.foundation.messages import shorten
+from operators.cues.output.record import FoundCues, Suspect
 from operators.metrics.group_scores import MIN_ROWS
 
 MIN_PURITY, MAX_CLASS_SHARE = 0.99, 0.95
@@ -18,7 +16,7 @@ class among all rows up to which that is remarkable."""
 MAX_NOTES = 3
 
 
-def leaking_values(found: Mapping[str, Any]) -> list[str]:
+def leaking_values(found: FoundCues) -> list[str]:
     """Return a sentence for each of the strongest open suspects whose rows are nearly all of one class."""
     notes = []
     for suspect in found["suspects"]:
@@ -36,7 +34,7 @@ def leaking_values(found: Mapping[str, Any]) -> list[str]:
     return notes[:MAX_NOTES]
 
 
-def _purest_class(suspect: Mapping[str, Any]) -> tuple[str, float]:
+def _purest_class(suspect: Suspect) -> tuple[str, float]:
     """Return the class of most rows of a slice and its share there; no class where it cannot be told.
 
     The shares of the slice in all rows and in each class tell it if only one class has rows there, and of two

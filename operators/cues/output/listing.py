@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from operators.cues.sides.sides import Sides
 from operators.encode.words import OR_MISSING, ElapsedWords, NumberWords, PartWords, YearWords
 
 if TYPE_CHECKING:  # readers of the list need no scikit-learn
+    from operators.cues.output.record import FoundCues
     from operators.cues.search.suspects import Suspect
     from operators.cues.state import CueState
 
@@ -53,14 +54,14 @@ def write_suspects(
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
         (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
         ``unclear`` (sentences on words that cannot be balanced as meant), ``trade_off``
-        (``curve.measured_curve``; None without a search), ``found_words`` (``FoundWords.record``: words that
-        are balanced though nobody named them) and ``words_gate``, the trust in them, None without any.
+        (``curve.measured_curve``; None without a search) and ``found_words`` (``FoundWords.record``: words
+        that are balanced though nobody named them).
 
     Notes
     -----
-    The entry ``gate`` is the part of the robust factor that is followed, ``CueState.blend``, once held-out
-    rows have decided. The operator's metric of this name is what the evidence alone allows
-    (``Evidence.gate``). Where shortcuts are named it is ``words_gate``.
+    The entry ``part`` is the part of the robust factor that is followed, ``CueState.blend``; None where the
+    recipe names shortcuts that divide the rows. What the evidence alone allows is the operator's metric
+    ``gate``.
 
     """
     from operators.cues.state import summary
@@ -68,13 +69,13 @@ def write_suspects(
     answers = Answers.of(params, columns)
     binary: Mapping[int, tuple[float, float]] = more.pop("binary")
     classes: Sequence[str] = more["classes"]
-    words_gate = more.pop("words_gate")
+    found_by_search = state.named is None or bool(more["found_words"])
     record = {
         **more,
         "robustness": params.robustness,
         "spurious": params.model_dump(mode="json")["spurious"],
         "legitimate": params.model_dump(mode="json")["legitimate"],
-        "gate": state.blend if state.named is None else words_gate,
+        "part": state.blend if found_by_search else None,
         "balanced_columns": _balanced_columns(state, columns),
         **_one_class(state, classes),
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
@@ -136,10 +137,12 @@ def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
     return [columns.outputs[one].source if one in known else columns.name(one) for one in sides.columns]
 
 
-def read_suspects(folder: Path) -> dict[str, Any]:
-    """Return what ``write_suspects`` wrote."""
-    found: dict[str, Any] = read_json(folder / SUSPECTS)
-    return found
+def read_suspects(folder: Path) -> FoundCues:
+    """Return what ``write_suspects`` wrote; up to version 40 of the operator ``part`` was called ``gate``."""
+    record: dict[str, Any] = read_json(folder / SUSPECTS)
+    if "part" not in record:
+        record["part"] = record.pop("gate", None)
+    return cast("FoundCues", record)
 
 
 def recipe_section(spurious: Sequence[Any], legitimate: Sequence[Any]) -> str:
@@ -207,7 +210,7 @@ def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any
 def _whole_name(position: int, columns: FeatureColumns) -> str:
     """Return the name of a feature, or of its column where that is one of categories."""
     if columns.outputs and (output := columns.outputs[position]).kind == "categorical":
-        whole = position in columns.positions(output.source, main=True)
+        whole = position in columns.meaning(output.source).main
         return output.source if whole else columns.name(position)
     return columns.name(position)
 

@@ -19,6 +19,8 @@ from operators.cues.output.curve_report import (
 )
 from operators.cues.output.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.output.leaking_values import leaking_values
+from operators.cues.output.notes import left_out_warning, word_notes
+from operators.cues.output.record import FoundCues, Suspect
 from operators.cues.output.shown_suspects import (
     SEE_ROWS,
     WEAK,
@@ -30,7 +32,7 @@ from operators.cues.output.shown_suspects import (
     sentence_on_entries,
     slice_text,
 )
-from operators.cues.output.verdict import left_out_warning, possible_shortcut, summary, verdict, word_notes
+from operators.cues.output.verdict import possible_shortcut, summary, verdict
 from operators.report import (
     SMALL_CLASSES,
     Finding,
@@ -72,7 +74,7 @@ ANSWER = (
 
 
 def cue_section(
-    found: Mapping[str, Any], importance: Mapping[str, Any] | None = None, *, beside_cues: str = ""
+    found: FoundCues, importance: Mapping[str, Any] | None = None, *, beside_cues: str = ""
 ) -> ReportSection:
     """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column.
 
@@ -101,8 +103,8 @@ def cue_section(
             ANSWER,
             RecipeChoices(("operators", "cues"), OPTIONS, items),
         ]
-    if found.get("trade_off"):
-        content += _trade_off(found["trade_off"], said_before=whole)
+    if curve := found.get("trade_off"):
+        content += _trade_off(curve, said_before=whole)
     findings = [*([Finding(own.replace("`", ""))] if own else ()), *_findings(found)]
     if importance is not None:
         content += _importance(importance)
@@ -151,9 +153,10 @@ def _trade_off(record: Mapping[str, Any], said_before: str) -> list[Any]:
     ]
 
 
-def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
+def choice_items(found: FoundCues) -> list[RecipeChoice]:
     """Return open suspects, one for each name of the recipe, and today's answers as items with buttons."""
-    answered = [(option, yaml_reference(reference)) for option in OPTIONS for reference in found[option]]
+    answers = zip(OPTIONS, (found["spurious"], found["legitimate"]), strict=True)
+    answered = [(option, yaml_reference(reference)) for option, given in answers for reference in given]
     items = [RecipeChoice(value, value, option) for option, value in answered]
     slices = dict[str, list[str]]()
     for suspect in found["suspects"]:
@@ -162,7 +165,7 @@ def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
     return [*(RecipeChoice(", ".join(listed), name) for name, listed in slices.items()), *items]
 
 
-def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
+def _findings(found: FoundCues) -> Sequence[Finding]:
     notes = [Finding(summary(found), "information")]
     notes += [Finding(note, "warning") for note in word_notes(found)]
     notes += [Finding(note, "warning") for note in leaking_values(found)]
@@ -173,23 +176,23 @@ def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
     if curve and is_overpriced(curve):
         price = (price_sentence(curve), "" if classes else small_groups_sentence(curve))
         notes.append(Finding(" ".join(filter(None, price)), "warning"))
-    if found["gate"] and (asked := asked_suspects(found)):
+    if found["part"] and (asked := asked_suspects(found)):
         return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
-    if found["gate"] == 0 and (possible := possible_shortcut(found)):
+    if found["part"] == 0 and (possible := possible_shortcut(found)):
         return *notes, _finding(
             "A model leans on what may be a shortcut or honest signal:", possible, "information"
         )
     return notes
 
 
-def _finding(begin: str, suspect: Mapping[str, Any], severity: Severity) -> Finding:
+def _finding(begin: str, suspect: Suspect, severity: Severity) -> Finding:
     said = f"{begin} {suspect['slice']} ({suspect['share']:.0%} of the rows)."
     if is_entry(suspect):
         return Finding(f"{said} This has no meaning in words: {SEE_ROWS}.", severity)
     return Finding(f"{said} Say whether it is one under suspected shortcuts.", severity)
 
 
-def _row(suspect: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str | float, ...]:
+def _row(suspect: Suspect, found: FoundCues) -> tuple[str | float, ...]:
     return (
         slice_text(suspect),
         f"{suspect['share']:.1%}",

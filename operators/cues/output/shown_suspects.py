@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from connectors.foundation.messages import cut
+from operators.cues.output.record import FoundCues, Suspect
 
 LARGE_GAIN = 0.1
 """Gain of a suspect from which it is asked about although models lean on it in part alone."""
@@ -25,8 +25,6 @@ ENTRY = re.compile(r".+\[\d+\]")
 """Name of an entry of a vector, which says nothing."""
 SEE_ROWS = "look at the report's example rows, first at those of low accuracy"
 MAX_NAMES, MAX_NAME = 3, 40
-
-Suspect = Mapping[str, Any]
 
 
 def wins_much(suspect: Suspect) -> bool:
@@ -44,17 +42,17 @@ def is_worth_an_answer(suspect: Suspect) -> bool:
     return bool(suspect.get("stands_out") or suspect["strength"] >= least)
 
 
-def asked_suspects(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def asked_suspects(found: FoundCues) -> list[Suspect]:
     """Return the open suspects that the user is asked about, the strongest first.
 
     Where the weights follow robust ones, the strongest open suspect is one of them.
     """
     suspects = [one for one in found["suspects"] if one["answer"] == "open"]
-    strongest = suspects[:1] if found["gate"] else []
+    strongest = suspects[:1] if found["part"] else []
     return [one for one in suspects if one in strongest or is_worth_an_answer(one)]
 
 
-def answer_text(suspect: Suspect, found: Mapping[str, Any]) -> str:
+def answer_text(suspect: Suspect, found: FoundCues) -> str:
     """Return the answer of the recipe, ``open``, or that none is needed."""
     is_weak = suspect["answer"] == "open" and suspect not in asked_suspects(found)
     return WEAK if is_weak else str(suspect["answer"])
@@ -78,7 +76,7 @@ def is_entry(suspect: Suspect) -> bool:
     return ENTRY.fullmatch(suspect.get("feature", "")) is not None
 
 
-def sentence_on_entries(found: Mapping[str, Any]) -> str:
+def sentence_on_entries(found: FoundCues) -> str:
     """Say what to look at where suspects are entries of vectors; empty where none is."""
     entries = [one["feature"] for one in found["suspects"] if is_entry(one)]
     if not entries:

@@ -1,19 +1,20 @@
-"""Sentences on the content of ``suspects.json``: what the weights are, why, and what the user can answer."""
+"""Sentences on the content of ``suspects.json``: what the weights are, why, and what the user can answer.
+
+``_verdict`` lists the cases; each has a function, which returns a ``Verdict``.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from connectors.foundation.messages import first_of, shorten
-from operators.counts import count
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
+from operators.cues.output.notes import limit_sentence, undivided_sentence, wrong_labels_sentence
+from operators.cues.output.record import FoundCues, Suspect
 from operators.cues.output.shown_suspects import ASKED_STRENGTH, SEE_ROWS, asked_suspects, is_entry, wins_much
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
-from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
 
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
@@ -41,117 +42,119 @@ WEAKEST = {
     "labels are wrong",
 }
 """Words for the measurement that shuts the gate."""
-NOTABLE_SHRINKAGE = 0.05
-"""Part by which limits shrink the factors of a class from which it is said."""
 MIXED = 0.85
 """Gate below which kinds of evidence do not agree, and the strongest suspect is asked about."""
-SENTENCE = re.compile(r"(?:`[^`]*`|[^`])*?\.(?: |$)", re.DOTALL)
-"""Up to a full stop that is in no name."""
 WHY_LESS = "as held-out rows of the worst class are better so than with balanced classes"
 
 
-def verdict(found: Mapping[str, Any]) -> str:
+class Verdict(NamedTuple):
+    """Sentences on the weights.
+
+    Attributes
+    ----------
+    outcome
+        What the weights are, and why: the beginning, which the log and the findings of a report have.
+    more
+        Further sentences, such as what the user can answer; may be empty.
+
+    """
+
+    outcome: str
+    more: str = ""
+
+
+def verdict(found: FoundCues) -> str:
     """Say what the weights are, and what they win and cost against the baseline."""
-    measured = ""
-    if found.get("trade_off"):
-        measured = (
-            f"{_limit_sentence(found)}{_wrong_labels_sentence(found)} {baseline_sentence(found['trade_off'])}"
-        )
+    curve = found.get("trade_off")
+    measured = () if found["reason"] or not curve else _measured(found, curve)
+    return _joined(*_verdict(found), *measured)
+
+
+def summary(found: FoundCues, *, undivided: bool = True) -> str:
+    """Return the beginning of the verdict: what the weights are and why.
+
+    Without ``undivided`` it is that of the weights where named shortcuts that divide no rows are told before.
+    """
+    return _verdict(found, undivided=undivided).outcome
+
+
+def _verdict(found: FoundCues, *, undivided: bool = True) -> Verdict:
+    """Return what is said without held-out figures, in the first of these cases that there is."""
     if found["reason"]:
-        return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
+        return Verdict(f"No shortcut was searched for ({found['reason']}). The weights balance the classes.")
     if found.get("found_words"):
-        return f"{words_sentence(found)}{_named_price(found)}.{measured}"
-    if found.get("undivided") and found["gate"] is None:
-        return _undivided_sentence(found) + measured
-    if found.get("undivided"):
-        return f"{_undivided(found)} {verdict({**found, 'undivided': []})}"
-    if found["gate"] is None and not found.get("blend", 1.0):
-        return (
-            "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
-            "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
-            f"honest signal. `max_named_cost: 1` balances them whatever it costs.{measured}"
-        )
-    if found["gate"] is None:
-        return (
-            "The shortcuts that the recipe names are balanced against the label"
-            + _named_price(found)
-            + f".{_kept_sentence(found)}{measured}"
-        )
+        return Verdict(f"{words_sentence(found)}{_named_price(found)}.")
+    if undivided and found.get("undivided"):
+        searched = found["part"] is not None
+        return Verdict(undivided_sentence(found), _joined(*_searched(found)) if searched else _others(found))
+    return _named(found) if found["part"] is None else _searched(found)
+
+
+def _named(found: FoundCues) -> Verdict:
+    """Say how far the shortcuts that the recipe names are balanced; each of them divides the rows."""
+    if not found.get("blend", 1.0):
+        return _too_dear()
+    return Verdict(
+        f"The shortcuts that the recipe names are balanced against the label{_named_price(found)}.",
+        _kept_sentence(found),
+    )
+
+
+def _searched(found: FoundCues) -> Verdict:
+    """Say what was done by the search alone: columns, twins and slices, or class balance."""
     if found.get("balanced_columns"):
-        return _columns_sentence(found) + measured
-    if found["gate"] > 0:
-        return f"{_searched_sentence(found)}{_strongest(found)}{measured}"
-    return f"{_weak_evidence(found)}{measured}"
+        return _columns(found)
+    if found["part"]:
+        return Verdict(_searched_sentence(found), _strongest(found))
+    return _weak_evidence(found)
 
 
-def _limit_sentence(found: Mapping[str, Any]) -> str:
-    """Say how far the least share of a class holds the weights back; empty where it hardly does."""
-    trusted = [trust for trust in found.get("trust", ()) if trust > 0]
-    if not found.get("blend") or "trust" not in found:
-        return ""
-    if not trusted:
-        return " The limits leave nothing of that but class balance (`min_effective_share`)."
-    if 1 - min(trusted) < NOTABLE_SHRINKAGE:
-        return ""
-    return (
-        f" In at least one class the factors are shrunk by {1 - min(trusted):.0%}, so that the class does "
-        "not rest on few of its rows (`min_effective_share`)."
+def _too_dear() -> Verdict:
+    """Say that named shortcuts are not balanced, as that would cost more than the user allows."""
+    return Verdict(
+        "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
+        "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
+        "honest signal.",
+        "`max_named_cost: 1` balances them whatever it costs.",
     )
 
 
-def _wrong_labels_sentence(found: Mapping[str, Any]) -> str:
-    """Say how many of the rows that break the shortcut have wrong labels; empty where none seem to have."""
-    by_class: Mapping[str, Sequence[float]] = found.get("wrong_labels", {})
-    if not by_class:
-        return ""
-    rows, wrong = (sum(counts[k] for counts in by_class.values()) for k in (0, 1))
-    ordered = sorted(by_class.items(), key=lambda item: -item[1][1] / item[1][0])
-    listed = [
-        f"{n_wrong / n:.0%} of {count(int(n), 'row')} of class {shorten(name)}"
-        for name, (n, n_wrong) in ordered
-    ]
-    return (
-        f" By what the other columns say, about {wrong / rows:.0%} of the sampled rows that break it have "
-        f"wrong labels ({first_of(listed, MAX_NAMES)}). The rows whose labels are probably right carry the "
-        "weight there, and in the following figures rows count by the probability that their label is right."
-    )
+def _measured(found: FoundCues, curve: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what limits and wrong labels do, and what the weights win and cost on held-out rows."""
+    return limit_sentence(found), wrong_labels_sentence(found), baseline_sentence(curve)
 
 
-def _kept_sentence(found: Mapping[str, Any]) -> str:
+def _joined(*sentences: str) -> str:
+    """Return sentences one after the other, without those that are empty."""
+    return " ".join(filter(None, sentences))
+
+
+def _kept_sentence(found: FoundCues) -> str:
     """Name the columns that are balanced though the recipe names others; empty where there are none."""
-    return f" So is what the search finds: {_kept_columns(found)}." if found.get("kept") else ""
+    return f"So is what the search finds: {_kept_columns(found)}." if found.get("kept") else ""
 
 
-def _kept_columns(found: Mapping[str, Any]) -> str:
+def _kept_columns(found: FoundCues) -> str:
     *first, last = [f"`{name}`" for name in found["kept"]]
     listed, it = (f"{', '.join(first)} and {last}", "them") if first else (last, "it")
     return f"{listed} (if that is honest signal, name {it} under `legitimate`)"
 
 
-def _undivided_sentence(found: Mapping[str, Any]) -> str:
-    """Say which named shortcuts divide no rows, and what the weights are then."""
-    said = _undivided(found)
-    if not found.get("blend", 1.0) and len(found["undivided"]) < len(found["spurious"]):
-        return f"{said} {verdict({**found, 'undivided': [], 'trade_off': None})}"
-    if len(found["undivided"]) < len(found["spurious"]):
-        others = f"{said} The others are balanced against the label{_named_price(found)}."
-        return others + _kept_sentence(found)
+def _others(found: FoundCues) -> str:
+    """Say what the weights are where some of the named shortcuts divide no rows, or none of them does."""
+    some = len(found["undivided"]) < len(found["spurious"])
+    if some and not found.get("blend", 1.0):
+        return _joined(*_too_dear())
+    if some:
+        price = _named_price(found)
+        return _joined(f"The others are balanced against the label{price}.", _kept_sentence(found))
     if found.get("kept"):
         price = _price(found)
-        return f"{said} What the search finds is balanced against the label{price}: {_kept_columns(found)}."
-    return f"{said} The weights {_balance_of_classes(found)}."
+        return f"What the search finds is balanced against the label{price}: {_kept_columns(found)}."
+    return f"The weights {_balance_of_classes(found)}."
 
 
-def _undivided(found: Mapping[str, Any]) -> str:
-    """Say which named shortcuts divide no rows."""
-    undivided = [f"`{name}`" for name in found["undivided"]]
-    return (
-        f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows there, "
-        "so that nothing is balanced against the label for it."
-    )
-
-
-def _balance_of_classes(found: Mapping[str, Any]) -> str:
+def _balance_of_classes(found: FoundCues) -> str:
     """Return what weights without a robust part do, as a predicate."""
     how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
         found["class_strength"], "balance the classes in part"
@@ -163,24 +166,24 @@ def _balance_of_classes(found: Mapping[str, Any]) -> str:
     return how if found["class_strength"] == 1 else f"{how}, {WHY_LESS}"
 
 
-def _why_leaning(found: Mapping[str, Any]) -> str:
+def _why_leaning(found: FoundCues) -> str:
     """Say why the column on which models lean decided how far classes are balanced."""
     balance = "less balance" if found["class_strength"] == 1 else "balanced classes"
     return f"as with {balance} models mistake far more held-out rows that contradict `{found['leaning']}`"
 
 
-def _weak_evidence(found: Mapping[str, Any]) -> str:
+def _weak_evidence(found: FoundCues) -> Verdict:
     """Say what the weights are where the evidence is weak, and ask about what is worth an answer."""
     equal, first = _equal_suspects(found), possible_shortcut(found)
     if first is not None and not equal:
         return _unknown_suspect(found, first)
-    extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
+    extra = "Robustness bold balances the slices below in part." if found["slice_blend"] else ""
     how = _balance_of_classes(found)
-    weak = f"The evidence for a shortcut is weak ({_weakest(found)}), so that the weights {how}.{extra}"
-    return weak + (equal or _leant_on(found))
+    outcome = f"The evidence for a shortcut is weak ({_weakest(found)}), so that the weights {how}."
+    return Verdict(outcome, _joined(extra, equal or _leant_on(found)))
 
 
-def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+def _unknown_suspect(found: FoundCues, first: Suspect) -> Verdict:
     """Say why a suspect whose balance would win much is not balanced, and ask about it."""
     reference = yaml_reference(first["reference"])
     balanced = "balanced in part alone" if found["slice_blend"] else "not balanced"
@@ -193,35 +196,38 @@ def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> str:
             f"Models lean most on `{strongest['slice']}`, whose balance would change the worst class and "
             f"side by {gain:+.2f}; it"
         )
-    return (
+    return Verdict(
         f"{begin} is not known whether `{first['slice']}`, on which {lean}, is a shortcut or honest "
         f"signal ({_weakest(found)}), so that it is {balanced} without your answer: the weights "
-        f"{_balance_of_classes(found)}. Named under `spurious`, it would be balanced, which would raise the "
+        f"{_balance_of_classes(found)}.",
+        "Named under `spurious`, it would be balanced, which would raise the "
         f"worst class and side by {first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced "
         f"accuracy: name `{reference}` there if it is a shortcut, or under `legitimate` if it is honest "
-        "signal."
+        "signal.",
     )
 
 
-def _weakest(found: Mapping[str, Any]) -> str:
+def _weakest(found: FoundCues) -> str:
     """Return which measurement speaks most against a shortcut."""
-    return WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
+    weakest = str(found["weakest"])
+    return WEAKEST.get(weakest, weakest.replace("_", " "))
 
 
-def _searched_sentence(found: Mapping[str, Any]) -> str:
+def _searched_sentence(found: FoundCues) -> str:
     """Say why the weights follow the robust ones, and how far."""
     if found.get("expected_gain"):
         return f"{expected_sentence(found)}: the weights follow the robust ones in full."
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
+    part = found["part"] or 0.0
+    share = "in full" if part == 1 else f"by {part:.0%}, and class balance for the rest"
     evidence = (
         "The evidence for a shortcut is mixed"
-        if found["gate"] < MIXED
+        if part < MIXED
         else "Several kinds of evidence for a shortcut agree"
     )
     return f"{evidence}: the weights follow the robust ones {share}."
 
 
-def expected_sentence(found: Mapping[str, Any]) -> str:
+def expected_sentence(found: FoundCues) -> str:
     """Say what gain is expected, without a full stop."""
     return (
         "The evidence for a shortcut does not suffice by itself, but on tables with measurements like these, "
@@ -230,11 +236,11 @@ def expected_sentence(found: Mapping[str, Any]) -> str:
     )
 
 
-def _strongest(found: Mapping[str, Any]) -> str:
+def _strongest(found: FoundCues) -> str:
     """Name the strongest open suspect, and what to do if it is honest; or say that no single feature carries
     the shortcut."""
     if (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT:
-        return " No single feature carries it, so that the list of slices can miss it."
+        return "No single feature carries it, so that the list of slices can miss it."
     if said := _equal_suspects(found):
         return said
     suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
@@ -242,54 +248,23 @@ def _strongest(found: Mapping[str, Any]) -> str:
         return ""
     name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
     if is_entry(suspects[0]):
-        return f" The strongest suspect is `{name}`, which has no meaning in words: {SEE_ROWS}."
-    if found["gate"] < MIXED:
+        return f"The strongest suspect is `{name}`, which has no meaning in words: {SEE_ROWS}."
+    if (found["part"] or 0.0) < MIXED:
         return (
-            f" The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
+            f"The strongest suspect is `{name}`: name `{reference}` under `spurious` if it is a shortcut, "
             "which is then balanced against the label, or under `legitimate` if it is honest signal."
         )
     return (
-        f" The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`."
+        f"The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`."
     )
 
 
-def left_out_warning(rows: Mapping[str, int]) -> str:
-    """Say that no figure speaks for some classes, and what to do.
-
-    Parameters
-    ----------
-    rows
-        Rows of each class that is in no figure of the trade-off, among those that operators learn from; at
-        least one class.
-
-    """
-    listed = first_of([f"{shorten(name)} ({count(n, 'row')})" for name, n in rows.items()], MAX_NAMES)
-    begin = f"the class {listed} has" if len(rows) == 1 else f"the classes {listed} have"
-    it = "it" if len(rows) == 1 else "them"
-    return (
-        f"{begin} fewer than {MIN_ROWS} rows to learn from: no figure of the worst class or group speaks for "
-        f"{it}. Add rows, lower split.validation and split.test, or join {it} with "
-        f"another class (source.label_map). `operators.weights: {{min_class_rows: {min(rows.values())}, "
-        f"class_strength: 1}}` gives {it} the full share of a class, which costs the other classes as far as "
-        "models cannot tell them apart."
-    )
-
-
-def possible_shortcut(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def possible_shortcut(found: FoundCues) -> Suspect | None:
     """Return the strongest suspect to ask about whose balance would win much, if any."""
     return next((suspect for suspect in asked_suspects(found) if wins_much(suspect)), None)
 
 
-def summary(found: Mapping[str, Any]) -> str:
-    """Return the beginning of the verdict: what the weights are and why."""
-    text = verdict({**found, "trade_off": None})
-    sentences = SENTENCE.findall(text)
-    expected = found.get("balanced_columns") and found.get("expected_gain")
-    in_two = found["reason"] or found.get("found_words") or expected
-    return "".join(sentences[: 2 if in_two else 1]).strip() or text
-
-
-def _leant_on(found: Mapping[str, Any]) -> str:
+def _leant_on(found: FoundCues) -> str:
     """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
     suspects = [
         one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= ASKED_STRENGTH
@@ -298,13 +273,13 @@ def _leant_on(found: Mapping[str, Any]) -> str:
         return ""
     first = suspects[0]
     return (
-        f" Models lean most on `{first['slice']}`. To balance that would raise the worst class and side by "
+        f"Models lean most on `{first['slice']}`. To balance that would raise the worst class and side by "
         f"{first['gain']:.2f} on held-out rows, for {first['cost']:.2f} of balanced accuracy: name "
         f"`{yaml_reference(first['reference'])}` under `spurious` if you know that it is a shortcut."
     )
 
 
-def _equal_suspects(found: Mapping[str, Any]) -> str:
+def _equal_suspects(found: FoundCues) -> str:
     """Name two columns that are suspected about equally, which only the user can tell apart; empty if there
     are none."""
     if (found["evidence"] or {}).get("slice_rival", 0.0) < EQUAL_RIVAL:
@@ -315,25 +290,22 @@ def _equal_suspects(found: Mapping[str, Any]) -> str:
     if not others:
         return ""
     return (
-        f" `{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
+        f"`{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
         "carries a shortcut: name that one under `spurious`, and honest signal under `legitimate`."
     )
 
 
-def _columns_sentence(found: Mapping[str, Any]) -> str:
+def _columns(found: FoundCues) -> Verdict:
     """Say which column stands for the classes, or which columns of one value each, and how far that is
     balanced."""
-    names = (
-        [found["balanced_columns"]]
-        if isinstance(found["balanced_columns"], str)
-        else found["balanced_columns"]
-    )
+    columns = found["balanced_columns"] or ()
+    names = [columns] if isinstance(columns, str) else columns
     *first, last = (f"`{name}`" for name in names)
     listed = f"{', '.join(first)} and {last}" if first else last
     it_is, it = ("they are", "them") if first else ("it is", "it")
     many = (found["evidence"] or {}).get("classes", 2) > 2
     why = MORE_LOST if many and found.get("wrong_labels") else ""
-    share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}{why}"
+    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%}{why}"
     reason = (
         ", and the other columns tell the label too, but not which rows are exceptions to this, which points "
         "to a shortcut"
@@ -346,16 +318,17 @@ def _columns_sentence(found: Mapping[str, Any]) -> str:
     told = "go with the classes"
     if "one_class" in found:
         told = f"tell class {found['one_class']} from the others"
-    return (
-        f"The values of {listed} {told}{reason}: the weights balance {it} against the label {share}. {honest}"
+    return Verdict(
+        f"The values of {listed} {told}{reason}: the weights balance {it} against the label {share}.", honest
     )
 
 
-def words_sentence(found: Mapping[str, Any]) -> str:
+def words_sentence(found: FoundCues) -> str:
     """Say which words of texts were found to carry a shortcut, without a full stop."""
-    sets = [(one["column"], _quoted(one["words"])) for one in found["found_words"]]
+    words_of = found["found_words"] or ()
+    sets = [(one["column"], _quoted(one["words"])) for one in words_of]
     named = " and ".join(f"{words} in `{column}`" for column, words in sets)
-    is_one = sum(len(one["words"]) for one in found["found_words"]) == 1
+    is_one = sum(len(one["words"]) for one in words_of) == 1
     go, they, occur, are = (
         ("goes", "it", "occurs", "It is") if is_one else ("go", "they", "occur", "They are")
     )
@@ -370,7 +343,7 @@ def _quoted(words: Sequence[str]) -> str:
     return " or ".join(f"'{word}'" for word in words)
 
 
-def _named_price(found: Mapping[str, Any]) -> str:
+def _named_price(found: FoundCues) -> str:
     """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
     if "named_cost" not in found:
         return ""
@@ -382,19 +355,6 @@ def _named_price(found: Mapping[str, Any]) -> str:
     return price + (advice if cost > NOTABLE_LOSS else "")
 
 
-def _price(found: Mapping[str, Any]) -> str:
+def _price(found: FoundCues) -> str:
     part, cost = f"{found['blend']:.0%}", max(found["named_cost"], 0.0)
     return f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
-
-
-def word_notes(found: Mapping[str, Any]) -> list[str]:
-    """Return sentences on words of the recipe that cannot be balanced as meant."""
-    return [f"Words that the recipe names: {sentence}" for sentence in found.get("unclear", ())]
-
-
-def ineffective_answers(found: Mapping[str, Any]) -> list[str]:
-    """Return sentences on names of the recipe that are not balanced as meant, with the remedy."""
-    if notes := word_notes(found):
-        return notes
-    listed = "`rowsieve cues OUTPUT` lists features and words that divide the rows."
-    return [f"{_undivided(found)} {listed}"] if found.get("undivided") else []

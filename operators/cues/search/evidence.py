@@ -32,6 +32,7 @@ from operators.cues.search.ramps import (
     SPREAD_NEEDS,
     SPREAD_NEEDS_OF_MANY,
     SPREAD_RAMPS,
+    Ramps,
     ramp,
 )
 
@@ -203,7 +204,7 @@ class Evidence:
         """Return how far nothing speaks against balancing the slices, in [0, 1]."""
         return float(np.prod(list(self.ramps(BOLD_RAMPS).values())))
 
-    def ramps(self, limits: dict[str, tuple[float, float]]) -> dict[str, float]:
+    def ramps(self, limits: Ramps) -> dict[str, float]:
         """Return every measurement mapped to [0, 1]: 0 at the first limit, 1 at the second.
 
         With more than two classes a large gain stands in for the recovery.
@@ -212,7 +213,7 @@ class Evidence:
             "relative_error": self.error * self.classes / max(self.classes - 1, 1),
             "slice_dominance": self.slice_strength,
         }
-        found = {name: ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
+        found: dict[str, float] = {name: ramp(values[name], *ends) for name, ends in limits.items()}
         if self.classes > 2 and {"recovery", "gain"} <= limits.keys():
             found["recovery"] = max(found["recovery"], ramp(self.gain, *MANY_CLASSES_GAIN))
         return found

@@ -24,7 +24,7 @@ from operators.cues.models.cross_fitting import cross_fit_halves
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
 from operators.cues.search.gain import MIN_CELL_ROWS
-from operators.cues.search.ramps import SINGLE_RAMPS, ramp
+from operators.cues.search.ramps import SINGLE_RAMPS, Measurement, ramp
 
 CERTAINTY = (0.3, 0.7)
 """Quantiles of the probability of the label at which evenness compares the rows."""
@@ -236,12 +236,12 @@ def support_of(judged: Independence) -> float:
     rows = max(judged.rows, 1)
     area_error = np.sqrt(1.0 / (12.0 * rows))
     part_error = np.sqrt((0.7 / 0.3 + 0.3 / 0.7) / rows)  # of the two parts of which evenness is the ratio
-    least = {
-        "dependence": judged.dependence - STANDARD_ERRORS * area_error,
-        "ratio": judged.ratio + STANDARD_ERRORS * judged.ratio_error,
-        "unevenness": unevenness(judged) / (1.0 + STANDARD_ERRORS * part_error),
+    least: dict[Measurement, float] = {
+        "slice_dependence": judged.dependence - STANDARD_ERRORS * area_error,
+        "slice_ratio": judged.ratio + STANDARD_ERRORS * judged.ratio_error,
+        "slice_unevenness": unevenness(judged) / (1.0 + STANDARD_ERRORS * part_error),
     }
-    return float(np.prod([ramp(value, *SINGLE_RAMPS[f"slice_{name}"]) for name, value in least.items()]))
+    return float(np.prod([ramp(value, *SINGLE_RAMPS[name]) for name, value in least.items()]))
 
 
 def unevenness(judged: Independence) -> float:

@@ -28,9 +28,47 @@ Data cannot tell whether an honest feature that looks like a shortcut is one. Th
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 
-RAMPS = {
+Measurement = Literal[
+    "agreement",
+    "mistake_confidence",
+    "crispness",
+    "recovery",
+    "error",
+    "cost",
+    "gain",
+    "righted",
+    "price",
+    "classes",
+    "exchange",
+    "share_support",
+    "slice_strength",
+    "slice_minority",
+    "slice_label_accuracy",
+    "slice_ratio",
+    "slice_dependence",
+    "slice_unevenness",
+    "slice_support",
+    "slice_spread_support",
+    "slice_rival",
+    "column_strength",
+    "column_minority",
+    "column_label_accuracy",
+    "column_ratio",
+    "column_dependence",
+    "column_unevenness",
+    "column_support",
+    "column_share_with_class",
+    "relative_error",
+    "slice_dominance",
+]
+"""Names of the measurements of ``evidence.Evidence``, and of two that it derives (``Evidence.ramps``)."""
+Ramps: TypeAlias = dict[Measurement, tuple[float, float]]
+
+RAMPS: Ramps = {
     "agreement": (0.5, 0.6),
     "mistake_confidence": (0.28, 0.35),
     "crispness": (0.84, 0.87),
@@ -43,7 +81,7 @@ RAMPS = {
 }
 """Ramps of a shortcut in single features: name of a measurement -> the value at which it shuts the gate, and
 the value at which it opens it."""
-SPREAD_RAMPS = {
+SPREAD_RAMPS: Ramps = {
     "agreement": (0.9, 0.8),
     "mistake_confidence": (0.30, 0.37),
     "crispness": (0.86, 0.89),
@@ -55,12 +93,12 @@ SPREAD_RAMPS = {
     "share_support": (0.0, 1.0),
 }
 """Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
-SPREAD_NEEDS = {"agreement": (0.53, 0.6), "gain": (0.1, 0.2)}
+SPREAD_NEEDS: Ramps = {"agreement": (0.53, 0.6), "gain": (0.1, 0.2)}
 """Ramps of which a spread shortcut needs one: the slices of its many features agree with the twins in part,
 or balancing one slice gains much. Without either, confident mistakes are hard rows of an honest table."""
-SPREAD_NEEDS_OF_MANY = SPREAD_NEEDS | {"agreement": (0.4, 0.46)}
+SPREAD_NEEDS_OF_MANY: Ramps = SPREAD_NEEDS | {"agreement": (0.4, 0.46)}
 """The same for more than two classes, of which a slice tells two apart."""
-REPEATED_RAMPS = {
+REPEATED_RAMPS: Ramps = {
     "agreement": (0.6, 0.68),
     "mistake_confidence": (0.42, 0.46),
     "crispness": (0.94, 0.953),
@@ -76,10 +114,10 @@ models with the robust weights learn little from the rows that break it, and dam
 honest column on which models lean as surely has a higher strength, or models are less sure of mistakes.
 ``slice_dependence`` is 1 where too few rows can say it, and so opens this gate and those of ``NOT_NOISE`` and
 ``GAINS_OR_DEPENDS``: in 28 of the 54 runs of digits with a cue (fifteenth study)."""
-CRISP = {"crispness": (0.93, 0.95), "exchange": (0.36, 0.28)}
+CRISP: Ramps = {"crispness": (0.93, 0.95), "exchange": (0.36, 0.28)}
 """Ramps of which both stand in for ``SPREAD_NEEDS``, where a shortcut is rotated into all features: the twins
 have one crisp rule, and the few rows that break it cost several others each. Honest hard rows cost fewer."""
-SINGLE_RAMPS = {
+SINGLE_RAMPS: Ramps = {
     "slice_strength": (0.4, 0.5),
     "slice_minority": (0.22, 0.18),
     "slice_label_accuracy": (0.08, 0.15),
@@ -93,7 +131,7 @@ SINGLE_RAMPS = {
 }
 """Ramps of a shortcut in one column that is independent of the others, given the label, which tell the label
 as well. ``cost`` has no part: balancing costs much wherever the other columns tell little."""
-COLUMN_RAMPS = {
+COLUMN_RAMPS: Ramps = {
     "column_strength": (0.3, 0.4),
     "column_minority": (0.26, 0.22),
     "column_label_accuracy": (0.08, 0.15),
@@ -105,9 +143,9 @@ COLUMN_RAMPS = {
 }
 """Ramps of a column whose values stand for the classes, of more than two classes. Whether the rows that break
 it gain is decided on held-out rows, with its own weights (``decision.decision``)."""
-COLUMN_OF_TWO_RAMPS = COLUMN_RAMPS | {"column_strength": (0.4, 0.5), "column_minority": (0.22, 0.18)}
+COLUMN_OF_TWO_RAMPS: Ramps = COLUMN_RAMPS | {"column_strength": (0.4, 0.5), "column_minority": (0.22, 0.18)}
 """The same for two classes where twins and slices have found nothing, with the limits of ``SINGLE_RAMPS``."""
-NOT_NOISE = {
+NOT_NOISE: Ramps = {
     "slice_strength": (0.70, 0.76),
     "slice_ratio": (0.0, 0.06),
     "slice_dependence": (0.58, 0.62),
@@ -116,12 +154,12 @@ NOT_NOISE = {
 """Ramps of which the strongest column of two classes needs one: with wrong labels the rows that contradict an
 honest column are mostly wrong themselves, so that the others tell nothing of them (ratio 0 and less) and the
 weights put few of them right."""
-GAINS_OR_DEPENDS = {"gain": (0.06, 0.08), "slice_dependence": (0.58, 0.62)}
+GAINS_OR_DEPENDS: Ramps = {"gain": (0.06, 0.08), "slice_dependence": (0.58, 0.62)}
 """Ramps of which the strongest column of two classes needs one. Honest columns that are independent of the
 others, given the label, look like a shortcut in all but what the weights gain on held-out rows."""
 SLICE_VETO = (0.65, 0.75)
 """Strengths between which the other columns come to be needed for any gate."""
-NO_STRONG_SLICE = {"exchange": (0.1, 0.15)}
+NO_STRONG_SLICE: Ramps = {"exchange": (0.1, 0.15)}
 """Ramp of a shortcut of two classes where no slice of a single column is strong. Wrong labels on an honest
 table look like one: the rows that the weights put right are the wrong ones, and each costs ten others
 (twenty-first study)."""
@@ -129,7 +167,7 @@ ALL_WITH_CLASS = 0.98
 """Share of the rows whose values stand for a class, from which a slice shows a column of two classes too."""
 MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
-BOLD_RAMPS = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25)}
+BOLD_RAMPS: Ramps = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25)}
 """Ramps of ``robustness: bold``, which balances the slices unless one of these speaks against it."""
 SOME_EVIDENCE = (0.1, 0.2)
 """Gate up to which a rise on held-out rows has no effect, and from which it has all."""

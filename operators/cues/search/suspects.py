@@ -18,8 +18,8 @@ from operators.class_shares import counted_classes
 from operators.cues.models.class_accuracy import class_mean
 from operators.cues.models.cross_fitting import cross_fit, cross_fit_halves
 from operators.cues.models.draws import Split, draw_sample, halves
+from operators.cues.models.half_models import fit_halves
 from operators.cues.models.linear import Scaler, class_balance
-from operators.cues.models.twins import fit_twins, held_out
 from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.same_rows import SaySame, equal_but_for_sign, grouped
 from operators.cues.search.slices import TOP, Slices, strongest
@@ -128,12 +128,13 @@ def measured_sample(
     rows = rows[counted_classes(np.bincount(y, minlength=C))[y[rows]]]
     X, y, ids = X[rows], y[rows], ids[rows]
     Z = Scaler.from_rows(X).apply(X)
-    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
-    before = held_out(twins.before, Z, ids, s.seed)
-    plain = cross_fit(Z, y, ids, twins, 0, np.ones(len(y)), s.l2)
-    return MeasuredSample(
+    models = fit_halves(Z, y, ids, C, s.seed, l2=s.l2)
+    before = models.held_out(Z, ids)
+    plain = cross_fit(Z, y, ids, models, 0, np.ones(len(y)), s.l2)
+    sample = MeasuredSample(
         X=X, Z=Z, y=y, ids=ids, features=Z, before=before[0], plain=plain, l2=s.l2, seed=s.seed
-    ), before.mean(axis=0)
+    )
+    return sample, before.mean(axis=0)
 
 
 def measure_suspects(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from connectors.foundation.messages import nearest
 from operators.arrays import Floats, Integers
+from operators.caseless import caseless
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import Scaler, fit_softmax
 from operators.cues.named.recipe_text import yaml_reference
@@ -46,7 +47,7 @@ class Directions:
 
 
 def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:
-    """Return which texts contain one of the words or phrases, whatever the case, shape (n,).
+    """Return which texts contain one of the words or phrases, whatever the case or Unicode form, shape (n,).
 
     Examples
     --------
@@ -54,10 +55,8 @@ def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:
     [True, False, False, True]
 
     """
-    pattern = re.compile("|".join(phrase_pattern(word.casefold()) for word in words))
-    return np.array(
-        [text is not None and pattern.search(text.casefold()) is not None for text in texts], bool
-    )
+    pattern = re.compile("|".join(phrase_pattern(caseless(word)) for word in words))
+    return np.array([text is not None and pattern.search(caseless(text)) is not None for text in texts], bool)
 
 
 def by_set(mentions: Mentions, sets: Sequence[CueWords]) -> Mentions:
@@ -124,7 +123,7 @@ def absent_words(
     for one, part in zip(sets, _parts(mentions, sets), strict=True):
         for word, occurs in zip(one.words, part.T, strict=True):
             if not occurs.any():
-                hint = nearest(word.casefold(), known.get(one.column, ()))
+                hint = nearest(caseless(word), known.get(one.column, ()))
                 yield (
                     f"no text of the column {one.column!r} contains {word!r} in {len(mentions):,} sampled "
                     f"rows.{hint or ' Correct or remove it.'}"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Floats
+from operators.caseless import caseless
 from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CueWords
 from operators.cues.search.ramps import LEAST_PART
@@ -67,7 +68,7 @@ def list_word_suspects(
 
 
 def _separated(text: str) -> str:
-    return separate_words(text.casefold())
+    return separate_words(caseless(text))
 
 
 def frequent_words(texts: Sequence[str | None]) -> tuple[list[str], npt.NDArray[np.float32]]:

@@ -19,8 +19,9 @@ from operators.class_shares import class_factors
 from operators.cues import CueSettings
 from operators.cues import fit as fit_cues
 from operators.cues import weights as cue_weights
+from operators.cues.models.half_models import held_out
 from operators.cues.models.linear import fit_softmax, predict
-from operators.cues.models.twins import fit_twins, held_out
+from operators.cues.models.twins import fit_twins
 from operators.groups.eiil import environments, scale_derivatives
 from operators.groups.george import fit_george
 from operators.groups.params import GeorgeParams

@@ -117,9 +117,9 @@ def published_rows(output: Path, prefix: str = "") -> pd.DataFrame:
 
 
 def gate(output: Path) -> float:
-    """Return the trust in the robust weights, from 0 to 1."""
+    """Return the part of the robust weights that is followed, from 0 to 1."""
     found = json.loads(rowsieve("cues", str(output), "--json"))
-    return float(found["gate"])
+    return float(found["part"])
 
 
 def with_weights(published: pd.DataFrame, test: pd.DataFrame, attribute: Any) -> dict[str, Score]:

@@ -39,7 +39,7 @@ def test_the_slice_is_named_in_a_narrow_terminal(
     }
     monkeypatch.setattr(cues, "console", Console(width=80))
     monkeypatch.setattr("operators.cues.output.verdict.verdict", lambda found: "weak")
-    cues._show({"version": "v1", "gate": 0.0, "suspects": [suspect], "recipe_section": ""})
+    cues._show({"version": "v1", "part": 0.0, "suspects": [suspect], "recipe_section": ""})
     lines = capsys.readouterr().out.splitlines()
     (header,) = (line for line in lines if line.startswith("slice "))
     assert header.rstrip().endswith("answer")
@@ -57,7 +57,7 @@ def test_nobody_is_urged_to_answer_weak_suspects(
     suspect |= {"accuracy_inside": by_class, "accuracy_outside": by_class, "gain": 0.3, "cost": 0.0}
     monkeypatch.setattr(cues, "console", Console(width=200))
     monkeypatch.setattr("operators.cues.output.verdict.verdict", lambda found: "said")
-    found = {"version": "v1", "gate": 0.0, "recipe_section": "operators:\n  cues: {}\n"}
+    found = {"version": "v1", "part": 0.0, "recipe_section": "operators:\n  cues: {}\n"}
     cues._show(found | {"suspects": [suspect | {"strength": strength}]})
     shown = capsys.readouterr().out
     (line,) = (line for line in shown.splitlines() if line.startswith("x is 1; also z"))

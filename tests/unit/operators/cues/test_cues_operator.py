@@ -22,7 +22,7 @@ from operators.cues.gather import TextRequest, _write_drawn_rows, read_sample, r
 from operators.cues.models.draws import draw_sample
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.explanation import row_facts
-from operators.cues.params import CuesParams
+from operators.cues.params import CuesParams, CueWords
 from operators.explanations import ExplainedRow
 from operators.hashing import END
 from operators.ingest.adaptor import Ingest
@@ -80,6 +80,21 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
     assert len(draw_sample(label, ids, 2000, 0)) in range(1998, 2001)
     expected = weights(fit(X, label, ids, CueSettings(max_rows=2000)), X, label, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_too_many_classes_are_neither_sampled_nor_given_importances(tmp_path: Path) -> None:
+    """The sample had 500 rows of each class, and permutation importance took minutes."""
+    label = np.arange(101 * 60) % 101
+    X = np.column_stack([label, label % 7, label % 5, np.zeros((len(label), 4))]).astype(np.float32)
+    params = CuesParams(max_rows=2000, spurious=(CueWords(column="note", words=("rare",)),))
+    table = as_table(X, label).append_column("note", pa.array(["plain"] * len(label)))
+    found, metrics, state = run_cues(tmp_path / "many", [table], params, classes=101)
+    record = json.loads((state / "suspects.json").read_text())
+    assert record["reason"] == "101 classes are more than 100"
+    assert record["unclear"] == []  # of so few rows nothing can be said
+    assert metrics["sample_rows"] == 101
+    assert not (state / "importance.json").exists()
+    assert np.array_equal(found, np.ones(len(label), np.float32))
 
 
 def test_a_host_that_lacks_the_scratch_folder_makes_it(cue_problem: Any, tmp_path: Path) -> None:
@@ -269,14 +284,14 @@ def test_names_are_checked_when_the_chain_is_made() -> None:
 
 def test_names_become_positions_and_back() -> None:
     columns = FeatureColumns(("a", "image", "b_1", "b_2"), (1, 3, 1, 1))
-    assert columns.positions("image") == (1, 2, 3)
-    assert columns.positions("image[2]") == (3,)
-    assert columns.positions("b_*") == (4, 5)
+    assert columns.meaning("image").positions == (1, 2, 3)
+    assert columns.meaning("image[2]").positions == (3,)
+    assert columns.meaning("b_*").positions == (4, 5)
     assert [columns.name(p) for p in range(6)] == ["a", "image[0]", "image[1]", "image[2]", "b_1", "b_2"]
     assert FeatureColumns(("x",), (1,)).name(0) == "x[0]"
     assert columns.named(("a", "b_1")).columns == (0, 4)
     with pytest.raises(OperatorError, match="the entries 0 to 2"):
-        columns.positions("image[3]")
+        columns.meaning("image[3]")
     with pytest.raises(OperatorError, match="a cut does not divide the 3 features"):
         columns.named(CuesParams.model_validate({"spurious": [{"column": "image", "cut": 1}]}).spurious[0])
 
@@ -292,7 +307,7 @@ def test_many_features_are_sampled_on_fewer_rows() -> None:
     assert rows_that_fit(0, 50_000) == 50_000
 
 
-def test_a_run_says_what_the_weights_cost():
+def test_a_run_says_what_the_weights_cost(tmp_path: Path):
     costly = {
         "unweighted_mean_accuracy": 0.9496,
         "unweighted_worst_accuracy": 0.1,
@@ -306,12 +321,24 @@ def test_a_run_says_what_the_weights_cost():
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}, Path) == ()
     assert Cues(CuesParams()).warnings({}, Path) == ()
     left_out = {"left_out_rows.far": 13.0}
-    (small,) = Cues(CuesParams()).warnings(left_out, Path)
+    (tmp_path / "suspects.json").write_text(json.dumps({"trade_off": {"classes_left_out": {"far": 13}}}))
+    (small,) = Cues(CuesParams()).warnings(left_out, lambda: tmp_path)
     assert small.startswith(
         "the class 'far' (13 rows) has fewer than 50 rows to learn from: no figure of the "
     )
     assert "`operators.weights: {min_class_rows: 13, class_strength: 1}`" in small
-    assert Cues(CuesParams()).warnings(costly | left_out, Path) == (small, said)
+    assert Cues(CuesParams()).warnings(costly | left_out, lambda: tmp_path) == (small, said)
+
+
+def test_a_run_names_all_classes_that_are_in_no_figure(tmp_path: Path) -> None:
+    """Metrics hold 20 of them: the warning counted these, and its remedy left the rarest class out."""
+    y = np.repeat(np.arange(26), [500, 300, *[2] * 23, 1])
+    X = (np.random.default_rng(0).normal(size=(len(y), 3)) + np.eye(3)[np.minimum(y, 2)]).astype(np.float32)
+    _, metrics, state = run_cues(tmp_path, [as_table(X, y)], classes=26)
+    assert [key for key in metrics if "left_out" in key][:2] == ["left_out_rows.25", "left_out_rows.2"]
+    said = Cues(CuesParams()).warnings(metrics, lambda: state)[0]
+    assert "and 19 more have fewer than 50 rows" in said
+    assert "min_class_rows: 1," in said
 
 
 def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path: Path) -> None:
@@ -321,7 +348,7 @@ def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path
     X = (rng.normal(size=(820, 3)) + np.eye(3)[y]).astype(np.float32)
     _, metrics, state = run_cues(tmp_path, [as_table(X, y)], classes=3)
     assert {key: value for key, value in metrics.items() if "left_out" in key} == {"left_out_rows.2": 20.0}
-    assert len(Cues(CuesParams()).warnings(metrics, Path)) == 1
+    assert len(Cues(CuesParams()).warnings(metrics, lambda: state)) == 1
     told = [row_facts(state, ExplainedRow(row, 0, as_table(X[[row]], y[[row]])))[0].note for row in (0, 810)]
     assert told == [
         "the weight without any suspicion",
@@ -329,7 +356,7 @@ def test_a_class_that_is_in_no_figure_has_a_metric_a_warning_and_a_fact(tmp_path
     ]
     found = json.loads((state / "suspects.json").read_text())
     slice_ = {"position": 0, "cut": 0.0, "slice": "a > 0", "gain": 0.0, "cost": 0.0, "answer": "open"}
-    found |= {"gate": 0.0, "suspects": [{**slice_, "strength": strength} for strength in (0.6, 0.08)]}
+    found |= {"part": 0.0, "suspects": [{**slice_, "strength": strength} for strength in (0.6, 0.08)]}
     (state / "suspects.json").write_text(json.dumps(found))
     facts = row_facts(state, ExplainedRow(0, 0, as_table(X[[0]], y[[0]])))
     assert [fact.note for fact in facts[-2:]] == [

@@ -96,10 +96,10 @@ def test_the_command_lists_the_cue_first(first: Any) -> None:
     result = CliRunner().invoke(app, ["cues", str(first[1] / "out"), "--json"])
     found = json.loads(result.stdout)
     assert found["suspects"][0]["feature"] == "background"
-    assert found["gate"] > 0.5
+    assert found["part"] > 0.5
     assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {}}}
     assert "background" in example_section(found).splitlines()[-1]
-    names = {"recipe_section": found["recipe_section"], "gate": 0.0}
+    names = {"recipe_section": found["recipe_section"], "part": 0.0}
     strong = {"answer": "open", "strength": 0.5, "gain": 0.2, "cost": 0.0}
     told = [{**strong, "reference": name} for name in ("new\nline", "hired in Nov-Feb")]
     section = example_section(names | {"suspects": told})

@@ -235,7 +235,7 @@ def test_a_named_fit_takes_models_and_slices_from_the_search(cue_problem, named,
     Z = scaler.apply(X)
     search = replace(fit_searched(Z, label, ids, settings, 2, scaler, np.ones(2))[0], blend=0.0)
     afresh = fit_named(Z, label, ids, settings, 2, replace(search, twins=None))
-    monkeypatch.setattr("operators.cues.named.fit_named.fit_twins", None)
+    monkeypatch.setattr("operators.cues.named.fit_named.fit_halves", None)
     reused = fit_named(Z, label, ids, settings, 2, search)
     assert arrays_of(reused) == arrays_of(afresh)
 

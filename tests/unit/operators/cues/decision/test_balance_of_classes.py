@@ -225,7 +225,7 @@ def test_the_curve_compares_the_rows_that_contradict_the_column():
 
 
 def test_the_verdict_says_why():
-    weak = {**FOUND, "gate": 0.0, "class_strength": 0.0, "suspects": []}
+    weak = {**FOUND, "part": 0.0, "class_strength": 0.0, "suspects": []}
     assert f"so that the weights are the same for all rows, {WHY_LESS}." in verdict(weak)
     assert WHY_LESS not in verdict({**weak, "class_strength": 1.0})
     said = verdict({**weak, "leaning": "channel"})

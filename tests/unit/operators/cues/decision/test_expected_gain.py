@@ -288,7 +288,7 @@ def test_a_search_that_decides_nothing_keeps_its_decision() -> None:
 
 
 def test_the_verdict_says_by_what_the_weights_were_opened() -> None:
-    shown = {**FOUND, "gate": 1.0, "expected_gain": 0.214}
+    shown = {**FOUND, "part": 1.0, "expected_gain": 0.214}
     said = verdict(shown)
     assert "the accuracy of the worst group rose by about 0.21: the weights follow the robust ones" in said
     assert "The strongest suspect is `PAY_0 > 1.5`: if it is honest signal, name `PAY_0` under" in said

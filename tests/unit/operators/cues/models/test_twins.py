@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.cues.models import draws
+from operators.cues.models import draws, half_models
 from operators.cues.models import twins as environments
 
 
@@ -30,12 +30,12 @@ def test_environments_make_a_shortcut_of_three_classes_independent_of_the_label(
     np.testing.assert_allclose(table / table.sum(axis=1, keepdims=True), 1 / 3, atol=0.04)
 
 
-def test_held_out_rows_are_judged_by_the_other_twin():
+def test_held_out_rows_are_judged_by_the_model_of_the_other_half():
     ids = np.arange(40)
     models = np.zeros((1, 2, 2, 2))
     models[0, 0, 1] = [3.0, 0.0]  # The twin of half 0 always says class 0, that of half 1 class 1.
     models[0, 1, 1] = [0.0, 3.0]
-    p = environments.held_out(models, np.zeros((40, 1), np.float32), ids, seed=5)[0]
+    p = half_models.held_out(models, np.zeros((40, 1), np.float32), ids, seed=5)[0]
     assert np.array_equal(p.argmax(axis=1), 1 - draws.halves(ids, 5, 0))
 
 

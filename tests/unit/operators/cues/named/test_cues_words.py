@@ -115,11 +115,49 @@ def test_slices_in_words_are_features_with_their_cuts(columns):
     assert named("time").columns == (0, 1, 2)
     assert named("time").one_of
     assert named({"column": "time", "cut": 4}).columns == (0,)
-    assert columns.positions("time between 20:00 and 05:00") == (2,)
+    assert columns.meaning("time between 20:00 and 05:00").positions == (2,)
     with pytest.raises(OperatorError, match="no cut of one divides the rows so"):
-        columns.positions("time between 21:00 and 05:00")
+        columns.meaning("time between 21:00 and 05:00")
     with pytest.raises(OperatorError, match="time on or after 2016-02-30"):
-        columns.positions("time on or after 2016-02-30")
+        columns.meaning("time on or after 2016-02-30")
+
+
+@pytest.mark.parametrize("names", [("n", "n > 3", "z"), ("n > 3", "n", "z")])
+def test_the_name_of_a_column_is_no_slice_of_another_one(names):
+    """The slice of the column that came first was balanced in place of the named column, without a word."""
+    known = FeatureColumns(names, (1, 1, 1))
+    place = names.index("n > 3")
+    assert known.named("n > 3") == Named((place,))
+    assert known.answered("n > 3") == (place,)
+    assert known.named("n > 4") == Named((names.index("n"),), 4.0)
+    assert known.named("n > 3 > 0.5") == Named((place,), 0.5)
+    assert columns_of("n > 3", names) == [("n > 3", None)]
+
+
+def test_the_label_of_a_feature_is_found_whichever_columns_begin_like_it():
+    outputs = (
+        Output("a", "categorical", "a = b = c", "category"),
+        Output("a = b", "categorical", "a = b = d", "category"),
+    )
+    known = FeatureColumns(("a", "a = b", "gone"), (1, 1, 0), outputs)
+    assert (known.named("a = b = c"), known.named("a = b = d")) == (Named((0,)), Named((1,)))
+    with pytest.raises(OperatorError, match=r"no feature 'a = b = e'.*There are: 'a = b = d'"):
+        known.named("a = b = e")
+    with pytest.raises(OperatorError, match="'gone' is not used as a feature"):
+        known.named("gone > 3")
+
+
+def test_the_slice_of_a_number_with_two_values_is_read_as_it_is_printed():
+    outputs = (Output("flag", "numeric", "flag", "value"), Output("v", "vector", "v[0]", "entry"))
+    for known in (FeatureColumns(("flag", "v"), (1, 1), outputs), FeatureColumns(("flag", "v"), (1, 1))):
+        assert known.named("flag is 1 (not 0)") == Named((0,))
+        assert known.named("v[0] is 1 (not -1e-05) or is missing") == Named((1,))
+    check_references(["flag is 1 (not 0)", "v[0] is 1 (not 0)"], ["flag", "v"], "spurious")
+
+
+def test_a_text_that_is_no_slice_is_not_read_as_the_whole_column():
+    with pytest.raises(OperatorError, match="no feature 'age > old', and no cut"):
+        FeatureColumns(("age", "n"), (1, 1)).named("age > old")
 
 
 def test_a_named_column_of_many_values_means_their_class_shares():

@@ -82,6 +82,8 @@ def test_too_few_rows_or_one_column_give_none(fitted: Any, tmp_path: Path) -> No
     assert measured_importance(state, few, COLUMNS, 2, 0) is None
     alone = np.where(np.arange(3000) == 0, 1, 0)
     assert measured_importance(state, SampledRows(sample.X, alone, sample.ids), COLUMNS, 2, 0) is None
+    many = replace(sample, y=np.arange(3000) % 101)
+    assert measured_importance(replace(state, blend=0.0), many, COLUMNS, 101, 0) is None
     write_importance(tmp_path, None)
     assert read_importance(tmp_path) is None
     assert cue_section(FOUND, None).findings == cue_section(FOUND).findings

@@ -25,7 +25,7 @@ SUSPECT: dict[str, Any] = {
 }
 FOUND: dict[str, Any] = {
     "reason": "",
-    "gate": 0.8,
+    "part": 0.8,
     "evidence": {"agreement": 0.9},
     "class_strength": 1.0,
     "weakest": "agreement",
@@ -84,7 +84,7 @@ def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
 def test_why_a_column_of_many_classes_is_balanced_in_part_is_said() -> None:
     counted = {"no": [200, 50.0], "yes": [100, 90.0]}
     evidence = {**(FOUND["evidence"] or {}), "classes": 3}
-    found = {**FOUND, "gate": 0.75, "balanced_columns": "camera", "evidence": evidence}
+    found = {**FOUND, "part": 0.75, "balanced_columns": "camera", "evidence": evidence}
     assert "by 75% (with wrong labels more of it loses as often" in verdict(
         {**found, "wrong_labels": counted}
     )
@@ -97,7 +97,7 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     answered = {**SUSPECT, "answer": "spurious"}
     found = {
         **FOUND,
-        "gate": None,
+        "part": None,
         "suspects": [answered],
         "spurious": [{"column": "PAY_0", "cut": 1.5}],
         "legitimate": [["a", "b"]],
@@ -117,12 +117,12 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
 
 
 def test_a_named_shortcut_that_costs_too_much_is_said_not_to_be_balanced() -> None:
-    section = cue_section({**FOUND, "gate": None, "spurious": ["a"], "blend": 0.0, "named_cost": 0.06})
+    section = cue_section({**FOUND, "part": None, "spurious": ["a"], "blend": 0.0, "named_cost": 0.06})
     assert "would cost more than `max_named_cost` allows" in str(section.content[0])
 
 
 def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
-    section = cue_section({**FOUND, "gate": None, "spurious": ["a"], "undivided": ["a"]})
+    section = cue_section({**FOUND, "part": None, "spurious": ["a"], "undivided": ["a"]})
     assert "names `a` as spurious, but no usable cut" in str(section.content[0])
 
 
@@ -243,7 +243,7 @@ def test_weights_that_cost_little_have_no_price(published: float | None) -> None
 
 def test_shortcuts_without_two_sides_hide_neither_the_others_nor_what_the_search_finds() -> None:
     curve = curve_of((0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.5, 0.6, 0.89), published=1.5, base=0)
-    named = {**FOUND, "gate": None, "blend": 0.85, "named_cost": 0.01, "trade_off": curve}
+    named = {**FOUND, "part": None, "blend": 0.85, "named_cost": 0.01, "trade_off": curve}
     both = verdict({**named, "spurious": ["a", "b"], "undivided": ["a"]})
     assert "names `a` as spurious, but no usable cut" in both
     assert "The others are balanced against the label by 85%, which costs 0.010 of balanced" in both
@@ -276,7 +276,7 @@ def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
         for item in section.content
     )
     shut = cue_section(
-        {**FOUND, "gate": 0.0, "class_strength": 0.0, "trade_off": curve | {"published_strength": 0.0}}
+        {**FOUND, "part": 0.0, "class_strength": 0.0, "trade_off": curve | {"published_strength": 0.0}}
     )
     assert "the weights are the same for all rows, as held-out rows" in str(shut.content[0])
     assert "The published weights are these." in str(shut.content[0])
@@ -285,23 +285,23 @@ def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
 def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     spread = cue_section({**FOUND, "evidence": {"agreement": 0.2}})
     assert "No single feature carries it" in str(spread.content[0])
-    partly = cue_section({**FOUND, "gate": 0.0, "class_strength": 0.5})
+    partly = cue_section({**FOUND, "part": 0.0, "class_strength": 0.5})
     assert "balance the classes in part" in str(partly.content[0])
-    weak = cue_section({**FOUND, "gate": 0.0, "suspects": []})
+    weak = cue_section({**FOUND, "part": 0.0, "suspects": []})
     assert "is weak (no single feature alone explains where models fail)" in str(weak.content[0])
     assert len(weak.content) == 1
-    none = cue_section({**FOUND, "reason": "99 rows are fewer than 100", "gate": 0.0, "suspects": []})
+    none = cue_section({**FOUND, "reason": "99 rows are fewer than 100", "part": 0.0, "suspects": []})
     assert "No shortcut was searched for (99 rows" in str(none.content[0])
 
 
 def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
-    text = str(cue_section({**FOUND, "gate": 0.75, "balanced_columns": "camera"}).content[0])
+    text = str(cue_section({**FOUND, "part": 0.75, "balanced_columns": "camera"}).content[0])
     assert "The values of `camera` go with the classes" in text
     assert (
         "the weights balance it against the label by 75%. If it is honest signal, name it under `legitimate`"
         in text
     )
-    full = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": "camera"}).content[0])
+    full = str(cue_section({**FOUND, "part": 1.0, "balanced_columns": "camera"}).content[0])
     assert (
         "which rows are exceptions to this, which points to a shortcut: the weights balance it against the "
         in full
@@ -310,31 +310,31 @@ def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
 
 
 def test_columns_of_which_each_is_a_value_that_stands_for_a_class_are_all_named() -> None:
-    text = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["is_a", "is_b", "is_c"]}).content[0])
+    text = str(cue_section({**FOUND, "part": 1.0, "balanced_columns": ["is_a", "is_b", "is_c"]}).content[0])
     assert "The values of `is_a`, `is_b` and `is_c` go with the classes" in text
     assert (
         "the weights balance them against the label in full. If they are honest signal, name them under"
         in text
     )
-    one = str(cue_section({**FOUND, "gate": 1.0, "balanced_columns": ["camera"]}).content[0])
+    one = str(cue_section({**FOUND, "part": 1.0, "balanced_columns": ["camera"]}).content[0])
     assert "The values of `camera` go with the classes" in one
 
 
 def test_words_that_cannot_be_balanced_are_told_first() -> None:
-    section = cue_section(FOUND | {"gate": None, "blend": 0.85, "unclear": ["no text contains x."]})
+    section = cue_section(FOUND | {"part": None, "blend": 0.85, "unclear": ["no text contains x."]})
     assert section.content[1] == "Words that the recipe names: no text contains x."
     assert [one.severity for one in section.findings] == ["information", "warning"]
 
 
 def test_a_column_that_may_be_honest_is_said_to_shut_the_gate() -> None:
-    shut = {**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": []}
+    shut = {**FOUND, "part": 0.0, "weakest": "not_honest", "suspects": []}
     assert "is weak (robust weights gain little on held-out rows, as where models lean" in verdict(shut)
 
 
-@pytest.mark.parametrize("gate", [0.0, 0.8])
-def test_two_columns_that_are_suspected_about_equally_are_both_named(gate: float) -> None:
+@pytest.mark.parametrize("part", [0.0, 0.8])
+def test_two_columns_that_are_suspected_about_equally_are_both_named(part: float) -> None:
     second = {**SUSPECT, "reference": "site", "slice": "site is north"}
-    equal = {**FOUND, "gate": gate, "evidence": {"agreement": 0.9, "slice_rival": 0.93}}
+    equal = {**FOUND, "part": part, "evidence": {"agreement": 0.9, "slice_rival": 0.93}}
     said = verdict({**equal, "suspects": [SUSPECT, {**SUSPECT, "slice": "PAY_0 > 2"}, second]})
     assert said.count("suspected about equally") == 1
     assert "`PAY_0` and `site` are suspected about equally, and nothing measured tells which one" in said
@@ -350,7 +350,7 @@ def test_two_columns_that_are_suspected_about_equally_are_both_named(gate: float
 
 def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() -> None:
     depot = {**SUSPECT, "slice": "depot = Lyon", "reference": "depot", "gain": 0.35, "cost": 0.08}
-    found = {**FOUND, "gate": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
+    found = {**FOUND, "part": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
     said = verdict(found)
     assert said == (
         "Models lean most on `PAY_0 > 1.5`, whose balance would change the worst class and side by +0.02; it "
@@ -372,48 +372,48 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
 
 def test_a_suspect_whose_balance_wins_much_contradicts_no_reason_of_the_verdict() -> None:
     assay = {**SUSPECT, "slice": "assay > 1.5", "reference": "assay", "gain": 0.26, "cost": 0.05}
-    said = verdict({**FOUND, "gate": 0.0, "weakest": "not_honest", "suspects": [assay]})
+    said = verdict({**FOUND, "part": 0.0, "weakest": "not_honest", "suspects": [assay]})
     assert "(robust weights gain little on held-out rows, as where models lean on an honest column or" in said
     assert "balancing the column on which models lean most gains little" not in said
     assert "name `assay` there if it is a shortcut, or under `legitimate`" in said
 
 
 def test_weights_that_follow_the_robust_ones_in_part_have_mixed_evidence_and_a_question() -> None:
-    said = verdict({**FOUND, "gate": 0.6})
+    said = verdict({**FOUND, "part": 0.6})
     assert "The evidence for a shortcut is mixed: the weights follow the robust ones by 60%" in said
     assert (
         "The strongest suspect is `PAY_0 > 1.5`: name `PAY_0` under `spurious` if it is a shortcut, which is "
         "then balanced against the label, or under `legitimate` if it is honest signal."
     ) in said
-    assert "kinds of evidence for a shortcut agree" in verdict({**FOUND, "gate": 0.85})
+    assert "kinds of evidence for a shortcut agree" in verdict({**FOUND, "part": 0.85})
 
 
 @pytest.mark.parametrize("changed", [{"gain": 0.09}, {"cost": 0.36}, {"answer": "legitimate"}])
 def test_nothing_is_asked_about_a_suspect_that_wins_little_or_is_answered(changed: dict[str, Any]) -> None:
     depot = {**SUSPECT, "gain": 0.35, "cost": 0.08, **changed}
-    found = {**FOUND, "gate": 0.0, "suspects": [depot]}
+    found = {**FOUND, "part": 0.0, "suspects": [depot]}
     assert "on which models lean" not in verdict(found)
     assert [one.text for one in cue_section(found).findings] == [summary(found)]
 
 
 def test_a_suspect_on_which_models_clearly_lean_is_named_although_nothing_is_won() -> None:
     gap = {**SUSPECT, "slice": "age is missing", "gain": 0.0, "cost": 0.03, "strength": 0.47}
-    said = verdict({**FOUND, "gate": 0.0, "suspects": [gap]})
+    said = verdict({**FOUND, "part": 0.0, "suspects": [gap]})
     assert (
         "Models lean most on `age is missing`. To balance that would raise the worst class and side by 0.00"
         in said
     )
-    assert "lean most" not in verdict({**FOUND, "gate": 0.0, "suspects": [{**gap, "strength": 0.24}]})
+    assert "lean most" not in verdict({**FOUND, "part": 0.0, "suspects": [{**gap, "strength": 0.24}]})
 
 
 def test_the_summary_does_not_end_in_a_name() -> None:
-    found = {**FOUND, "gate": 1.0, "balanced_columns": "No. of St. Louis"}
+    found = {**FOUND, "part": 1.0, "balanced_columns": "No. of St. Louis"}
     said = summary(found)
     assert said.startswith("The values of `No. of St. Louis` go with the classes")
     assert said.endswith("the weights balance it against the label in full.")
-    assert summary({**FOUND, "gate": 0.5}).endswith("by 50%, and class balance for the rest.")
+    assert summary({**FOUND, "part": 0.5}).endswith("by 50%, and class balance for the rest.")
     words = {
-        "gate": None,
+        "part": None,
         "blend": 0.85,
         "named_cost": 0.007,
         "found_words": [{"column": "note", "words": ["app"]}],
@@ -427,8 +427,11 @@ def test_the_summary_does_not_end_in_a_name() -> None:
     assert "'app' or 'web' in `note` go with the label" in two
     assert "whether they occur. They are balanced" in two
     assert summary(FOUND | words).endswith("by 85%, which costs 0.007 of balanced accuracy on held-out rows.")
-    expected = {"gate": 1.0, "balanced_columns": "depot", "expected_gain": 0.2}
+    expected = {"part": 1.0, "balanced_columns": "depot", "expected_gain": 0.2}
     assert summary(FOUND | expected).endswith("the weights balance it against the label in full.")
+    backtick = {**FOUND, "part": 1.0, "balanced_columns": ["a`b. c"], "one_class": "St. Paul`s. x"}
+    assert summary(backtick).endswith("the weights balance it against the label in full.")
+    assert verdict(backtick).startswith(f"{summary(backtick)} If it is honest signal")
 
 
 def test_every_measurement_that_can_shut_the_gate_has_words() -> None:
@@ -450,7 +453,7 @@ def test_slices_of_one_column_have_one_button() -> None:
     ],
 )
 def test_columns_that_are_balanced_beside_the_named_ones_are_told(kept: list[str], said: str) -> None:
-    named = {**FOUND, "gate": None, "blend": 0.85, "named_cost": 0.01, "spurious": ["a"], "trade_off": None}
+    named = {**FOUND, "part": None, "blend": 0.85, "named_cost": 0.01, "spurious": ["a"], "trade_off": None}
     text = verdict({**named, "kept": kept})
     assert said in text
     assert ("what the search finds" in text) == bool(kept)

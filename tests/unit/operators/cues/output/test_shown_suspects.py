@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from operators.cues.output.listing import read_suspects
 from operators.cues.output.report import accuracy_by_class, choice_items, cue_section
 from operators.cues.output.shown_suspects import answer_text, asked_suspects, sentence_on_entries, slice_text
 from operators.cues.output.verdict import verdict
@@ -29,7 +32,7 @@ WEAK: dict[str, Any] = {**SUSPECT, "strength": 0.06, "gain": 0.15, "cost": 0.02}
 )
 def test_a_suspect_is_asked_about_if_that_is_worth_it(changed: dict[str, Any], asked: bool) -> None:
     suspect = WEAK | changed
-    found = {**FOUND, "gate": 0.0, "suspects": [suspect]}
+    found = {**FOUND, "part": 0.0, "suspects": [suspect]}
     assert bool(asked_suspects(found)) == asked
     assert answer_text(suspect, found) == (
         "weak" if suspect["answer"] == "open" and not asked else suspect["answer"]
@@ -37,7 +40,7 @@ def test_a_suspect_is_asked_about_if_that_is_worth_it(changed: dict[str, Any], a
 
 
 def test_a_weak_suspect_keeps_its_buttons_and_is_told_to_need_no_answer() -> None:
-    found = {**FOUND, "gate": 0.0, "suspects": [WEAK]}
+    found = {**FOUND, "part": 0.0, "suspects": [WEAK]}
     section = cue_section(found)
     (table,) = (item for item in section.content if isinstance(item, ReportTable))
     assert table.rows[0][-1] == "weak"
@@ -47,7 +50,7 @@ def test_a_weak_suspect_keeps_its_buttons_and_is_told_to_need_no_answer() -> Non
 
 
 def test_the_strongest_suspect_of_robust_weights_is_asked_about() -> None:
-    found = {**FOUND, "gate": 0.8, "suspects": [WEAK, {**WEAK, "slice": "b > 1"}]}
+    found = {**FOUND, "part": 0.8, "suspects": [WEAK, {**WEAK, "slice": "b > 1"}]}
     assert [one["slice"] for one in asked_suspects(found)] == ["PAY_0 > 1.5"]
 
 
@@ -66,7 +69,7 @@ def test_an_entry_of_a_vector_is_said_to_have_no_meaning_in_words() -> None:
     entries = [
         {**SUSPECT, "feature": f"x[{n}]", "slice": f"x[{n}] > 0.5", "reference": f"x[{n}]"} for n in (9, 4)
     ]
-    found = {**FOUND, "gate": 1.0, "suspects": entries, "evidence": {"agreement": 0.9, "slice_rival": 0.95}}
+    found = {**FOUND, "part": 1.0, "suspects": entries, "evidence": {"agreement": 0.9, "slice_rival": 0.95}}
     assert sentence_on_entries(found).startswith("Each of `x[9]` and `x[4]` is a direction of the vector")
     said = verdict(found)
     assert "suspected about equally" not in said
@@ -75,3 +78,10 @@ def test_an_entry_of_a_vector_is_said_to_have_no_meaning_in_words() -> None:
     assert sentence_on_entries(found) in section.content
     assert "look at the report's example rows" in section.findings[-1].text
     assert not sentence_on_entries({**found, "suspects": [SUSPECT | {"feature": "PAY_0"}]})
+
+
+@pytest.mark.parametrize("part", [0.8, None])
+def test_the_list_of_an_older_version_is_read(part: float | None, tmp_path: Path) -> None:
+    older = {("gate" if key == "part" else key): value for key, value in FOUND.items()} | {"gate": part}
+    (tmp_path / "suspects.json").write_text(json.dumps(older))
+    assert read_suspects(tmp_path) == {**FOUND, "part": part}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from operators.cues.search import evidence
+from operators.cues.search.ramps import Measurement
 
 
 def test_mistake_confidence_tells_even_scores_from_a_binary_cue():
@@ -110,3 +112,8 @@ def test_slices_have_a_smaller_part_with_more_classes():
 def test_without_a_strong_slice_few_righted_rows_are_named_as_the_reason():
     shut = replace(GOOD, slice_strength=0.0, exchange=0.1)
     assert (shut.gate(), shut.weakest()) == (0.0, "without_strong_slice")
+
+
+def test_the_names_of_measurements_are_those_of_the_evidence():
+    derived = {"relative_error", "slice_dominance"}
+    assert {*get_args(Measurement)} == {one.name for one in fields(evidence.Evidence)} | derived

@@ -150,7 +150,7 @@ def test_the_list_names_the_class():
     assert one_class_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
     assert shortcut_names(state, columns) == ["g"]
     assert shortcut_names(replace(state, blend=0.0, leaning_column=state.class_column), columns) == ["g"]
-    found = {**FOUND, "gate": 1.0, "balanced_columns": ["hub"], "one_class": "late"}
+    found = {**FOUND, "part": 1.0, "balanced_columns": ["hub"], "one_class": "late"}
     assert "The values of `hub` tell class late from the others, and" in verdict(found)
 
 

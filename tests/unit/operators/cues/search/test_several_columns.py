@@ -335,6 +335,6 @@ def test_the_state_is_stored(tmp_path: Path):
 
 
 def test_the_verdict_names_both():
-    text = verdict({**FOUND, "gate": 1.0, "balanced_columns": ["site", "camera"], "several": True})
+    text = verdict({**FOUND, "part": 1.0, "balanced_columns": ["site", "camera"], "several": True})
     assert "The values of `site` and `camera` go with the classes" in text
     assert "Each carries a shortcut of its own; if one is honest signal, name it under `legitimate`." in text

@@ -18,6 +18,7 @@ from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from engine.runs.status import status_of
 from operators.cues.models.linear import Scaler, with_directions
+from operators.cues.named.references import FeatureColumns
 from operators.cues.params import CuesParams, CueWords
 from operators.cues.row_weights import breaks, weights
 from operators.cues.serialise import load_state
@@ -29,12 +30,31 @@ from operators.cues.words.mentions import (
     unclear_sets,
 )
 from operators.cues.words.shard_texts import read_mentions
+from operators.cues.words.word_suspects import frequent_words
 from tests.data import recipe_for, write_shards
 from tests.unit.in_memory import MemoryReader
 
 BRANDS = {"column": "note", "words": ["Nordwind", "alvora"]}
 FEW = {"evidence": {"max_rows": 300}}  # not tested here, and most of the time otherwise
 OPERATORS: dict[str, Any] = {"groups": {"method": "none"}, "outliers": FEW, "weights": {}, "split": {}}
+
+
+COMPOSED, DECOMPOSED = "café", "cafe\u0301"
+"""As most keyboards write it, and as macOS writes names of files."""
+
+
+@pytest.mark.parametrize("word", [COMPOSED, DECOMPOSED.upper()])
+def test_words_are_found_in_either_unicode_form(word: str) -> None:
+    assert contains([f"a {COMPOSED}", f"a {DECOMPOSED}", "a cafe"], [word]).tolist() == [True, True, False]
+
+
+def test_both_unicode_forms_are_one_word_of_a_recipe_and_of_the_list() -> None:
+    words, occurs = frequent_words([COMPOSED, DECOMPOSED, None])
+    assert (words, occurs.tolist()) == ([COMPOSED], [[1], [1], [0]])
+    named = CueWords(column="note", words=(DECOMPOSED,))
+    assert FeatureColumns(("x",), (1,), mentions=(named,)).named_words("note") == {COMPOSED}
+    with pytest.raises(ValidationError, match="as spurious and as legitimate"):
+        CuesParams(spurious=(named,), legitimate=(CueWords(column="note", words=(COMPOSED,)),))
 
 
 def texts(cue: Any) -> list[str | None]:

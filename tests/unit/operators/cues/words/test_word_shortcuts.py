@@ -244,7 +244,7 @@ def test_any_cut_into_shards_gives_the_same_weights(tmp_path: Path) -> None:
     assert one[(y == 1) & (side == 0)].mean() > 2.5 * one[(y == 1) & (side == 1)].mean()
     record = json.loads(listed)
     (words,) = record["found_words"]
-    assert (words["column"], words["words"], record["gate"]) == ("note", ["verified"], 1)
+    assert (words["column"], words["words"], record["part"] > 0.5) == ("note", ["verified"], True)
     assert "'verified' in `note`" in verdict(record)
     assert record["named_cost"] > NOTABLE_LOSS
     assert "name them under `legitimate`" in verdict(record)

@@ -121,9 +121,11 @@ def test_the_printed_name_of_words_is_read_where_the_column_is_a_text() -> None:
     given = CuesParams(
         spurious=("note contains red or blue", "tags contains red"), legitimate=("note contains  ",)
     )
-    read = with_printed_words(given, ["note"])
+    read = with_printed_words(given, ["note"], ["age"])
     assert read.spurious == (CueWords(column="note", words=("red", "blue")), "tags contains red")
     assert read.legitimate == given.legitimate
+    feature = with_printed_words(given, ["note"], ["age", "note contains red or blue"])
+    assert feature.spurious == given.spurious
     embed = Embed(Embed.Params(column="note", model="minilm"))
     in_chain = Cues(given.model_copy(update={"spurious": given.spurious[:1], "legitimate": ()})).in_chain
     assert in_chain([embed]).text_columns == ("note",)
