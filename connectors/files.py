@@ -40,6 +40,8 @@ MAX_CONCURRENT = 8
 """Files of an object store that are inspected concurrently, since most of the time is waiting."""
 DENIED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|(?<![\w./-])40[13](?![\w/-]|\.\w)")
 """Words and HTTP codes by which a store refuses a request; digits of a name are none."""
+EMPTY_PART = "Empty path component"
+"""Part of the error of stores that pyarrow reads, for a name with two slashes in a row."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 
@@ -174,6 +176,7 @@ def reading(path: str) -> Iterator[None]:
         raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
     except Exception as error:
         unknown = type(error) is pa.ArrowException  # raised by a store's library, not by Arrow itself
+        unknown |= EMPTY_PART in str(error)
         if isinstance(error, ConnectorError) or not (unknown or is_fsspec(path)):
             raise
         # Filesystems of fsspec raise errors of their own.
@@ -182,6 +185,8 @@ def reading(path: str) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split()).rstrip(". ") or type(error).__name__
+    if EMPTY_PART in text:
+        return f"pyarrow reads no names with two slashes in a row ({text}). Rename the object."
     by_system = isinstance(error, OSError) and error.errno is not None  # whose text has no codes of HTTP
     if not by_system and DENIED.search(text):
         return f"access denied ({text}). Check the keys, or the role, and that they may list and read."
@@ -299,7 +304,7 @@ def _below(folder: str, root: str, policy: SourcePolicy | None = None) -> Iterat
             yield File(f"{base}{shown}{query}", found.size, found.mtime_ns, found.linked)
         return
     for info in filesystem.get_file_info(fs.FileSelector(where, recursive=True)):
-        name = info.path[len(where) :].lstrip("/")
+        name = info.path[len(where.rstrip("/")) :].removeprefix("/")
         if info.type != fs.FileType.File or any(part.startswith((".", "_")) for part in name.split("/")):
             continue
         shown = quote(name, safe="/=") if is_quoted(folder) else name

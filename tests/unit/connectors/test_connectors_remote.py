@@ -162,7 +162,16 @@ def test_digits_of_a_name_are_no_refusal(error: OSError, text: str) -> None:
 def test_keys_with_two_slashes_are_read() -> None:
     """Listing them ended with "string index out of range"."""
     fsspec.filesystem("memory").pipe("/rowsieve-slashes/a//x.csv", b"n,y\n1,a\n")
-    assert stored_rows(open_source("memory://rowsieve-slashes")) == [{"n": 1, "y": "a"}]
+    for folder in ("", "/a", "/a/"):
+        assert stored_rows(open_source(f"memory://rowsieve-slashes{folder}")) == [{"n": 1, "y": "a"}]
+
+
+def test_keys_that_pyarrow_cannot_read_are_named(s3: S3Server) -> None:
+    bucket = s3.bucket()
+    s3.client().put_object(Bucket=bucket, Key="x/a//x.csv", Body=b"n,y\n1,a\n")
+    for folder in ("x", "x/a"):
+        with pytest.raises(ConnectorError, match=r"x/a//x\.csv.*two slashes in a row.*Rename the object\.$"):
+            open_source(s3.uri(bucket, folder)).list()
 
 
 def test_a_plan_over_s3_records_no_secret(s3: S3Server, tmp_path: Path) -> None:
