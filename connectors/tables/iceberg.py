@@ -255,7 +255,7 @@ def _planned(
         check_file(table, path)
     bounds.check_manifests(table, manifests)
     scan = _scan(table, snapshot)
-    if wanted is not None:
+    if wanted is not None and scan.projection() == table.schema():  # by which pyiceberg finds the columns
         scan = scan.filter(_expression(wanted))
     found = _plan_files(scan)
     for path in {file.file_path for task in found for file in (task.file, *task.delete_files)}:

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectors import open_source
+from connectors import ConnectorError, open_source
+from connectors.filters import parse
 from tests import tables
 
 for package in ("lance", "pyiceberg"):
@@ -93,6 +94,29 @@ def test_an_older_snapshot_of_iceberg_has_its_own_columns(tmp_path: Path) -> Non
         update.delete_column("b")
     assert read(made, snapshot=first)[0] == ROWS.to_pylist()
     assert sorted(row["a"] for row in read(made)[0]) == [10.0, 20.0, 30.0]
+
+
+@pytest.mark.parametrize(("column", "n_rows"), [("a", 0), ("b", 2)])
+def test_a_filter_of_an_older_snapshot_reads_its_own_columns(
+    column: str, n_rows: int, tmp_path: Path
+) -> None:
+    """By the statistics of the column that has the name now, files with rows were left out."""
+    made = written("iceberg", tmp_path)
+    first = tables.catalog_of(made).load_table(made.path).current_snapshot().snapshot_id
+    rename(made, *EXCHANGE)
+    tables.append(made, LATER)
+    older = open_source(
+        made.path,
+        made.format,
+        options=made.options | {"snapshot": first},
+        filter=parse([column, ">", 5]),
+    )
+    if not n_rows:
+        with pytest.raises(ConnectorError, match=r"source\.filter leaves no row"):
+            older.list()
+        return
+    listing = older.list()
+    assert sum(shard.n_rows for shard in listing.shards) == n_rows
 
 
 def test_identities_hold_numbers_where_earlier_schemas_are_unknown(tmp_path: Path) -> None:
