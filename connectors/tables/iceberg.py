@@ -255,8 +255,8 @@ def _planned(
         check_file(table, path)
     bounds.check_manifests(table, manifests)
     scan = _scan(table, snapshot)
-    if wanted is not None and scan.projection() == table.schema():  # by which pyiceberg finds the columns
-        scan = scan.filter(_expression(wanted))
+    if wanted is not None and (filtered := _bound(table, scan.projection(), wanted)) is not None:
+        scan = scan.filter(filtered)
     found = _plan_files(scan)
     for path in {file.file_path for task in found for file in (task.file, *task.delete_files)}:
         check_file(table, path)
@@ -313,6 +313,23 @@ def _identity(task: Any, reassigned: Mapping[str, int]) -> str:
     places = [[file.file_path, getattr(file, "content_offset", None)] for file in task.delete_files]
     known = [task.file.file_path, task.file.file_size_in_bytes, sorted(places, key=str)]
     return fingerprint([*known, reassigned] if reassigned else known)
+
+
+def _bound(table: Any, columns: Any, wanted: Predicate) -> Any:
+    """Return a filter in pyiceberg's terms; None where pyiceberg cannot leave out files by it.
+
+    It finds columns in the table's present schema, which may not be the one to read by, and compares a column
+    with values of its own type alone: no whole numbers with fractions, no times with dates. Rows are filtered
+    after they are read in any case, and what is wrong with a filter is said there.
+    """
+    if columns != table.schema():
+        return None
+    try:
+        found = _expression(wanted)
+        library("pyiceberg.expressions.visitors", "iceberg").bind(columns, found, case_sensitive=True)
+    except (TypeError, ValueError):
+        return None
+    return found
 
 
 def _expression(wanted: Predicate) -> Any:
