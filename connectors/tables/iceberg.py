@@ -66,6 +66,7 @@ COMPARISONS = {
 
 
 FIELD_ID = b"PARQUET:field_id"
+LARGEST_FLOAT32 = float.fromhex("0x1.fffffep+127")
 CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 
@@ -319,10 +320,12 @@ def _bound(table: Any, columns: Any, wanted: Predicate) -> Any:
     """Return a filter in pyiceberg's terms; None where pyiceberg cannot leave out files by it.
 
     It finds columns in the table's present schema, which may not be the one to read by, and compares a column
-    with values of its own type alone: no whole numbers with fractions, no times with dates. Rows are filtered
-    after they are read in any case, and what is wrong with a filter is said there.
+    with values of its own type alone: no whole numbers with fractions, no times with dates. Beyond float32 it
+    takes no value of a column for larger, also not infinity. Rows are filtered after they are read in any
+    case, and what is wrong with a filter is said there.
     """
-    if columns != table.schema():
+    values = [value for clauses in wanted.conjunctions for _, _, value in clauses]
+    if columns != table.schema() or any(map(_exceeds_float32, values)):
         return None
     try:
         found = _expression(wanted)
@@ -330,6 +333,12 @@ def _bound(table: Any, columns: Any, wanted: Predicate) -> Any:
     except (TypeError, ValueError):
         return None
     return found
+
+
+def _exceeds_float32(value: Any) -> bool:
+    """Return whether a value of a filter, or one of several, is a number that float32 does not hold."""
+    several = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    return any(isinstance(one, (int, float)) and abs(one) > LARGEST_FLOAT32 for one in several)
 
 
 def _expression(wanted: Predicate) -> Any:
