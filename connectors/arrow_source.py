@@ -24,6 +24,7 @@ from connectors.file_stamps import merged_listing, of_unchanged_file
 from connectors.files import File, each_file, find_files, reading, resolve
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
+from connectors.utf8_texts import check_texts
 from connectors.written_out import check_written_out
 
 MAGIC = b"ARROW1"
@@ -72,6 +73,7 @@ class ArrowSource(FileSource):
             batches = [*_batches(reader, shard.start, shard.stop)]
             table = pa.Table.from_batches(batches, reader.schema)
             table = table.rename_columns([names[place] for place in places])
+            check_texts(table, shard)
             table.validate(full=True)  # the file may hold invalid offsets or texts
         if table.num_rows != shard.n_rows or len(batches) != shard.stop - shard.start:
             raise ConnectorError(f"{shard.path} has changed since it was listed. Plan and run again.")

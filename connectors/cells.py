@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from connectors.base import SourceSpec
+from connectors.text_encoding import keeping_mark
 
 NULLS = tuple(pv.ConvertOptions().null_values)
 """Texts that Arrow takes for a missing number: an empty cell, ``NA``, ``NaN``, ``null`` and the like."""
@@ -131,6 +132,7 @@ def read_rows(
     rules : rules for null values and decimal points; by default the standard ones.
     """
     rules = rules or CellRules()
+    data = keeping_mark(data)
     return pv.read_csv(
         io.BytesIO(data),
         read_options=pv.ReadOptions(column_names=names, block_size=max(len(data) + 1, 1024)),

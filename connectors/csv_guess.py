@@ -57,7 +57,8 @@ def guess_options(spec: SourceSpec) -> Guess:
     names = [cell.strip() or f"column {place}" for place, cell in enumerate(rows[0], 1)]
     if "header" in found:
         names = [f"column_{place}" for place in range(1, len(names) + 1)]
-    distinct_names = (name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names, 1))
+    counts = Counter(names)
+    distinct_names = (name if counts[name] == 1 else f"{name} ({n})" for n, name in enumerate(names, 1))
     marks, notes = guess_marks(dict(zip(distinct_names, body, strict=False)), separator)
     return Guess(found | marks, "; ".join(["as the first lines of the file show", *notes]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +22,8 @@ from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
 from connectors.folder_listing import FolderListing, check_distinct
 from connectors.foundation.messages import closest
 from connectors.foundation.remedies import CORRECT_PATH, NAME_FILES
+from connectors.guarded_client import guarded_client
+from connectors.links import check_inside
 from connectors.locations import (
     OBJECT_STORES,
     Glob,
@@ -32,11 +34,15 @@ from connectors.locations import (
     split_glob,
     split_query,
 )
-from connectors.policy import SourcePolicy, current_policy, is_metadata_address
+from connectors.policy import SourcePolicy, current_policy
 
 T = TypeVar("T")
 MAX_CONCURRENT = 8
 """Files of an object store that are inspected concurrently, since most of the time is waiting."""
+DENIED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|(?<![\w./-])40[13](?![\w/-]|\.\w)")
+"""Words and HTTP codes by which a store refuses a request; digits of a name are none."""
+EMPTY_PART = "Empty path component"
+"""Part of the error of stores that pyarrow reads, for a name with two slashes in a row."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 
@@ -46,9 +52,10 @@ class File:
 
     name: str
     """Name in the form in which the user wrote the path."""
-    size: int
-    """Bytes."""
-    mtime_ns: int
+    size: int | None
+    """Bytes; None where a server does not say."""
+    mtime_ns: int | None
+    """Time of the last change; None where a server does not say."""
     linked: bool = False
     """Whether a symbolic link below the listed folder leads to it, on a local file system."""
 
@@ -97,39 +104,9 @@ def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
     """Return a file system by fsspec: https, sftp, memory, hf, ...; some ask for a package of their own."""
     from fsspec.core import url_to_fs
 
-    settings = {"get_client": _guarded_client} if path.startswith(("http://", "https://")) else {}
+    settings = {"get_client": guarded_client} if path.startswith(("http://", "https://")) else {}
     found, where = url_to_fs(path, **settings)
     return fs.PyFileSystem(fs.FSSpecHandler(found)), str(where)
-
-
-async def _guarded_client(**settings: Any) -> Any:
-    """Return an HTTP client that connects to no host that the policy refuses, also not after a redirect.
-
-    The address is checked again when the socket is made, because a name may resolve to another one by then.
-    No answer is expanded: a few megabytes could stand for gigabytes, whatever length was stated.
-    """
-    import aiohttp
-
-    class Connector(aiohttp.TCPConnector):
-        async def connect(self, req: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                current_policy().check_host(req.url.host or "")
-            except ConnectorError as error:
-                raise PermissionError(str(error)) from None
-            return await super().connect(req, *args, **kwargs)
-
-    settings |= {
-        "auto_decompress": False,
-        "headers": {**(settings.get("headers") or {}), "Accept-Encoding": "identity"},
-    }
-    return aiohttp.ClientSession(connector=Connector(socket_factory=_guarded_socket), **settings)
-
-
-def _guarded_socket(info: Any) -> socket.socket:
-    family, kind, protocol, _, address = info
-    if is_metadata_address(address[0]) and address[0] not in (current_policy().hosts or ()):
-        raise PermissionError(f"{address[0]} is the metadata service of a cloud, which is not a source")
-    return socket.socket(family, kind, protocol)
 
 
 def identity(path: str) -> str:
@@ -200,6 +177,7 @@ def reading(path: str) -> Iterator[None]:
         raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
     except Exception as error:
         unknown = type(error) is pa.ArrowException  # raised by a store's library, not by Arrow itself
+        unknown |= EMPTY_PART in str(error)
         if isinstance(error, ConnectorError) or not (unknown or is_fsspec(path)):
             raise
         # Filesystems of fsspec raise errors of their own.
@@ -208,21 +186,24 @@ def reading(path: str) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split()).rstrip(". ") or type(error).__name__
-    if any(word in text for word in ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE", "403", "401")):
+    if EMPTY_PART in text:
+        return f"pyarrow reads no names with two slashes in a row ({text}). Rename the object."
+    by_system = isinstance(error, OSError) and error.errno is not None  # whose text has no codes of HTTP
+    if not by_system and DENIED.search(text):
         return f"access denied ({text}). Check the keys, or the role, and that they may list and read."
     if any(word in text for word in ("NETWORK_CONNECTION", "Could not connect", "curlCode")):
         return f"no connection ({text}). Check the endpoint and the network."
     return f"{text}. Check the file and the path."
 
 
-def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
+def find_files(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[File, ...]:
     """Return the files of one format that ``spec.path`` names, sorted.
 
     In a folder, files with one of the format's endings count. A file, or those that a glob matches, may have
-    any ending if the user named the format. With ``folder``, only the files directly in it are listed. Raises
-    ConnectorError if there is none, or if a symbolic link makes one file two of them.
+    any ending if the user named the format. Raises ConnectorError if there is none, or if a symbolic link
+    makes one file two of them.
     """
-    found = list_files(spec.path, spec.root, folder, spec.policy)
+    found = list_files(spec.path, spec.root, spec.policy)
     any_ending = found.named and not spec.guessed
     fitting = [file for file in found.files if any_ending or extension(file.name, kind.extensions)]
     if not fitting:
@@ -238,13 +219,11 @@ def find_names(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
     return tuple(file.name for file in find_files(spec, kind))
 
 
-def list_files(
-    path: str, root: str = "", only: str | None = None, policy: SourcePolicy | None = None
-) -> FoundFiles:
+def list_files(path: str, root: str = "", policy: SourcePolicy | None = None) -> FoundFiles:
     """List the files that ``path`` names: a file, a folder (with its subfolders) or a glob.
 
-    With ``only``, a folder, the files directly in it. Names that start with ``.`` or ``_`` are left out of
-    folders and globs. Raises ConnectorError if nothing has that name.
+    Names that start with ``.`` or ``_`` are left out of folders and globs. Raises ConnectorError if nothing
+    has that name.
     """
     folder, pattern = split_glob(path)
     with reading(path):
@@ -254,8 +233,8 @@ def list_files(
             raise _missing(path, filesystem, where)
         if info.type == fs.FileType.File:
             return FoundFiles((File(path, info.size, info.mtime_ns),), named=True)
-        start = (path if not pattern else folder) if only is None else only
-        found = sorted(_below(start, root, policy, deep=only is None), key=lambda file: file.name)
+        start = path if not pattern else folder
+        found = sorted(_below(start, root, policy), key=lambda file: file.name)
         if not pattern:
             return FoundFiles(tuple(found), named=False)
         rule = Glob(pattern)
@@ -281,6 +260,20 @@ def stat_file(spec: SourceSpec, path: str) -> File:
     return File(path, info.size, info.mtime_ns)
 
 
+def stat_listed(spec: SourceSpec, path: str) -> File:
+    """Return the size and time of one of the files that :func:`find_files` found.
+
+    Raises ConnectorError for a file that is not there, or is now a link that leads out of its folder.
+    """
+    file = stat_file(spec, path)
+    filesystem, where = resolve(path, spec.root, spec.policy)
+    if isinstance(filesystem, fs.LocalFileSystem) and os.path.islink(where) and not spec.policy.outside_links:
+        base = resolve(split_glob(spec.path)[0] or ".", spec.root, spec.policy)[1]
+        if base != where:  # the user may name any file
+            check_inside(base, where)
+    return file
+
+
 def exists(spec: SourceSpec, path: str) -> bool:
     """Return whether a file or folder of that name exists."""
     filesystem, where = resolve(path, spec.root, spec.policy)
@@ -298,10 +291,8 @@ def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
     return any(info.type != fs.FileType.NotFound for info in infos)
 
 
-def _below(
-    folder: str, root: str, policy: SourcePolicy | None = None, *, deep: bool = True
-) -> Iterator[File]:
-    """Return all files below a folder, or directly in it, named with the folder as the user wrote it."""
+def _below(folder: str, root: str, policy: SourcePolicy | None = None) -> Iterator[File]:
+    """Return all files below a folder, named with the folder as the user wrote it."""
     filesystem, where = resolve(folder or ".", root, policy)
     if filesystem.get_file_info(where).type != fs.FileType.Directory:
         raise _missing(folder, filesystem, where)
@@ -309,13 +300,13 @@ def _below(
     base = f"{base.rstrip('/')}/" if base else ""
     if isinstance(filesystem, fs.LocalFileSystem):
         outside_links = (policy or current_policy()).outside_links
-        for found in FolderListing(where, deep, outside_links).files():
+        for found in FolderListing(where, outside_links).files():
             shown = quote(found.name, safe="/=") if is_quoted(folder) else found.name
             yield File(f"{base}{shown}{query}", found.size, found.mtime_ns, found.linked)
         return
-    for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
-        name = info.path[len(where) :].lstrip("/")
-        if info.type != fs.FileType.File or any(part[0] in "._" for part in name.split("/")):
+    for info in filesystem.get_file_info(fs.FileSelector(where, recursive=True)):
+        name = info.path[len(where.rstrip("/")) :].removeprefix("/")
+        if info.type != fs.FileType.File or any(part.startswith((".", "_")) for part in name.split("/")):
             continue
         shown = quote(name, safe="/=") if is_quoted(folder) else name
         yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)

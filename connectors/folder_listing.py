@@ -49,8 +49,6 @@ class FolderListing:
 
     folder: str
     """Absolute path."""
-    deep: bool
-    """Whether to list subfolders."""
     outside_links: bool
     """Whether links may lead out of the folder."""
     visits: Counter[str] = field(default_factory=Counter)
@@ -74,7 +72,7 @@ class FolderListing:
                 found = self._inspect(entry, here)
                 if isinstance(found, FoundFile):
                     yield found
-                elif found is not None and self.deep:
+                elif found is not None:
                     waiting.append(found)
 
     def _inspect(self, entry: os.DirEntry[str], here: _Folder) -> FoundFile | _Folder | None:

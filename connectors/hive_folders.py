@@ -14,7 +14,7 @@ from connectors.base import ConnectorError, SourceSpec
 from connectors.locations import below
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
-INTEGER = re.compile(r"[+-]?\d{1,18}")
+INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def partition(spec: SourceSpec, path: str) -> dict[str, str | None]:

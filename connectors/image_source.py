@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
@@ -21,8 +23,8 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.file_stamps import local_identity
-from connectors.files import File, check_rows, find_files, identify, reading, resolve
-from connectors.locations import below, folder_of, is_quoted, path_of
+from connectors.files import File, check_rows, each, find_files, identify, reading, resolve, stat_listed
+from connectors.locations import below, beside, folder_of, is_quoted, path_of
 from connectors.schema import cast_table, pick
 
 Shards = list[SourceShard]
@@ -45,14 +47,24 @@ class Images(Connector[SourceOptions]):
 class FolderShard(SourceShard):
     """Neighbouring files of one folder.
 
+    The plan knows the names, so that reading a shard looks at its own files, not at the whole folder.
+
     Attributes
     ----------
     state : a hash of their names, sizes and times.
     identity : a hash of their names and contents; empty for objects of a store.
+    packed_names : their names within the folder, compressed, since the plan of a million files holds them.
     """
 
     state: str
     identity: str
+    packed_names: bytes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the files in the form of the folder's name."""
+        bases = zlib.decompress(self.packed_names).decode().split("\0")
+        return tuple(beside(self.path, base) for base in bases)
 
 
 @dataclass(frozen=True)
@@ -95,30 +107,33 @@ class ImageSource(FileSource):
         found: dict[str, Sequence[Any]] = {"path": [_shown(self.spec, file.name) for file in files]}
         found["label"] = [_class(file.name) for file in files]
         if "image" in columns:
-            found["image"] = [self._bytes(file) for file in files]
-            if _state(self._listed(shard)) != _state(files):
+            self._check_size(shard, files)
+            sizes = {file.name: _size(file) for file in files}
+            found["image"] = [*each(self.spec, [*sizes], lambda name: self._bytes(name, sizes[name]))]
+            if _state(self._files(shard)) != _state(files):
                 raise _changed(shard)
         table = pa.table({name: pa.array(values, SCHEMA.field(name).type) for name, values in found.items()})
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
 
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name a row by its file: "file 0017.png"."""
-        return f"file {_base(self._files(shard)[row].name)}"
+        return f"file {_base(_folder_shard(shard).names[row])}"
 
     def _files(self, shard: SourceShard) -> Sequence[File]:
-        files = self._listed(shard)
-        if not isinstance(shard, FolderShard) or not self._are_unchanged(files, shard):
+        """Return the files of a shard. Raises ConnectorError where one has changed since it was listed."""
+        listed = _folder_shard(shard)
+        files = [*each(self.spec, listed.names, partial(stat_listed, self.spec))]
+        if not self._are_unchanged(files, listed):
             raise _changed(shard)
-        total = sum(file.size for file in files)
+        return files
+
+    def _check_size(self, shard: SourceShard, files: Sequence[File]) -> None:
+        total = sum(map(_size, files))
         if total > self.spec.max_bytes:
             raise ConnectorError(
                 f"{shard.path}, files {shard.start} to {shard.stop - 1}: they take {total} bytes, and "
                 f"source.max_shard_bytes allows {self.spec.max_bytes}. Raise that or lower shard_bytes."
             )
-        return files
-
-    def _listed(self, shard: SourceShard) -> Sequence[File]:
-        return find_files(self.spec, Images, shard.path)[shard.start : shard.stop]
 
     def _are_unchanged(self, files: Sequence[File], shard: FolderShard) -> bool:
         """Return whether files have the sizes and times with which they were listed, or else the content.
@@ -127,16 +142,23 @@ class ImageSource(FileSource):
         """
         if _state(files) == shard.state:
             return True
-        if not shard.identity or len(files) != shard.n_rows:
+        if not shard.identity or any(file.size is None for file in files):  # a pipe has no size
             return False
         return (
             _hash_of(files, {file.name: local_identity(self.spec, file) for file in files}) == shard.identity
         )
 
-    def _bytes(self, file: File) -> bytes:
-        filesystem, where = resolve(file.name, self.spec.root, self.spec.policy)
-        with reading(file.name), filesystem.open_input_file(where) as handle:
-            return bytes(handle.read_at(file.size, 0)) if file.size else b""
+    def _bytes(self, name: str, size: int) -> bytes:
+        filesystem, where = resolve(name, self.spec.root, self.spec.policy)
+        with reading(name), filesystem.open_input_file(where) as handle:
+            return bytes(handle.read_at(size, 0)) if size else b""
+
+
+def _folder_shard(shard: SourceShard) -> FolderShard:
+    """Return a shard as one of this format. Raises ConnectorError for another, as of an older plan."""
+    if not isinstance(shard, FolderShard):
+        raise _changed(shard)
+    return shard
 
 
 def _changed(shard: SourceShard) -> ConnectorError:
@@ -147,17 +169,18 @@ def _cuts(files: Sequence[File], shard_bytes: int) -> Iterator[slice]:
     """Yield the runs of a folder's files that are a shard each."""
     start = held = 0
     for index, file in enumerate(files):
-        if index > start and held + file.size > shard_bytes:
+        if index > start and held + _size(file) > shard_bytes:
             yield slice(start, index)
             start, held = index, 0
-        held += file.size
+        held += _size(file)
     yield slice(start, len(files))
 
 
 def _shard(folder: str, files: Sequence[File], cut: slice, identities: Mapping[str, str]) -> FolderShard:
     inside = files[cut]
     identity = "" if "://" in folder else _hash_of(inside, identities)
-    n_bytes = sum(file.size for file in inside)
+    n_bytes = sum(map(_size, inside))
+    names = zlib.compress("\0".join(path_of(file.name).rpartition("/")[2] for file in inside).encode())
     return FolderShard(
         path=folder,
         start=cut.start,
@@ -167,12 +190,31 @@ def _shard(folder: str, files: Sequence[File], cut: slice, identities: Mapping[s
         n_bytes=n_bytes,
         state=_state(inside),
         identity=identity,
+        packed_names=names,
     )
+
+
+def _size(file: File) -> int:
+    if file.size is None:
+        raise ConnectorError(
+            f"{file.name}: the server does not say how long it is. Copy it to a local folder."
+        )
+    return file.size
 
 
 def _state(files: Sequence[File]) -> str:
     """Return a hash of the names, sizes and times of files."""
-    return _hash([(_base(file.name), f"{file.size} {file.mtime_ns}") for file in files])
+    return _hash([(_base(file.name), f"{file.size} {_time(file)}") for file in files])
+
+
+def _time(file: File) -> int | None:
+    """Return the time of a file; None where a server does not say.
+
+    That of an object is in seconds: some stores list fractions of them, and leave these out where one object
+    is asked for.
+    """
+    is_local = "://" not in file.name or file.name.startswith("file://")
+    return file.mtime_ns if is_local or file.mtime_ns is None else file.mtime_ns // 10**9
 
 
 def _hash_of(files: Sequence[File], identities: Mapping[str, str]) -> str:

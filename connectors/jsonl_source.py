@@ -124,6 +124,8 @@ class JsonlSource(TextSource):
         try:
             found = json.loads(text, parse_int=number_of)
         except json.JSONDecodeError as error:
+            if text.startswith("\ufeff"):
+                return Diagnosis("a byte order mark begins the row, as where files are joined. Remove it.")
             return Diagnosis(
                 f"not a JSON object: {error.msg} at character {error.colno}: {shorten(text.strip())}. "
                 f"Write one object a line, nothing else (a JSON array can be turned with: jq -c '.[]')."
@@ -165,10 +167,7 @@ def parse_json(data: bytes, schema: pa.Schema, place: str = "JSON lines") -> pa.
 
 
 def max_depth() -> int:
-    """Return the largest depth of lists and objects that the policy of this process allows.
-
-    Arrow parses them by recursion; 200,000 levels would crash the process.
-    """
+    """Return how deep lists and objects may be nested: Arrow's recursion crashes at 200,000 levels."""
     return current_policy().json_depth
 
 

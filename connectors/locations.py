@@ -39,6 +39,12 @@ def folder_of(name: str) -> str:
     return bare.rpartition("/")[0] + query
 
 
+def beside(folder: str, base: str) -> str:
+    """Return a file of a folder that :func:`folder_of` gave, by the last part of its name."""
+    bare, query = split_query(folder)
+    return f"{bare}/{base}{query}" if bare else base
+
+
 def inside(folder: str, name: str) -> str:
     """Return a file of a folder, in the form of the folder's name.
 

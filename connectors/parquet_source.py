@@ -31,6 +31,7 @@ from connectors.hive_folders import constant, digest, partition, partition_schem
 from connectors.parquet_footer import open_parquet
 from connectors.pickled_types import check_types
 from connectors.schema import cast_table, pick, plain_schema
+from connectors.utf8_texts import check_texts
 from connectors.written_out import check_written_out, column_of, doubtful_sizes, leaves_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Smallest number of bytes that a value takes in memory, by its physical type."""
 Shards = list[SourceShard]
+NOT_UTF8 = "Invalid UTF8"
+"""Part of Arrow's error about the texts of a dictionary, which it checks itself."""
 
 
 class ParquetOptions(SourceOptions):
@@ -105,14 +108,14 @@ class ParquetSource(FileSource):
                 raise _changed(shard)
             place_of = {name: place for place, name in enumerate(names)}
             asked = dict.fromkeys(held[place_of[name]] for name in stored)
-            table = self._read(file, shard, [*asked])
+            table = self._read_texts(file, shard, [*asked])
         if table.num_rows != shard.n_rows:
             raise _changed(shard)
         if names != held:  # all columns of a name are read, among each other in the file's order
             both = [*zip(held, names, strict=True)]
             of_name = {name: iter([new for old, new in both if old == name]) for name in held}
             table = table.rename_columns([next(of_name[name]) for name in table.schema.names])
-        check_utf8(table, shard)
+        check_texts(table, shard)
         for name, values in folders.items():
             table = table.append_column(name, values)
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
@@ -183,6 +186,21 @@ class ParquetSource(FileSource):
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(where, filesystem)
         return fitting_groups(fragment, groups, asked)
+
+    def _read_texts(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
+        """Return all rows of a shard. An error about a dictionary's texts names the column."""
+        try:
+            return self._read(file, shard, columns)
+        except pa.ArrowInvalid as error:
+            if NOT_UTF8 not in str(error):
+                raise
+            if len(columns) > 1:
+                for name in columns:
+                    self._read_texts(file, shard, [name])
+            raise CorruptError(
+                f"{shard.rows_text}, column {columns[0]!r}: a text is not UTF-8. Write the column again as "
+                f"UTF-8, or as binary."
+            ) from error
 
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
         """Return all rows of a shard after checking that they fit into ``max_bytes``.
@@ -255,31 +273,6 @@ def _open(handle: pa.NativeFile, place: str, **settings: Any) -> pq.ParquetFile:
     return open_parquet(
         handle, place, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **settings
     )
-
-
-def check_utf8(table: pa.Table, shard: SourceShard) -> None:
-    """Raise ConnectorError for the first text that is not UTF-8, which writers of Parquet need not check."""
-    for name, column in zip(table.schema.names, table.columns, strict=True):
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-            continue
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid:
-            raise _not_utf8(name, column, shard) from None
-
-
-def _not_utf8(name: str, column: pa.ChunkedArray, shard: SourceShard) -> ConnectorError:
-    large = pa.types.is_large_string(column.type)
-    for row, value in enumerate(column.cast(pa.large_binary() if large else pa.binary())):
-        try:
-            (value.as_py() or b"").decode()
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            return CorruptError(
-                f"{shard.path}, row {shard.file_row + row}, column {name!r}: byte {error.start} of the text "
-                f"(0x{byte:02x}) is not UTF-8. Write the column again as UTF-8, or as binary."
-            )
-    return CorruptError(f"{shard.path}, column {name!r} holds no valid text. Write the file again.")
 
 
 def _shards(

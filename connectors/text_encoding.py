@@ -151,3 +151,11 @@ def _has_one_byte(name: str) -> bool:
         table = getattr(module, "decoding_table", None)  # of codecs of one byte a character
         return table is not None and table[:128] == bytes(range(128)).decode("ascii")
     return False
+
+
+def keeping_mark(data: bytes) -> bytes:
+    """Return rows such that Arrow's readers, which drop one mark, leave one with which the first row begins.
+
+    The mark of a file is dropped before. A later one is the character U+FEFF, wherever a shard begins.
+    """
+    return MARKS[UTF8] + data if data.startswith(MARKS[UTF8]) else data

@@ -34,7 +34,7 @@ from connectors.packed_text import (
 )
 from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, row_spans
 from connectors.schema import pick
-from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding
+from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding, keeping_mark
 
 Shards = list[SourceShard]
 MAX_TEXT_SHARD = 2**30
@@ -321,6 +321,7 @@ class TextSource(FileSource, ABC):
 
 def whole(data: bytes) -> tuple[io.BytesIO, int]:
     """Return the bytes as a file, and a block size that holds all of them at once."""
+    data = keeping_mark(data)
     return io.BytesIO(data), max(len(data) + 1, 1024)
 
 

@@ -19,6 +19,7 @@ from connectors.files import resolve
 from connectors.pickled_types import check_types
 from connectors.policy import current_policy, hosts_named
 from connectors.schema import map_type, pick, usual_type
+from connectors.utf8_texts import check_texts
 
 FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation", "sslcert", "sslkey", "sslpassword"}
 """Settings of a PostgreSQL URL that use passwords, keys and tickets of this machine."""
@@ -153,13 +154,15 @@ def gather(
     held, n_rows, pieces = 0, 0, []
     for batch in batches:
         held += batch.nbytes
-        n_rows += batch.num_rows
+        first, n_rows = n_rows, n_rows + batch.num_rows
         if held > spec.max_bytes:
             raise ConnectorError(
                 f"{shard.path}: its {shard.n_rows} rows take more in memory than source.max_shard_bytes "
                 f"allows ({spec.max_bytes}). Raise that, or rewrite the table in smaller files."
             )
-        pieces.append(_cast(shard, pa.Table.from_batches([batch]), wanted))
+        table = pa.Table.from_batches([batch])
+        check_texts(table, shard, first)
+        pieces.append(_cast(shard, table, wanted))
     if n_rows != shard.n_rows:
         raise ConnectorError(
             f"{shard.path} has changed since it was listed: {shard.n_rows} rows were expected, "

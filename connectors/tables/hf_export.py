@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from connectors.tables.export import (
     storable,
 )
 from connectors.tables.legacy import content_of, version_of
+from connectors.tables.staging import remove_abandoned, replace_folder, staged_name
 
 RECORD, CARD, DATA = "_rowsieve.json", "README.md", "data"
 ALL = "all"
@@ -44,7 +44,7 @@ class HfExport(Export):
     """Exports a version to a local folder that ``datasets.load_dataset`` opens and ``hf upload`` pushes.
 
     The folder holds one version: ``data/<split>-<part>.parquet``, the card ``README.md`` and the tag in
-    ``_rowsieve.json``. It is written beside its place and renamed as a whole.
+    ``_rowsieve.json``. It is written beside its place and put there as a whole.
     """
 
     format = "hf"
@@ -82,7 +82,7 @@ class HfExport(Export):
         _check_readable(schema)
         _check_own(folder)
         self.check_absent(bool(_names(folder)))
-        staged = folder.with_name(f"_{folder.name}.{tag.version}.{uuid.uuid4().hex}")
+        staged = folder.with_name(staged_name(f"{folder.name}.{tag.version}"))
         split = content.split if content else None
         if split and split not in schema.names:
             raise ConnectorError(f"the version has no column {split!r} for its splits. Publish it again.")
@@ -106,19 +106,20 @@ class HfExport(Export):
             self._put(staged, folder)
         for rest in folder.parent.glob(f"_{escape(folder.name)}.{tag.version}.*"):
             remove_tree(rest)  # of this export, or of one that died
+        remove_abandoned(folder.parent, f"{folder.name}.")
         return CommitResult(known or f"folder {tag.version}", written=not known)
 
     def _put(self, staged: Path, folder: Path) -> None:
-        """Rename the staged folder, and one that is there out of the way for mode ``overwrite``.
+        """Rename the staged folder, or for mode ``overwrite`` put it in the place of one that is there.
 
         Raises CommitConflictError where another export has put its folder there meanwhile.
         """
-        old = staged.with_name(f"{staged.name}.old")
         try:
             if self.mode == "overwrite" and folder.exists():
                 _check_own(folder)
-                folder.rename(old)
-            staged.rename(folder)
+                replace_folder(staged, folder)
+            else:
+                staged.rename(folder)
         except OSError as error:
             self.check_absent(folder.exists())
             raise CommitConflictError(f"{folder}: {error.strerror}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -66,6 +66,7 @@ COMPARISONS = {
 
 
 FIELD_ID = b"PARQUET:field_id"
+LARGEST_FLOAT32 = float.fromhex("0x1.fffffep+127")
 CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 
@@ -184,12 +185,13 @@ class IcebergSource(FileSource):
         """Read the snapshot's manifests; files whose statistics rule ``spec.filter`` out are left out."""
         with reading_iceberg(self.spec.path):
             table, tasks = _planned(self.metadata, self.snapshot, self.properties, self.spec.filter)
-            scan = table.scan(snapshot_id=self.snapshot)
-            schema = plain(self.spec.path, scan.projection().as_arrow())
+            columns = _scan(table, self.snapshot).projection()
+            schema = plain(self.spec.path, columns.as_arrow())
             shards = [shard for task in tasks.values() if (shard := self._shard(table, task)).n_rows]
         if not shards:
             raise no_row(self.spec.path, {}, filtered=self.spec.filter is not None)
-        identities = {path: _identity(task) for path, task in tasks.items()}
+        reassigned = reassigned_names(table.metadata, columns)
+        identities = {path: _identity(task, reassigned) for path, task in tasks.items()}
         identities[f"{self.spec.path}@{self.snapshot}"] = f"iceberg snapshot {self.snapshot}"
         return Listing(schema, tuple(shards), identities)
 
@@ -214,19 +216,20 @@ class IcebergSource(FileSource):
             return gather(self.spec, shard, batches, columns, schema)
 
     def _batches(self, table: Any, task: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        cheapest = min(table.schema().fields, key=lambda field: len(str(field.field_type))).name
+        every = _scan(table, self.snapshot).projection().fields
+        cheapest = min(every, key=lambda field: len(str(field.field_type))).name
         selected = tuple(columns) or (cheapest,)  # pyiceberg yields no row of no columns
-        scan = table.scan(selected_fields=selected, snapshot_id=self.snapshot)
-        self._check_expanded(table, task, selected)
+        scan = _scan(table, self.snapshot, selected_fields=selected)
+        numbers = {str(field.field_id).encode() for field in scan.projection().fields}
+        self._check_expanded(table, task, numbers)
         everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
         reader = library("pyiceberg.io.pyarrow", "iceberg").ArrowScan
         found = reader(table.metadata, table.io, scan.projection(), everything).to_record_batches([task])
         yield from found
 
-    def _check_expanded(self, table: Any, task: Any, names: Sequence[str]) -> None:
-        """Raise ConnectorError where the columns of a data file take too much; they are found by numbers."""
+    def _check_expanded(self, table: Any, task: Any, wanted: Collection[bytes]) -> None:
+        """Raise ConnectorError where columns of a data file take too much; ``wanted`` are their numbers."""
         place, kind = task.file.file_path, str(task.file.file_format.value)
-        wanted = {str(table.schema().find_field(name).field_id).encode() for name in names}
         with table.io.new_input(place).open() as stream:
             if kind == "PARQUET":
                 file = open_parquet(stream, place)
@@ -252,9 +255,9 @@ def _planned(
     for path in manifests:
         check_file(table, path)
     bounds.check_manifests(table, manifests)
-    scan = table.scan(snapshot_id=snapshot)
-    if wanted is not None:
-        scan = scan.filter(_expression(wanted))
+    scan = _scan(table, snapshot)
+    if wanted is not None and (filtered := _bound(table, scan.projection(), wanted)) is not None:
+        scan = scan.filter(filtered)
     found = _plan_files(scan)
     for path in {file.file_path for task in found for file in (task.file, *task.delete_files)}:
         check_file(table, path)
@@ -282,10 +285,60 @@ def _plan_files(scan: Any) -> list[Any]:
         ) from error
 
 
-def _identity(task: Any) -> str:
+def _scan(table: Any, snapshot: int, **settings: Any) -> Any:
+    """Return a scan of a snapshot. The current one has the table's columns, an earlier one its own.
+
+    Columns are renamed, added and dropped without a new snapshot.
+    """
+    is_current = table.current_snapshot().snapshot_id == snapshot
+    return table.scan(snapshot_id=None if is_current else snapshot, **settings)
+
+
+def reassigned_names(metadata: Any, columns: Any) -> dict[str, int]:
+    """Return the number of each column by its name where a name may have had another column before.
+
+    Empty where all schemas of the table are known and agree. Data files stay when names move to other
+    columns, and results of the old columns must not be taken over.
+    """
+    schemas = [*metadata.schemas, columns]
+    pairs = {(found.find_column_name(number), number) for found in schemas for number in found.field_ids}
+    agree = len(pairs) == len({name for name, _ in pairs}) == len({number for _, number in pairs})
+    newest = max(found.schema_id for found in schemas)
+    if agree and {found.schema_id for found in schemas} >= {*range(newest + 1)}:
+        return {}
+    return {columns.find_column_name(number): number for number in columns.field_ids}
+
+
+def _identity(task: Any, reassigned: Mapping[str, int]) -> str:
     """Return the identity of a data file, which never changes, with the files of its deleted rows."""
     places = [[file.file_path, getattr(file, "content_offset", None)] for file in task.delete_files]
-    return fingerprint([task.file.file_path, task.file.file_size_in_bytes, sorted(places, key=str)])
+    known = [task.file.file_path, task.file.file_size_in_bytes, sorted(places, key=str)]
+    return fingerprint([*known, reassigned] if reassigned else known)
+
+
+def _bound(table: Any, columns: Any, wanted: Predicate) -> Any:
+    """Return a filter in pyiceberg's terms; None where pyiceberg cannot leave out files by it.
+
+    It finds columns in the table's present schema, which may not be the one to read by, and compares a column
+    with values of its own type alone: no whole numbers with fractions, no times with dates. Beyond float32 it
+    takes no value of a column for larger, also not infinity. Rows are filtered after they are read in any
+    case, and what is wrong with a filter is said there.
+    """
+    values = [value for clauses in wanted.conjunctions for _, _, value in clauses]
+    if columns != table.schema() or any(map(_exceeds_float32, values)):
+        return None
+    try:
+        found = _expression(wanted)
+        library("pyiceberg.expressions.visitors", "iceberg").bind(columns, found, case_sensitive=True)
+    except (TypeError, ValueError):
+        return None
+    return found
+
+
+def _exceeds_float32(value: Any) -> bool:
+    """Return whether a value of a filter, or one of several, is a number that float32 does not hold."""
+    several = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    return any(isinstance(one, (int, float)) and abs(one) > LARGEST_FLOAT32 for one in several)
 
 
 def _expression(wanted: Predicate) -> Any:

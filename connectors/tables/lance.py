@@ -94,7 +94,8 @@ class LanceSource(FileSource):
             check_fragments(self.spec.path, dataset)
             fragments = {self._name(found): found for found in dataset.get_fragments()}
             shards = [shard for name, found in fragments.items() for shard in self._cut(name, found)]
-            identities = {name: _identity(found) for name, found in fragments.items()}
+            numbers = _numbers(dataset.lance_schema.fields())
+            identities = {name: _identity(found, numbers) for name, found in fragments.items()}
         if not shards:
             raise no_row(self.spec.path, {}, filtered=False)
         identities[f"{self.spec.path}@v{self.version}"] = f"lance version {self.version}"
@@ -193,6 +194,14 @@ def check_fragments(path: str, dataset: Any) -> None:
                 )
 
 
-def _identity(fragment: Any) -> str:
-    """Return the digest of a fragment's data files and of its file of deleted rows."""
-    return fingerprint(fragment.metadata.to_json())
+def _numbers(fields: Sequence[Any]) -> list[Any]:
+    """Return the name and number of each column, with those of the columns in it."""
+    return [[field.name(), field.id(), _numbers(field.children())] for field in fields]
+
+
+def _identity(fragment: Any, numbers: Sequence[Any]) -> str:
+    """Return the digest of a fragment's data files, its file of deleted rows, and the columns' numbers.
+
+    Columns are renamed without a change of any fragment, also such that two exchange their names.
+    """
+    return fingerprint([fragment.metadata.to_json(), numbers])

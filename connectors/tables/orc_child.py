@@ -26,7 +26,7 @@ BESIDE = 2 * 2**30
 def main() -> None:
     """Answer one request: the path, the limits, and the numbers of the columns; None for all columns."""
     path, max_rows, max_bytes, wanted = json.load(sys.stdin)
-    most = BESIDE + 2 * max_bytes
+    most = allowed(BESIDE + 2 * max_bytes)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
@@ -34,6 +34,12 @@ def main() -> None:
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
     print(json.dumps(answer), flush=True)
+
+
+def allowed(n_bytes: int) -> int:
+    """Return so many bytes of address space, or fewer where a scheduler has set a limit for its jobs."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+    return n_bytes if limit == resource.RLIM_INFINITY else min(n_bytes, limit)
 
 
 def inspected(path: str, max_rows: int, max_bytes: int, wanted: list[str] | None) -> dict[str, Any]:

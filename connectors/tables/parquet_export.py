@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from connectors.tables.export import (
     read_record,
 )
 from connectors.tables.legacy import LEGACY_RECORD, content_of, version_of
+from connectors.tables.staging import remove_abandoned, staged_name
 
 RECORD = "_rowsieve.json"
 """Readers leave out names that begin with an underscore."""
@@ -62,7 +62,7 @@ class ParquetExport(Export):
         self.check_absent(any(not name.startswith(("_", ".")) for name in entries))
         target = self._folder(tag)
         if isinstance(target, Path):
-            staged = target.with_name(f"_{tag.version}.{uuid.uuid4().hex}")
+            staged = target.with_name(staged_name(tag.version))
             return PendingExport(ParquetWriter(staged, schema, tag), partial(self._rename, staged, tag))
         if strange := sorted(name for name in _names(target) if not name.startswith(tag.stem)):
             raise ConnectorError(
@@ -86,6 +86,7 @@ class ParquetExport(Export):
                 raise _failed(target, error.strerror) from error
         for rest in staged.parent.glob(f"_{tag.version}.*"):  # of exports that died or came too late
             remove_tree(rest)
+        remove_abandoned(staged.parent)
         return CommitResult(known or f"folder {tag.version}", written=not known)
 
     def _mark(self, target: ObjectPath, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:

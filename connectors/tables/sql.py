@@ -24,7 +24,7 @@ from connectors.foundation.remedies import CORRECT_PATH
 from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
-from connectors.tables.sql_text import literal, quoted, where
+from connectors.tables.sql_text import database_error, literal, quoted, where
 from connectors.tables.sqlite_cursor import SqliteCursor, check_sqlite, reading_sqlite, took_too_long
 
 DRIVERS = {
@@ -63,7 +63,7 @@ class SqlOptions(SourceOptions):
         default=None,
         min_length=1,
         max_length=LONGEST_QUERY,
-        description="A SELECT instead, without a semicolon",
+        description="A SELECT instead, without a semicolon; also for a table whose name holds a point",
     )
     key: str = Field(
         min_length=1,
@@ -269,7 +269,7 @@ class SqlSource:
         except errors as error:
             if stopped.is_set():
                 raise took_too_long(self._name, seconds) from None
-            raise ConnectorError(f"{self._name}: {' '.join(str(error).split())[:500]}") from error
+            raise database_error(self._name, error) from error
 
     def _connect(self) -> Any:
         """Return a connection; files are opened for reading alone."""

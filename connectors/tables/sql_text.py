@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import date, time
 from decimal import Decimal
 from typing import Any
@@ -89,3 +90,24 @@ def _compared(column: str, operation: str, value: Any) -> str:
 
 def _of_none(column: str, operation: str) -> str:
     return NOTHING if operation == "in" else f"{column} IS NOT NULL"
+
+
+def database_error(name: str, error: Exception) -> ConnectorError:
+    """Return the error of a database, with a remedy where its own words have none.
+
+    ``name``: what is read, with ``#`` and the table at its end.
+    """
+    text = " ".join(str(error).split())[:500]
+    table = name.rpartition("#")[2]
+    fix = ""
+    if "Could not decode to UTF-8" in text:
+        fix = (
+            ". Write that text again as UTF-8, or read the bytes of its column with source.options.query, as "
+            "CAST(... AS BLOB)"
+        )
+    elif "." in table and re.search("no such table|does not exist", text):
+        fix = (
+            f". In source.options.table a point stands between schema and table. Read a table whose name has "
+            f"one by source.options.query, in which it is written {quoted(table)}"
+        )
+    return ConnectorError(f"{name}: {text.rstrip('. ') + fix + '.' if fix else text}")

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from connectors.tables.sql_text import quoted
+from connectors.tables.sql_text import database_error, quoted
 
 BATCH_ROWS, BATCH_BYTES = 1024, 64 * 2**20
 """A batch ends at whichever comes first; a value may have a gigabyte."""
@@ -88,7 +88,8 @@ class SqliteCursor:
         return found
 
     def check_one_type(self, name: str, column: str, table: str) -> None:
-        """Raise ConnectorError for a key that holds texts or bytes beside values of another type.
+        """Raise ConnectorError for a key that holds texts or bytes beside values of another type, or whole
+        numbers beside fractions that float64 does not hold, as which both are read.
 
         Parameters
         ----------
@@ -102,6 +103,18 @@ class SqliteCursor:
                 f"{name}: source.options.key: {column} holds values of several types ({', '.join(kinds)}), "
                 f"which have no common order. Name another key, or cast it in source.options.query."
             )
+        if len(kinds) > 1 and (large := self._inexact(column, table)):
+            raise ConnectorError(
+                f"{name}: source.options.key: {column} holds fractions beside {large}, which float64 "
+                f"rounds, so that its ranges would have wrong ends. Name another key, or cast it in "
+                f"source.options.query."
+            )
+
+    def _inexact(self, column: str, table: str) -> int | None:
+        """Return a whole number of a column that float64 rounds, or None; SQLite compares them exactly."""
+        rounded = f"typeof({column}) = 'integer' AND {column} <> CAST({column} AS REAL)"
+        self.execute(f"SELECT {column} FROM {table} WHERE {rounded} LIMIT 1")  # noqa: S608
+        return next((int(row[0]) for row in self._fetch(1, TABLE_BYTES)), None)
 
     def fetch_sample(self) -> pa.Table:
         """Return the rows, of long ones only the first."""
@@ -147,7 +160,7 @@ def reading_sqlite(path: str, name: str, seconds: float, max_bytes: int) -> Iter
         except sqlite3.Error as error:
             if "interrupt" in str(error) and cursor.expired:
                 raise took_too_long(name, seconds) from None
-            raise ConnectorError(f"{name}: {' '.join(str(error).split())[:500]}") from error
+            raise database_error(name, error) from error
 
 
 def took_too_long(name: str, seconds: float) -> ConnectorError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from operators.base import OperatorParams, Resources
+from operators.base import DUPLICATE_OF, FACTOR, Operator, OperatorParams, Resources
 
 
 class DuplicatesParams(OperatorParams):
@@ -40,6 +40,14 @@ class DuplicatesParams(OperatorParams):
                 kind = "vectors are" if not self.columns else "texts (columns) are"
                 raise ValueError(f"{name} has no meaning where {kind} compared; leave it out")
         return self
+
+
+def weighs_copies(operator: Operator[Any]) -> bool:
+    """Return whether an operator of a chain names near duplicates of older rows and adds a weight for them.
+
+    `split` and `weights` then keep such rows out too.
+    """
+    return {DUPLICATE_OF, operator.name + FACTOR} <= {field.name for field in operator.adds}
 
 
 MANY = 0.5

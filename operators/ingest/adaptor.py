@@ -138,13 +138,13 @@ class Ingest(Operator[IngestParams]):
         """
         state = read_json(delta.state / STATE)
         counts = Counter(dict(zip(state["classes"], state["counts"], strict=True)))
-        known = [value for value in counts if counts[value]]
+        listed, known = {*counts}, {value for value in counts if counts[value]}
         shards = range(len(context.shards.shards)) if delta.rows_removed else delta.new_shards
         counts = Counter() if delta.rows_removed else counts
         for found in executor.map(partial(_count, context, self.params.label), shards):
             if self.params.classes is not None:  # others are faults of their rows
-                found = {value: n for value, n in found.items() if value in state["classes"]}
-            new = [value for value, n in found.items() if value not in (known if n else state["classes"])]
+                found = {value: n for value, n in found.items() if value in listed}
+            new = [value for value, n in found.items() if value not in (known if n else listed)]
             if new:
                 raise CannotPredictError(f"the label {shorten(min(new))} is new: no row had it before")
             counts.update(found)

@@ -36,7 +36,7 @@ from operators.base import (
     OperatorParams,
     ReportContext,
 )
-from operators.duplicates.params import DuplicatesParams
+from operators.duplicates.params import DuplicatesParams, weighs_copies
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 from operators.splits.hashed_split import DROPPED, FOLD, NO_FOLD, PARTS, TEST, VALIDATION, strata
@@ -108,7 +108,7 @@ class Split(Operator[P]):
         duplicates = [one for one in chain if any(field.name == DUPLICATE_OF for field in one.adds)]
         found.has_parts = any(field.name == PART for one in chain for field in one.adds)
         found.knows_duplicates = found.state_needs_row_ids = bool(duplicates)
-        found.drops_duplicates = any(getattr(one.params, "weight", 1) < 1 for one in duplicates)
+        found.drops_duplicates = any(map(weighs_copies, duplicates))
         for one in duplicates:
             if one.name == DUPLICATES and isinstance(one.params, DuplicatesParams):
                 found.duplicates, found.uses = one.params, (*found.uses, DUPLICATES)

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import (
-    DUPLICATE_OF,
     FACTOR,
     FEATURES,
     GROUP,
@@ -36,6 +35,7 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.counts import count
+from operators.duplicates.params import weighs_copies
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 from operators.weights.class_limits import (
@@ -108,36 +108,34 @@ class Weights(Operator[WeightsParams]):
         Raises OperatorError for a factor that no operator of the recipe adds.
         """
         added = {field.name: field.type for operator in chain for field in operator.adds}
-        added_factors = [name.removesuffix(FACTOR) for name in added if name.endswith(FACTOR)]
-        factors = added_factors if self.params.factors is None else list(self.params.factors)
-        unknown = sorted(set(factors).difference(added_factors))
-        if unknown:
-            known = (
-                f"there are: {', '.join(added_factors)}"
-                if added_factors
-                else "none of its operators adds weights"
-            )
-            raise OperatorError(
-                f"operators.weights.factors: no operator adds weights named {unknown[0]!r}; "
-                f"{known}. Leave it out."
-            )
+        names = self._factor_names([name.removesuffix(FACTOR) for name in added if name.endswith(FACTOR)])
         drops = self.params.drop_outliers
-        if drops is None:
+        if drops is None:  # as `split` does, where it is in the chain
             drops = any(getattr(operator.params, "drop_outliers", None) for operator in chain)
-        names = tuple(sorted(factors))
         found = Weights(self.params.model_copy(update={"factors": names, "drop_outliers": drops}))
-        marks = [name + MARK if added.get(name + MARK) == pa.bool_() else "" for name in names]
-        weighed = [one for one in chain if DUPLICATE_OF in (field.name for field in one.adds)]
-        weighed = [one for one in weighed if getattr(one.params, "weight", 1) < 1]
-        final = tuple(one.name + FACTOR for one in weighed if one.name in names)
-        drop_split = bool(weighed) and SPLIT in added
-        columns = tuple(name + FACTOR for name in names)
-        found._factors = Factors(columns, tuple(marks), drops, final, drop_split)
+        # A weight of 0 that takes copies out stays 0: the limits of `robust` would give them weight again.
+        copies = [operator.name for operator in chain if weighs_copies(operator)]
+        found._factors = Factors(
+            columns=tuple(name + FACTOR for name in names),
+            marks=tuple(name + MARK if added.get(name + MARK) == pa.bool_() else "" for name in names),
+            drop_outliers=drops,
+            final=tuple(name + FACTOR for name in copies if name in names),
+            drop_split=bool(copies) and SPLIT in added,
+        )
         if self.params.method == "robust" and CUES in names:
             found.uses = (*self.uses, CUES)
-        if CUES in added_factors:
+        if CUES + FACTOR in added:
             found._beside_cues = self.params.setting_beside_cues
         return found
+
+    def _factor_names(self, known: Sequence[str]) -> tuple[str, ...]:
+        """Return the operators whose weights are multiplied, sorted. Raises OperatorError for others."""
+        factors = known if self.params.factors is None else self.params.factors
+        if unknown := sorted(set(factors).difference(known)):
+            those = f"there are: {', '.join(known)}" if known else "none of its operators adds weights"
+            text = f"operators.weights.factors: no operator adds weights named {unknown[0]!r}; {those}."
+            raise OperatorError(f"{text} Leave it out.")
+        return tuple(sorted(factors))
 
     @property
     def requires(self) -> tuple[str, ...]:

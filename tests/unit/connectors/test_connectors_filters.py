@@ -183,6 +183,16 @@ def test_partition_columns_have_types_and_odd_values(tmp_path: Path) -> None:
     assert plain.list().schema.names == ["n"]
 
 
+@pytest.mark.parametrize(("name", "value"), [("-5", -5), ("007", 7), ("+5", "+5"), ("\u0663", "\u0663")])
+def test_names_of_folders_are_numbers_where_arrow_reads_them_so(
+    name: str, value: object, tmp_path: Path
+) -> None:
+    """A plus sign, or digits of another script, ended every command with a bare ArrowInvalid."""
+    (tmp_path / f"k={name}").mkdir()
+    pq.write_table(pa.table({"n": [1]}), tmp_path / f"k={name}/x.parquet")
+    assert rows_of(open_source(str(tmp_path))) == [{"n": 1, "k": value}]
+
+
 def test_text_columns_of_stated_types_are_refused(tmp_path: Path) -> None:
     """Fields of structs were unknown columns, and other columns were passed over without a word."""
     pq.write_table(pa.table({"a": [{"b": 1}], "c": ["x"]}), tmp_path / "x.parquet")

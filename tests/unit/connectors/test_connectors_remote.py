@@ -14,7 +14,7 @@ import pytest
 from connectors import open_source
 from connectors.base import ConnectorError, CorruptError, SourceSpec
 from connectors.errors import redact_uris
-from connectors.files import MAX_CONCURRENT, each, each_file
+from connectors.files import MAX_CONCURRENT, each, each_file, reading
 from connectors.filters import parse
 from engine import Recipe
 from engine.plan.planner import make_plan
@@ -32,10 +32,14 @@ def upload(server: S3Server, bucket: str, folder: Path, prefix: str) -> None:
             client.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder)}")
 
 
-def rows_of(source: Any) -> list[dict[str, Any]]:
+def stored_rows(source: Any) -> list[dict[str, Any]]:
     listing = source.list()
     found = [source.read(shard, listing.schema.names, listing.schema) for shard in listing.shards]
-    return formats.plain([row for table in found for row in table.to_pylist()])
+    return [row for table in found for row in table.to_pylist()]
+
+
+def rows_of(source: Any) -> list[dict[str, Any]]:
+    return formats.plain(stored_rows(source))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,6 +124,54 @@ def test_stores_that_refuse_are_named_without_secrets(s3: S3Server, tmp_path: Pa
     for error in errors:
         assert SECRET not in str(error.value)
         assert USER not in str(error.value)
+
+
+def test_images_are_read_from_s3(s3: S3Server) -> None:
+    bucket = s3.bucket()
+    held = {"cat/1.png": b"one", "cat/2 \u00e4.png": b"two", "dog/3.png": b"three"}
+    for key, data in held.items():
+        s3.client().put_object(Bucket=bucket, Key=f"zoo/{key}", Body=data)
+    source = open_source(s3.uri(bucket, "zoo"), shard_bytes=4)
+    assert [(row["path"], row["image"], row["label"]) for row in stored_rows(source)] == [
+        (key, data, key[:3]) for key, data in held.items()
+    ]
+    listing = source.list()
+    s3.client().put_object(Bucket=bucket, Key="zoo/dog/3.png", Body=b"other")
+    s3.client().put_object(Bucket=bucket, Key="zoo/cat/1.png", Body=b"more than one")
+    with pytest.raises(ConnectorError, match=r"zoo/cat.*: its files have changed"):
+        source.read(listing.shards[0], ["image"], listing.schema)
+    assert source.read(listing.shards[1], ["image"], listing.schema).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError("AWS Error UNKNOWN (HTTP status 403) during HeadObject"), "access denied"),
+        (OSError("401, message='Unauthorized', url='http://h/x'"), "access denied"),
+        (OSError(5, "Input/output error", "data/part-0401.csv"), "Check the file and the path"),
+        (OSError("When reading 'a/403/b-401.csv': it broke"), "it broke. Check the file and the path"),
+    ],
+)
+def test_digits_of_a_name_are_no_refusal(error: OSError, text: str) -> None:
+    with pytest.raises(ConnectorError) as caught, reading("x"):
+        raise error
+    assert text in str(caught.value)
+    assert ("access denied" in str(caught.value)) == (text == "access denied")
+
+
+def test_keys_with_two_slashes_are_read() -> None:
+    """Listing them ended with "string index out of range"."""
+    fsspec.filesystem("memory").pipe("/rowsieve-slashes/a//x.csv", b"n,y\n1,a\n")
+    for folder in ("", "/a", "/a/"):
+        assert stored_rows(open_source(f"memory://rowsieve-slashes{folder}")) == [{"n": 1, "y": "a"}]
+
+
+def test_keys_that_pyarrow_cannot_read_are_named(s3: S3Server) -> None:
+    bucket = s3.bucket()
+    s3.client().put_object(Bucket=bucket, Key="x/a//x.csv", Body=b"n,y\n1,a\n")
+    for folder in ("x", "x/a"):
+        with pytest.raises(ConnectorError, match=r"x/a//x\.csv.*two slashes in a row.*Rename the object\.$"):
+            open_source(s3.uri(bucket, folder)).list()
 
 
 def test_a_plan_over_s3_records_no_secret(s3: S3Server, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,46 @@ def test_images_that_change_after_planning_are_noticed(zoo: Path) -> None:
     assert source.list().identities[shard.path] != listing.identities[shard.path]
     with pytest.raises(ConnectorError, match=r"cat: its files have changed"):
         source.read(shard, ["path"], listing.schema)
+
+
+def test_reading_images_does_not_list_their_folder(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shard listed the whole folder, so that a million pictures took hours."""
+    source = pickle.loads(pickle.dumps(open_source(str(zoo), shard_bytes=15)))
+    listing = pickle.loads(pickle.dumps(source.list()))
+    (zoo / "cat/0.png").write_bytes(b"new")
+
+    def refuse(folder: str) -> None:
+        pytest.fail(f"{folder} is listed")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = [source.read(shard, listing.schema.names, listing.schema) for shard in listing.shards]
+    assert [row for table in found for row in table.to_pylist()] == ZOO
+    assert source.locate(listing.shards[-1], 0) == "file ä.webp"
+
+
+def test_images_may_be_links_within_the_source(zoo: Path) -> None:
+    """They were listed, and reading them failed, since a link was to stay within its class's folder."""
+    (zoo / "_store").mkdir()
+    (zoo / "cat/1.png").rename(zoo / "_store/one")
+    (zoo / "cat/1.png").symlink_to("../_store/one")
+    source = open_source(str(zoo))
+    listing = source.list()
+    assert rows_of(source) == ZOO
+    (zoo / "cat/1.png").unlink()
+    (zoo / "cat/1.png").symlink_to("/etc/hostname")
+    shard = next(shard for shard in listing.shards if shard.path.endswith("cat"))
+    with pytest.raises(ConnectorError, match=r"cat/1\.png is a symbolic link to /etc/hostname"):
+        source.read(shard, ["image"], listing.schema)
+
+
+def test_an_image_that_is_now_a_pipe_has_changed(zoo: Path) -> None:
+    source = open_source(str(zoo))
+    listing = source.list()
+    (zoo / "cat/1.png").unlink()
+    os.mkfifo(zoo / "cat/1.png")
+    shard = next(shard for shard in listing.shards if shard.path.endswith("cat"))
+    with pytest.raises(ConnectorError, match=r"cat: its files have changed"):
+        source.read(shard, ["image"], listing.schema)
 
 
 def test_the_identity_of_a_folder_covers_its_class(zoo: Path) -> None:

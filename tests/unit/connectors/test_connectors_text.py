@@ -86,6 +86,25 @@ def test_any_jsonl_comes_back(
     assert read_all(source).to_pylist() == rows
 
 
+@pytest.mark.parametrize("options", [{}, {"strip": True}, {"encoding": "utf-16-le"}])
+@pytest.mark.parametrize("shard_bytes", [1, 9, 16, 10**6])
+def test_a_mark_within_a_csv_file_stays_wherever_shards_begin(
+    shard_bytes: int, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """It vanished where its row began a shard: files that were joined had three classes, or two."""
+    path = tmp_path / "joined.csv"
+    path.write_text(f"y,x\nno,1\nyes,2\n{BOM}yes,3\nno,4\n", options.get("encoding", "utf-8"))
+    source = open_source(str(path), shard_bytes=shard_bytes, **options)
+    assert read_all(source).to_pydict() == {"y": ["no", "yes", f"{BOM}yes", "no"], "x": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 10, 10**6])
+def test_a_mark_within_json_lines_is_an_error(shard_bytes: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "joined.jsonl", f'{{"a": 1}}\n{BOM}{{"a": 2}}\n')
+    with pytest.raises(ConnectorError, match=r"line 2: a byte order mark begins the row.*Remove it\."):
+        read_all(open_source(path, shard_bytes=shard_bytes))
+
+
 def test_types_come_from_the_first_shard_and_hold_in_every_file(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", "n,x,flag,none,day\n1,1.5,true,,2020-01-01\n2,2,false,,2020-01-02\n")
     write(tmp_path / "b.csv", "x,n,flag,none,day\n7,3,true,word,2020-01-03\n")

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectors import ConnectorError, files, open_source
+from connectors import ConnectorError, files, guarded_client, open_source
 from connectors.base import MAX_SHARD_ROWS, SourceSpec
 from connectors.errors import redact_uris
 from connectors.files import identity, resolve
@@ -377,7 +377,7 @@ def test_a_redirect_reaches_no_metadata_service(monkeypatch: pytest.MonkeyPatch)
     server = serve(Redirect)
     path = f"http://127.0.0.1:{server.server_port}/x.csv"
     try:
-        monkeypatch.setattr(files, "is_metadata_address", lambda text: text == "127.0.0.2")
+        monkeypatch.setattr(guarded_client, "is_metadata_address", lambda text: text == "127.0.0.2")
         refused("cannot be", path=path, format="csv")
         assert {*Redirect.reached} == {"127.0.0.1"}
         monkeypatch.undo()

@@ -15,6 +15,7 @@ from datasets import ClassLabel, load_dataset
 from typer.testing import CliRunner
 
 from connectors.base import ConnectorError
+from connectors.tables import staging
 from connectors.tables.export import (
     CommitConflictError,
     Format,
@@ -127,6 +128,59 @@ def test_an_export_that_is_beaten_by_another_tries_again(
         pending.attempt([pending.write(ROWS, 0)])
     assert done(pending)
     assert sorted(os.listdir(tmp_path / "d/data")) == ["all-00000.parquet"]
+
+
+def test_readers_find_a_dataset_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export that was killed between its two renames left no dataset."""
+    assert done(started(tmp_path / "d"))
+
+    def killed(self: Path, target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", killed)
+    assert done(started(tmp_path / "d", "overwrite", NEW))
+    assert os.listdir(tmp_path) == ["d"]
+    assert open_export("hf", str(tmp_path / "d"), "create").committed_state(NEW)
+
+
+def test_without_an_exchange_folders_are_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert done(started(tmp_path / "d"))
+    monkeypatch.setattr(staging, "_exchange", lambda *_: False)
+    rename = Path.rename
+
+    def failing(self: Path, target: Path) -> Path:
+        if ".v2." in self.name and target == tmp_path / "d" and not self.name.endswith(".old"):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    pending = started(tmp_path / "d", "overwrite", NEW)
+    with pytest.raises(CommitConflictError, match="Input/output error"):
+        pending.attempt([pending.write(ROWS, 0)])
+    assert open_export("hf", str(tmp_path / "d"), "create").committed_state(OLD)
+    monkeypatch.setattr(Path, "rename", rename)
+    assert done(pending)
+    assert os.listdir(tmp_path) == ["d"]
+
+
+@pytest.mark.parametrize("format", ["hf", "parquet"])
+def test_folders_of_dead_exports_of_other_versions_are_removed(format: Format, tmp_path: Path) -> None:
+    """They were kept for ever, each as large as the data set."""
+    above = tmp_path if format == "hf" else tmp_path / "d"
+    stem = "_d.v0" if format == "hf" else "_v0"
+    dead, live, mine = above / f"{stem}.{'a' * 32}", above / f"{stem}.{'b' * 32}", above / f"{stem}.mine"
+    for folder in (dead, live, mine):
+        (folder / "data").mkdir(parents=True)
+        (folder / "data/x.parquet").touch()
+    for path in (dead, dead / "data", dead / "data/x.parquet", live, live / "data", mine, mine / "data"):
+        os.utime(path, (0, 0))
+    pending = open_export(format, str(tmp_path / "d"), "create").start_export(ROWS.schema, OLD)
+    assert done(pending)
+    assert {path.name for path in above.iterdir()} == {
+        "d" if format == "hf" else "v1",
+        live.name,
+        mine.name,
+    }
 
 
 def test_what_is_not_an_export_is_left_alone(tmp_path: Path) -> None:

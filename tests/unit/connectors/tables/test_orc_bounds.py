@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyarrow import orc
 
 from connectors import ConnectorError
 from connectors.tables.orc_bounds import check_orc
+from connectors.tables.orc_child import allowed
 
 BLOCKS = 65_536
 
@@ -96,3 +98,11 @@ def test_a_forged_size_of_descriptions_is_refused() -> None:
 def test_what_is_no_orc_file_is_named(data: bytes) -> None:
     with pytest.raises(ConnectorError, match="is not an ORC file"):
         check_orc(pa.BufferReader(data), "a.orc", 2**20)
+
+
+def test_a_limit_of_the_process_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a scheduler limits address space to less than two shards, every file was called damaged."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**30))
+    assert [allowed(2**20), allowed(2**40)] == [2**20, 2**30]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, resource.RLIM_INFINITY))
+    assert allowed(2**40) == 2**40

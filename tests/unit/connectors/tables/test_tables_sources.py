@@ -179,6 +179,39 @@ def test_a_key_of_several_types_is_refused(tmp_path: Path) -> None:
         open_source(f"sqlite:///{tmp_path}/x.db", options={"table": "rows", "key": "id"}).list()
 
 
+def test_a_key_that_float64_rounds_is_refused(tmp_path: Path) -> None:
+    """Its ranges ended at rounded keys: for ever, rows "had changed since they were listed"."""
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE rows (id, y TEXT)")
+        database.executemany("INSERT INTO rows VALUES (?, 'a')", [(1,), (1.5,), (2**53,), (1e300,)])
+        database.commit()
+        source = open_source(
+            f"sqlite:///{tmp_path}/x.db", options={"table": "rows", "key": "id", "rows_per_shard": 2}
+        )
+        listing = source.list()
+        found = [source.read(shard, ["id"], listing.schema)["id"].to_pylist() for shard in listing.shards]
+        assert found == [[1, 1.5], [2**53, 1e300]]
+        database.execute("INSERT INTO rows VALUES (?, 'a')", (2**53 + 1,))
+        database.commit()
+    with pytest.raises(ConnectorError, match=r'key: "id" holds fractions beside 9007199254740993, which flo'):
+        source.list()
+
+
+def test_errors_of_sqlite_name_a_remedy(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute('CREATE TABLE "my.rows" (id INTEGER, y TEXT)')
+        database.execute("INSERT INTO \"my.rows\" VALUES (1, CAST(x'ff' AS TEXT))")
+        database.commit()
+    path = f"sqlite:///{tmp_path}/x.db"
+    with pytest.raises(ConnectorError, match=r'source\.options\.query, in which it is written "my\.rows"\.$'):
+        open_source(path, options={"table": "my.rows", "key": "id"}).list()
+    query = 'SELECT * FROM "my.rows"'
+    with pytest.raises(ConnectorError, match=r"column 'y'.*options\.query, as CAST\(\.\.\. AS BLOB\)\.$"):
+        open_source(path, options={"query": query, "key": "id"}).list()
+    as_bytes = open_source(path, options={"query": query.replace("*", "id, CAST(y AS BLOB) y"), "key": "id"})
+    assert as_bytes.list().schema.field("y").type == pa.binary()
+
+
 @pytest.mark.parametrize("shard_bytes", [1, 10**6])
 @pytest.mark.parametrize("name", ["lance", "delta"])
 def test_rows_are_named_by_their_place_among_deleted_ones(

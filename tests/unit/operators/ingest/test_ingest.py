@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,16 @@ import pytest
 from pydantic import ValidationError
 
 from engine.execution.local_executor import LocalExecutor
-from operators.base import FEATURES, LABEL, ROW_ID, VALID, Context, OperatorError, RowError
+from operators.base import (
+    FEATURES,
+    LABEL,
+    ROW_ID,
+    VALID,
+    Context,
+    DatasetDelta,
+    OperatorError,
+    RowError,
+)
 from operators.ingest.adaptor import MAX_CLASSES, Ingest
 from operators.ingest.params import IngestParams
 from tests.unit.in_memory import MemoryReader
@@ -49,6 +59,18 @@ def test_columns_and_state(tmp_path: Path) -> None:
     found = applied(ingest, context, 1)
     assert found.schema == pa.schema(list(ingest.adds))
     assert found.to_pydict() == {VALID: [True, True], LABEL: [0, 0], FEATURES: [[3, 4, 3], [5, 6, 4]]}
+
+
+def test_new_rows_of_many_classes_are_counted_in_linear_time(tmp_path: Path) -> None:
+    """Each label was looked up in a list of all labels, in the driver: two seconds a shard."""
+    labels = [f"class {number}" for number in range(MAX_CLASSES)]
+    table = pa.table({"label": labels, "v": [[0.0]] * len(labels), "a": range(len(labels))})
+    ingest, context = fitted(tmp_path, [table], classes=tuple(labels))
+    start = time.process_time()
+    delta = DatasetDelta(tmp_path, {}, (0,) * 5, rows_removed=False)
+    ingest.partial_fit(context, delta, LocalExecutor())
+    assert time.process_time() - start < 4
+    assert {*json.loads((tmp_path / "classes.json").read_text())["counts"]} == {6}
 
 
 def test_a_label_of_one_row_may_be_mistyped(tmp_path: Path) -> None:
