@@ -68,8 +68,8 @@ class InspectedSource:
     summaries: dict[str, ColumnSummary]
 
 
-def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
-    """Open a source with the settings that its first rows require. Raises InputError."""
+def inspect_source(path: str, format: str, shards: int, label: str | None = None) -> InspectedSource:
+    """Open a source with the settings that its first rows, and a known label, require. Raises InputError."""
     try:
         found = find_connector(path, format)
         keys: dict[str, Choice] = {} if format == "auto" else {"format": Choice(format, "as --format says")}
@@ -80,7 +80,7 @@ def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
             keys |= {"encoding": Choice(encoding, why)} if why else {}
         if found.name != "csv":
             return _inspect_typed(path, format, found.name, keys, shards)
-        guess = guess_options(spec)
+        guess = guess_options(spec, label)
         if guess.options:
             keys["options"] = Choice(guess.options, guess.why)
         return _inspect_text(spec, format, keys, guess.options, shards)
