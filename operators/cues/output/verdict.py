@@ -11,6 +11,7 @@ from operators.counts import count
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
 from operators.cues.output.shown_suspects import ASKED_STRENGTH, SEE_ROWS, asked_suspects, is_entry, wins_much
+from operators.cues.output.two_columns import two_columns_text
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
 from operators.metrics.group_scores import MAX_NAMES, MIN_ROWS
@@ -35,8 +36,7 @@ WEAKEST = {
     "slice_support": "the other columns do not support that the column on which models lean most carries one",
     "several": "several columns look like shortcuts, but held-out rows or the other columns do not support "
     "that they are balanced together",
-    "without_strong_slice": "no column leads, and robust weights put few rows right for each that they "
-    "make wrong",
+    "without_strong_slice": "no column leads, and robust weights put few rows right for each made wrong",
     "not_honest": "robust weights gain little on held-out rows, as where models lean on an honest column or "
     "labels are wrong",
 }
@@ -205,7 +205,7 @@ def _unknown_suspect(found: Mapping[str, Any], first: Mapping[str, Any]) -> str:
 
 def _weakest(found: Mapping[str, Any]) -> str:
     """Return which measurement speaks most against a shortcut."""
-    return WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
+    return two_columns_text(found) or WEAKEST.get(found["weakest"], str(found["weakest"]).replace("_", " "))
 
 
 def _searched_sentence(found: Mapping[str, Any]) -> str:
