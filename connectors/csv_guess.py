@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.base import SourceSpec
+from connectors.cells import NULLS
 from connectors.csv_marks import NUMBER, guess_marks, mark_fault
 from connectors.csv_options import CsvOptions
 from connectors.csv_source import TSV, Csv
@@ -32,8 +33,15 @@ class Guess:
     why: str = "as the first lines of the file show"
 
 
-def guess_options(spec: SourceSpec) -> Guess:
+def guess_options(spec: SourceSpec, label: str | None = None) -> Guess:
     """Return the options with which the first file can be read; none for a file in the usual form.
+
+    Parameters
+    ----------
+    spec
+        The source.
+    label
+        The label column where it is known: a first line that has it, above other values, is the header.
 
     Raises
     ------
@@ -48,7 +56,7 @@ def guess_options(spec: SourceSpec) -> Guess:
     if len(rows) < 2:
         return Guess(found)
     body = [*zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True)]
-    if not _has_header(rows[0], body):
+    if not _has_header(rows[0], body, label):
         found["header"] = False
     else:
         named = [name for name in map(str.strip, rows[0]) if name]
@@ -115,15 +123,27 @@ def _cut(lines: Sequence[str], usual: str) -> tuple[str, Rows]:
     return best[2], best[3]
 
 
-def _has_header(first: list[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row names columns: it has no numbers, or none of its texts occurs below."""
+def _has_header(first: list[str], columns: Sequence[Sequence[str]], label: str | None) -> bool:
+    """Return whether the first row names columns: it has no numbers, or few of its texts occur below.
+
+    The texts of check boxes count neither way.
+    """
     cells = [cell.strip() for cell in first]
+    below = [{value.strip() for value in column} for column in columns]
+    if any(cell == label and cell not in values for cell, values in zip(cells, below, strict=False)):
+        return True
     numbers = [bool(NUMBER.fullmatch(cell)) for cell in cells]
-    again = [
-        cell in {value.strip() for value in column} for cell, column in zip(cells, columns, strict=False)
-    ]
     if all(numbers):
         return cells == [str(place) for place in range(len(cells))]  # pandas numbers columns without names
-    texts = [seen for seen, number in zip(again, numbers, strict=False) if not number]
-    repeated = sum(texts) >= max(1, len(texts) / 2)
-    return not repeated
+    pairs = zip(cells, below, numbers, strict=False)
+    again = [
+        cell in values for cell, values, number in pairs if not number and not _is_check_box(cell, values)
+    ]
+    if not again:
+        return not any(numbers)
+    return sum(again) < max(1, len(again) / 2)
+
+
+def _is_check_box(name: str, values: set[str]) -> bool:
+    """Return whether a column has nothing but its name, in the rows where an option was ticked."""
+    return name in values and len(values) > 1 and values <= {name, *NULLS}

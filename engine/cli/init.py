@@ -97,6 +97,7 @@ def _warnings(found: Draft) -> list[str]:
         *found.preview.unread_texts,
         *found.preview.marks,
         *found.preview.numbers,
+        *found.preview.values,
         *found.preview.cut,
         *found.preview.doubtful_uses,
     ]

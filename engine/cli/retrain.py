@@ -115,8 +115,8 @@ def _show_scores(result: TrainResult, reference: Reference | None) -> None:
         for name, table in evaluation.groupings.items():
             console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
             console.print(group_table(table, reference.by_group(split, name) if reference else {}))
-            if few := table.few_rows_text():
-                console.print(f"  {few}", soft_wrap=True)
+            if notes := table.notes():
+                console.print(f"  {notes}", soft_wrap=True)
         if reference:
             console.print(f"  {reference.sentence(split)}", soft_wrap=True)
         if len(result.model.models) > 1:
@@ -125,8 +125,8 @@ def _show_scores(result: TrainResult, reference: Reference | None) -> None:
         for name, losses in regression.groupings.items():
             console.print(bold(split) + f", {name} groups; {loss_sentence(regression)}", soft_wrap=True)
             console.print(loss_table(losses, reference.by_group(split, name) if reference else {}))
-            if few := losses.few_rows_text():
-                console.print(f"  {few}", soft_wrap=True)
+            if notes := losses.notes():
+                console.print(f"  {notes}", soft_wrap=True)
         if reference:
             console.print(f"  {reference.sentence(split)}", soft_wrap=True)
 
@@ -204,6 +204,7 @@ def group_table(table: GroupTable, reference: Mapping[str, float | None] = Mappi
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
         label = group.group + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled and group.rows else ""
+        label += " (wrong labels)" if table.is_mostly_wrong(group.group) else ""
         accuracy = _number(group.accuracy) if group.rows else "no rows"
         beside = [_number(reference.get(group.group))] if reference else []
         shown.add_row(label, f"{group.rows:,}", accuracy, interval, *beside, f"{group.train_rows:,}")

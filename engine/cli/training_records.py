@@ -22,7 +22,8 @@ class TrainingRecord(Record):
     """Weights of the models in the ensemble."""
     evaluations: dict[str, Object]
     """Scores by split. `groupings`: the groups, the worst of them, and `left_out`, those of too few rows to
-    be in a figure of the worst group."""
+    be in a figure of the worst group; `wrong_labels`: the share of wrong labels of groups that have some, by
+    the estimate of `cues`. Above one half a group is in no figure of the worst group either."""
     selection: Object | None
     """Record of the search for parameters."""
     strength: Any

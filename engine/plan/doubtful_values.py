@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.foundation.messages import first_of
 from engine.plan.source_columns import SourceColumn, share_text
+from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, Unused
 from operators.encode.hints import hint
 from operators.encode.mixed_numbers import CODE, MIN_NUMBERS, MixedNumbers
@@ -24,8 +29,24 @@ IN_BRACKETS = re.compile(r"\(\d+([.,]\d+)*\)")
 """A negative number as accountants write it."""
 WITH_UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)* ?(?P<unit>[^\W\d_]{1,4}|°[CF])")
 """A number with its unit, such as ``57.6 kg``."""
+NONE = "none"
+"""Says of a category that there is no such thing, as of insurance cases; elsewhere no value is known."""
+MISSING_ELSEWHERE = ("", "NA", "n/a", "nan")
+"""Words for missing that the remedy shows."""
 MIN_CODE_SHARE = 0.01
 """Share of missing values of a column from which their word is doubted."""
+UNKNOWN = re.compile(
+    r"n\.?/?[ak]\.?|unk(nown)?|not (known|available|applicable|given)|missing|tb[ad]|[-?.–—]+", re.IGNORECASE
+)
+"""Words that stand for a missing value in any column of numbers, be the numbers few or many."""
+MIN_RATINGS = 3
+"""Distinct numbers of such a column at least."""
+MIN_LETTERS = 3
+"""Letters of a text from which its case is taken for a matter of spelling; shorter ones may be codes."""
+MAX_SPELLINGS = 3
+"""Spellings of a text that a sentence shows."""
+N_SPELLINGS = 200
+"""Most frequent texts whose spellings are compared."""
 ALIKE = 0.5
 """Share of a column's frequent values that have to look like such a word."""
 
@@ -50,7 +71,12 @@ def numbers_as_text(
         is_text = column.use.kind == Kind.CATEGORICAL or column.use.reason == Unused.IDENTIFIER
         if summary is None or summary.values is None or not is_text or column.name in named:
             continue
-        if summary.distinct >= MIN_NUMBERS and (about := _about_numbers(column, summary, missing)):
+        if summary.distinct >= MIN_NUMBERS:
+            about = _about_numbers(column, summary, missing)
+        else:
+            rated = summary.mixed is not None and _are_ratings_but_for_words(summary.mixed)
+            about = _about_words(column.name, summary.mixed, missing) if summary.mixed and rated else ""
+        if about:
             yield f"column {column.name!r}: {about}"
 
 
@@ -70,8 +96,9 @@ def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequen
             f"numbers in brackets, such as {brackets[0]!r}, are text, {used}. Write negative numbers as "
             f"{'-' + brackets[0].strip('()')} at the source, and it is numeric."
         )
-    marks = hint(column.name, examples) if column.use.reason else ""
-    return f"not used: {marks}." if marks.startswith("numbers") else ""
+    marks = hint(column.name, examples)
+    how = "not used" if column.use.reason else "used as categories"
+    return f"{how}: {marks}." if marks.startswith("numbers") else ""
 
 
 def _is_number(text: str) -> bool:
@@ -83,6 +110,13 @@ def _are_numbers_but_for_words(mixed: MixedNumbers) -> bool:
     if not mixed.are_mostly_numbers or mixed.numbers.distinct < MIN_NUMBERS or len(mixed.words) > MAX_WORDS:
         return False
     return not any(CODE.fullmatch(word) or re.search(r"\d", word) for word in mixed.words)
+
+
+def _are_ratings_but_for_words(mixed: MixedNumbers) -> bool:
+    """Return whether most values are numbers, of which there are few, and the others stand for none."""
+    if not mixed.words or not mixed.are_mostly_numbers or mixed.numbers.distinct < MIN_RATINGS:
+        return False
+    return all(map(UNKNOWN.fullmatch, mixed.words))
 
 
 def _about_words(name: str, mixed: MixedNumbers, missing: Sequence[str]) -> str:
@@ -99,7 +133,7 @@ def _about_words(name: str, mixed: MixedNumbers, missing: Sequence[str]) -> str:
 def codes_read_as_missing(
     words: Mapping[str, Mapping[str, float]], summaries: Mapping[str, ColumnSummary], label: str
 ) -> Iterator[str]:
-    """Yield a sentence for each column of codes of which a word for missing values may be one.
+    """Yield a sentence for each column of which a word for missing values may be a code or a category.
 
     ``NA`` stands for North America beside ``EU`` and ``AS``, and for no value elsewhere.
 
@@ -117,9 +151,79 @@ def codes_read_as_missing(
         values = summaries[name].examples(N_EXAMPLES) if name != label and name in summaries else []
         for word, share in found.items():
             alike = sum(len(value) == len(word) and value.isupper() for value in values)
-            if word.isalpha() and word.isupper() and share >= MIN_CODE_SHARE and alike > ALIKE * len(values):
+            is_code = word.isalpha() and word.isupper() and alike > ALIKE * len(values)
+            is_category = word.lower() == NONE and name in summaries and summaries[name].form == Form.TEXT
+            if share >= MIN_CODE_SHARE and (is_code or is_category):
                 read, shown = f"{share_text(share)} of the rows", ", ".join(map(repr, values[:3]))
                 yield (
                     f"column {name!r}: {word!r}, {read}, is read as a missing value, and {shown} are values. "
                     "If it is one as well, take the word out of source.missing, which is for all columns."
                 )
+
+
+def doubtful_categories(
+    columns: Sequence[SourceColumn],
+    rows: pa.Table,
+    named: Mapping[str, object],
+    missing: Sequence[str],
+    *,
+    fold_case: bool,
+) -> Iterator[str]:
+    """Yield a sentence for each column with "none" among its texts, or texts that differ in case alone.
+
+    Parameters
+    ----------
+    columns
+        All source columns.
+    rows
+        The rows that were looked at.
+    named
+        Columns of which the recipe tells the kind: nothing is said of them.
+    missing
+        Texts that stand for a missing value to ``encode``.
+    fold_case
+        Whether ``encode`` ignores the case of letters.
+
+    """
+    is_missing = NONE in {word.lower() for word in missing}
+    for column in columns:
+        if (
+            column.use.kind != Kind.CATEGORICAL
+            or column.name in named
+            or column.name not in rows.column_names
+        ):
+            continue
+        summary = column.summary
+        if summary is None or summary.form != Form.TEXT or summary.values is None:
+            continue
+        word, share = _none_of(rows[column.name]) if is_missing else ("", 0.0)
+        if share >= MIN_CODE_SHARE:
+            yield (
+                f"column {column.name!r}: {word!r}, {share_text(share)} of the rows, is read as a missing "
+                "value. If it is a category, set operators.encode.missing_values to the words that stand for "
+                f"no value, such as {inline_yaml(list(MISSING_ELSEWHERE))}."
+            )
+        spellings = (
+            [] if fold_case else _spellings([text for text, _ in summary.values.most_frequent(N_SPELLINGS)])
+        )
+        if spellings:
+            shown = first_of([*map(repr, spellings)], MAX_SPELLINGS)
+            yield (
+                f"column {column.name!r}: {shown} differ in the case of letters alone, and each is a "
+                "category. If they are one, set operators.encode.categorical.fold_case: true."
+            )
+
+
+def _none_of(column: pa.ChunkedArray) -> tuple[str, float]:
+    """Return "none" as a column first writes it, and the share of the rows that hold it in any case."""
+    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    found = texts.filter(pc.equal(pc.utf8_lower(texts), NONE))
+    return (str(found[0]), len(found) / len(texts)) if len(found) else ("", 0.0)
+
+
+def _spellings(texts: Sequence[str]) -> list[str]:
+    """Return the first texts that differ in case alone; empty without such texts."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        found.setdefault(text.casefold(), []).append(text)
+    return next((same for key, same in found.items() if len(same) > 1 and len(key) >= MIN_LETTERS), [])

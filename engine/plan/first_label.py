@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from connectors.foundation.messages import nearest
+from connectors.foundation.messages import first_of, nearest
 from engine.core.errors import InputError
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from operators.base import OperatorError
@@ -14,9 +14,12 @@ from operators.encode.column_forms import Form
 from operators.encode.summary import ColumnSummary
 from operators.ingest.label_checks import LabelCounts, check_labels, has_spaces, merging_map
 from operators.ingest.labels import count_labels
+from operators.yaml_text import inline_yaml
 
 MAX_CANDIDATES, MAX_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
+MAX_NAMES = 50
+"""Names of columns that an error lists."""
 MAX_UNLABELLED_SHARE = 0.5
 """A column with at least this share of missing values is not offered as a label."""
 
@@ -79,11 +82,21 @@ def check_column(source: InspectedSource, label: str) -> None:
     """Raise InputError unless the source has the column and its type is one of labels."""
     names = [*source.summaries]
     if label not in names:
-        hint = nearest(label, names) or f" The columns are: {', '.join(names[:50])}."
+        hint = nearest(label, names) or f" The columns are: {first_of(names, MAX_NAMES)}."
+        hint += _without_header(source, label)
         raise InputError(f"--label {label}: the source has no such column.{hint}")
     if source.summaries[label].form in (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.TIME):
         types = ", ".join(source.summaries[label].types)
         raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
+
+
+def _without_header(source: InspectedSource, label: str) -> str:
+    """Return what to do if the first line of a CSV file was taken for a row; empty if it was not."""
+    if "options" not in source.keys or source.keys["options"].value.get("header", True):
+        return ""
+    section = inline_yaml({"label": label, "options": {"header": True}})
+    why = " The first line was read as a row, as its values occur again below. If it is the header, "
+    return f"{why}write a recipe with source: {section}."
 
 
 def _counts(column: pa.ChunkedArray, name: str, is_whole: bool) -> LabelCounts:

@@ -105,7 +105,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         The source cannot be read, or the label cannot be used.
 
     """
-    source = inspect_source(path, format, shards)
+    source = inspect_source(path, format, shards, label)
     check_column(source, label)
     name = recipe_name(path)
     operators = _image_network(source) or _text_network(source, label)

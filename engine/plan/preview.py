@@ -15,7 +15,7 @@ from connectors.csv_source import CsvSource
 from connectors.foundation.messages import nearest
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
-from engine.plan.doubtful_values import numbers_as_text
+from engine.plan.doubtful_values import doubtful_categories, numbers_as_text
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
 from engine.plan.likely_leaks import leak_text, likely_leaks
@@ -62,6 +62,8 @@ class Preview:
         Columns of CSV whose numbers contradict the decimal point of the recipe.
     numbers
         Columns of numbers that are read as text.
+    values
+        Columns in which "none" is read as missing, or whose categories differ in case alone.
     cut
         Columns of free text whose rows are often longer than what the network reads of them.
     skipped
@@ -77,6 +79,7 @@ class Preview:
     faults: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
@@ -119,6 +122,7 @@ class Preview:
         yield from (("fault", text) for text in self.faults)
         yield from (("marks", text) for text in self.marks)
         yield from (("numbers", text) for text in self.numbers)
+        yield from (("values", text) for text in self.values)
         yield from (("cut", text) for text in self.cut)
         yield from (("skipped", text) for text in self.skipped)
         yield from (("column", text) for text in self.doubtful_uses)
@@ -160,6 +164,7 @@ def _preview(plan: Plan) -> Preview:
         faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
         marks=_marks(plan),
         numbers=_numbers_as_text(plan, columns),
+        values=_doubtful_categories(plan, columns, sample),
         cut=tuple(_cut_texts(plan, columns, sample)),
         skipped=plan.skipped_files,
     )
@@ -223,6 +228,20 @@ def _numbers_as_text(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, 
     if encode is None:
         return ()
     return tuple(numbers_as_text(columns, plan.recipe.source.missing or (), encode.params.columns))
+
+
+def _doubtful_categories(
+    plan: Plan, columns: Sequence[SourceColumn], sample: SourceSample
+) -> tuple[str, ...]:
+    """Name the columns whose categories ``encode`` may take otherwise than they are meant."""
+    encode = next((one.operator.params for one in plan.operators if one.name == ENCODE), None)
+    if encode is None:
+        return ()
+    fold_case = encode.categorical.fold_case
+    found = doubtful_categories(
+        columns, sample.rows, encode.columns, encode.missing_values, fold_case=fold_case
+    )
+    return tuple(found)
 
 
 def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:

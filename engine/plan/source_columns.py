@@ -19,6 +19,7 @@ from operators.base import FEATURES, Operator, OperatorError
 from operators.embed.params import IMAGE_MODELS
 from operators.encode.column_forms import Form, form_of
 from operators.encode.column_use import ColumnUse, Kind, Unused, unsupported_type, unused
+from operators.encode.datetimes import default_parts
 from operators.encode.fitting import kind_options, text_rules
 from operators.encode.kinds import decide_kind
 from operators.encode.sketches import Histogram
@@ -29,6 +30,9 @@ from operators.parts.adaptor import NAME as PARTS
 ENCODE = "encode"
 ROLES = {Unused.LABEL: "label", Unused.TRUTH: "truth", Unused.EXCLUDED: "excluded"}
 """Words for columns that the recipe itself keeps from being features."""
+
+TIMES = "with times of day, of which the hour is a feature by default"
+"""Said of dates with a time."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,14 @@ class SourceColumn:
             parts = [f"{self._why}: {self.use.note}"]
         if self.use.used and self.summary is not None:
             parts += describe_values(self.summary, free_text=self.use.kind == Kind.TEXT)
+            parts += [TIMES] if self.use.kind == Kind.DATETIME and self._has_times(self.summary) else []
         parts += [f"read by operators.{name}" for name in self.read_by]
         return "; ".join(parts)
+
+    def _has_times(self, summary: ColumnSummary) -> bool:
+        """Return whether dates have a time of day."""
+        points = summary.parsed.get(str(self.use.parameters.get("parse")), summary.histogram)
+        return points is not None and "hour" in default_parts(points)
 
     @property
     def _why(self) -> str:

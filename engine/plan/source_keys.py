@@ -68,8 +68,8 @@ class InspectedSource:
     summaries: dict[str, ColumnSummary]
 
 
-def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
-    """Open a source with the settings that its first rows require. Raises InputError."""
+def inspect_source(path: str, format: str, shards: int, label: str | None = None) -> InspectedSource:
+    """Open a source with the settings that its first rows, and a known label, require. Raises InputError."""
     try:
         found = find_connector(path, format)
         keys: dict[str, Choice] = {} if format == "auto" else {"format": Choice(format, "as --format says")}
@@ -80,7 +80,7 @@ def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
             keys |= {"encoding": Choice(encoding, why)} if why else {}
         if found.name != "csv":
             return _inspect_typed(path, format, found.name, keys, shards)
-        guess = guess_options(spec)
+        guess = guess_options(spec, label)
         if guess.options:
             keys["options"] = Choice(guess.options, guess.why)
         return _inspect_text(spec, format, keys, guess.options, shards)
@@ -153,7 +153,7 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
     spaced = {}
     missing: dict[str, int] = {}
     columns: dict[str, float] = {}
-    words: dict[str, dict[str, float]] = {}
+    seen: dict[str, dict[str, float]] = {}
     for name, column in zip(cells.column_names, cells.columns, strict=True):
         trimmed = pc.utf8_trim_whitespace(column)
         filled = pc.greater(pc.binary_length(trimmed), 0)
@@ -162,14 +162,14 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
         if n_filled and n_spaced >= MOSTLY * n_filled:
             spaced[name] = column
         counts = {word: n for word, n in _counted(trimmed) if word in WORDS}
+        seen[name] = {word: counts[word] / len(column) for word in sorted(counts)}
         rest = pc.filter(trimmed, pc.and_not(filled, pc.is_in(trimmed, pa.array(WORDS, trimmed.type))))
         numeric = len(rest) > 0 and bool(pc.all(pc.match_substring_regex(rest, NUMBER)).as_py())
         taken = {word: n for word, n in counts.items() if numeric or word not in DOUBTFUL}
         taken = {word: n for word, n in taken.items() if not (numeric and word in NULLS)}
         missing |= {word: missing.get(word, 0) + n for word, n in taken.items()}
         if taken:
-            words[name] = {word: taken[word] / len(column) for word in sorted(taken)}
-            columns[name] = sum(words[name].values())
+            columns[name] = sum(taken.values()) / len(column)
     if spaced:
         example = next(
             value for value in next(iter(spaced.values())).to_pylist() if value.strip() not in ("", value)
@@ -178,6 +178,8 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
             True, f"cells have spaces around them, such as {example!r} in {next(iter(spaced))}"
         )
     if missing:
+        # A word that stands for a missing value in one column is read so in all of them.
+        words = {name: {word: n for word, n in one.items() if word in missing} for name, one in seen.items()}
         keys["missing"] = Choice(sorted(missing, key=lambda word: -missing[word]), _shares(columns), words)
     return keys
 

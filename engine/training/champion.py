@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.data.rows import GroupedRows
 from engine.training.evaluation.by_group import INFERRED, MORE_ROWS, by_class, group_label
-from engine.training.evaluation.split_scores import RowSource, row_pieces, truth_of
+from engine.training.evaluation.split_scores import RowSource, row_pieces, truth_of, wrong_labels_of
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
 from engine.training.serving.pyfunc import ENCODING, SERVING, ServedModel, describe_features
@@ -33,10 +33,12 @@ from operators.arrays import Int64
 from operators.base import Executor
 from operators.metrics.group_scores import (
     MAX_NAMES,
+    MOSTLY_WRONG,
     few_rows_text,
     group_name,
     pool_groups,
     pooled_name,
+    wrong_labels_text,
 )
 from operators.metrics.paired import PairedCounts, gain_p_value
 
@@ -136,6 +138,8 @@ class PairedAnswers:
     """Counts of rows by group and by the answers of champion and challenger; a ``PairedTest``."""
 
     groupings: Mapping[str, Mapping[Any, PairedCell]]
+    wrong_labels: Mapping[int, float] = field(default_factory=dict)
+    """Estimated share of wrong labels in inferred groups: where most are wrong, a group is not compared."""
 
     def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test whether the challenger exceeds the champion by more than ``bound``."""
@@ -143,15 +147,17 @@ class PairedAnswers:
             return _finding(self.all_rows(), ["all rows"], bound, confidence)
         name = metric.removesuffix(WORST).rstrip("_") or INFERRED
         found = _finding(self.counts(name), self.names(name), bound, confidence)
-        cells = {group_label(name, group): cell for group, cell in self.groupings[name].items()}
+        cells = {group_label(name, group): cell for group, cell in self._compared(name).items()}
         right = {
             group: f"{cell.right_before} right by the champion and "
             f"{cell.right_before + cell.gained - cell.lost} by the challenger"
             for group, cell in cells.items()
         }
         rows = {group: cell.rows for group, cell in cells.items()}
-        few = few_rows_text(rows, details=right, remedy=MORE_ROWS)
-        return replace(found, text=f"{found.text}; {few}") if few else found
+        present = self.groupings[name] if name == INFERRED else ()
+        wrong = {group_label(name, g): share for g, share in self.wrong_labels.items() if g in present}
+        notes = [few_rows_text(rows, details=right, remedy=MORE_ROWS), wrong_labels_text(wrong)]
+        return replace(found, text="; ".join([found.text, *filter(None, notes)]))
 
     def all_rows(self) -> PairedCounts:
         """Counts of all rows as one group, those of small groups included."""
@@ -167,14 +173,19 @@ class PairedAnswers:
     def names(self, grouping: str) -> list[str]:
         """Names of the groups of :meth:`counts`."""
         entries = self._entries(grouping)
-        whole = len(entries) == 1 and len(entries[0]) == len(self.groupings[grouping]) > 1
+        whole = len(entries) == 1 and len(entries[0]) == len(self._compared(grouping)) > 1
         labels = [[group_label(grouping, member) for member in members] for members in entries]
         named = [pooled_name(found) for found in labels]
         return ["all groups together"] if whole else [group_name(name) for name in named]
 
     def _entries(self, grouping: str) -> list[tuple[Any, ...]]:
-        rows = {name: cell.rows for name, cell in self.groupings[grouping].items()}
-        return pool_groups(rows)
+        return pool_groups({name: cell.rows for name, cell in self._compared(grouping).items()})
+
+    def _compared(self, grouping: str) -> dict[Any, PairedCell]:
+        """Return the groups that a test may compare: those in which not most labels are wrong."""
+        wrong = self.wrong_labels if grouping == INFERRED else {}
+        cells = self.groupings[grouping].items()
+        return {name: cell for name, cell in cells if wrong.get(name, 0.0) <= MOSTLY_WRONG}
 
 
 @dataclass(frozen=True)
@@ -244,7 +255,7 @@ def count_paired_answers(
         }
         for name, counts in total.items()
     }
-    return PairedAnswers(groupings)
+    return PairedAnswers(groupings, wrong_labels_of(job))
 
 
 def _pair_shards(

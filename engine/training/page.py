@@ -109,13 +109,13 @@ def _worst(split: str, evaluation: Evaluation) -> str:
         f"On {count(evaluation.rows, split + ' row')} the model is worst on {group_name(table.worst_group)}: "
         f"{percent(table.worst_group_accuracy)} of {count(table.worst_group_rows, 'row')} right, against "
         f"{percent(evaluation.accuracy)} overall. With 95 % confidence the accuracy of the worst group lies "
-        f"within {interval(bounds)}.{_few_rows(table)}"
+        f"within {interval(bounds)}.{_notes(table)}"
     )
 
 
-def _few_rows(table: GroupTable | LossTable) -> str:
-    """Return the sentence on groups of few rows, behind another one; empty without such groups."""
-    text = table.few_rows_text()
+def _notes(table: GroupTable | LossTable) -> str:
+    """Return the sentence on groups of few rows or wrong labels, behind another one; empty without any."""
+    text = table.notes()
     return f" {text[0].upper()}{text[1:]}." if text else ""
 
 
@@ -129,7 +129,7 @@ def _worst_loss(split: str, evaluation: RegressionEvaluation) -> str:
         f"({evaluation.objective}) of {table.worst_group_loss:.4g} on "
         f"{count(table.worst_group_rows, 'row')}, against {evaluation.loss:.4g} overall. With 95 % "
         f"confidence the loss of the worst group lies within {table.worst_group_low:.4g} to "
-        f"{table.worst_group_high:.4g}.{_few_rows(table)}"
+        f"{table.worst_group_high:.4g}.{_notes(table)}"
     )
 
 
@@ -159,7 +159,7 @@ def _numbers(
                 "rows": [_loss_row(group) for group in _worst_first(table)[:MAX_GROUPS]],
                 "reference": _beside(reference, split, name, shown_number),
                 "hidden": max(len(table.groups) - MAX_GROUPS, 0),
-                "few_rows": table.few_rows_text(),
+                "notes": table.notes(),
                 "picture": _data_uri(pictures / f"groups-{name}.png"),
             }
             for name, table in evaluation.groupings.items()
@@ -280,7 +280,8 @@ def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:
         "average": "–" if table.average is None else percent(table.average),
         "groups": [group for group in table.groups if group in shown],
         "hidden": len(table.groups) - len(shown),
-        "few_rows": table.few_rows_text(),
+        "mostly_wrong": {group.group for group in table.groups if table.is_mostly_wrong(group.group)},
+        "notes": table.notes(),
         "picture": _data_uri(picture),
     }
 

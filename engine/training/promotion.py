@@ -126,7 +126,7 @@ def _compare(
         current = champion_of(mlflow_client, registered.name, Path(scratch), output)
         if current is None:
             holds, reason = rule.evaluate(mine, None, None)
-            few = _few_rows_text(rule.conditions, result.scores[split])
+            few = _notes(rule.conditions, result.scores[split])
             few += _undivided_text(rule.conditions, result.version)
             return _Comparison(None, PromotionDecision(holds, reason + few))
         version, folder = current
@@ -147,7 +147,7 @@ def _compare(
     theirs = scored[split].metrics()
     holds, reason = rule.evaluate(mine, theirs, paired)
     untested = [one for one in rule.conditions if one.confidence is None or paired is None]
-    reason += _few_rows_text(untested, result.scores[split])
+    reason += _notes(untested, result.scores[split])
     reason += _undivided_text(rule.conditions, result.version)
     lost = rule.unbounded_loss(mine, theirs) if holds else ""
     reason += f"; {lost}" if lost else ""
@@ -158,10 +158,10 @@ def _compare(
     return _Comparison(version, PromotionDecision(holds, reason), lost)
 
 
-def _few_rows_text(conditions: Sequence[Condition], scores: Scores) -> str:
-    """Name the groups that are pooled or in no figure of the conditions, behind a semicolon; else nothing."""
+def _notes(conditions: Sequence[Condition], scores: Scores) -> str:
+    """Name the groups that are pooled, left out or have wrong labels, behind a semicolon; else nothing."""
     starts = [one.metric.partition(WORST_GROUP)[0] for one in conditions if WORST_GROUP in one.metric]
-    texts = [scores.few_rows_text(start.rstrip("_") or INFERRED) for start in dict.fromkeys(starts)]
+    texts = [scores.notes(start.rstrip("_") or INFERRED) for start in dict.fromkeys(starts)]
     return "".join(f"; {text}" for text in texts if text)
 
 

@@ -41,6 +41,7 @@ MIN_LISTS, MIN_NAMES, MAX_NAME_WORDS = 0.8, 0.95, 4
 words of a name."""
 SIGN = "[$€£¥]"
 NUMBER = re.compile(rf"[+-]?{SIGN}? ?[+-]?\d+([,.']\d{{3}})*([.,]\d+)? ?({SIGN}|%)?")
+WITH_SIGN = re.compile(f"{SIGN}|%")
 WITH_MARKS = re.compile(rf"{SIGN}|%|\d[,']\d{{3}}(?!\d)|\d\.\d{{3}}\.")
 
 
@@ -56,9 +57,11 @@ def hint(name: str, examples: Sequence[str]) -> str:
         return ""
     if all(NUMBER.fullmatch(text) for text in examples) and any(map(WITH_MARKS.search, examples)):
         shown = next(text for text in examples if WITH_MARKS.search(text))
+        signs = "; no option removes signs" if any(map(WITH_SIGN.search, examples)) else ""
         return (
             f"numbers written with signs or thousands marks, such as {shown!r}: used as numbers if the "
-            f"source has them without (in CSV, source.options.thousands names what stands between thousands)"
+            f"source has them without{signs} (in CSV, source.options.thousands names what stands between "
+            "thousands)"
         )
     texts = pa.array(examples, pa.large_string())
     fits = [format for format in FORMATS if _all_near(dates(texts, format))]

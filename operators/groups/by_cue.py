@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.arrays import Labels
+from operators.arrays import Floats, Integers, Labels
 from operators.base import (
     FEATURES,
     LABEL,
@@ -36,10 +36,15 @@ from operators.groups.params import CueGroupsParams
 from operators.groups.small_groups import least_rows
 from operators.groups.state import number_groups, read_group_record, write_group_record
 
+if TYPE_CHECKING:
+    from operators.cues.state import CueState
+
 Broken = Callable[[pa.Table], npt.NDArray[np.intp]]
 FOLLOWS = 0
 BLOCK_VALUES = 4_000_000
 STATE_FILES = ("cues.json", "cues.npz")
+WRONG_LABELS = "wrong_labels"
+"""Key of the record that holds the share of wrong labels in each published group that has some."""
 NOT_SPLIT = "break what `cues` balances, but no class is split into groups"
 """Part of the warning of a run, by which a training knows that the groups of a version are its classes."""
 
@@ -51,9 +56,12 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
     A class is one group if ``cues`` found no shortcut. Groups of rows that break a column and are too small
     are one group, and join the largest of the others where they are too small together.
+
+    ``WRONG_LABELS`` of the record holds the share of the rows of each group whose labels are wrong, as far as
+    ``cues`` has estimated it.
     """
 
-    version = 4
+    version = 5
     cost = Cost(4.85, 3.70, 91)
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
@@ -74,13 +82,17 @@ class ByCue(GroupsBase[CueGroupsParams]):
         for name in STATE_FILES:
             copyfile(context.states["cues"] / name, context.state / name)
         counts: Counter[tuple[int, int]] = Counter()
+        wrong: dict[tuple[int, int], float] = {}
         shards = range(len(context.shards.shards))
-        for found in executor.map(partial(_count, context.shards, context.state), shards):
+        for found, sums in executor.map(partial(_count, context.shards, context.state), shards):
             counts.update(found)
+            wrong |= {part: wrong.get(part, 0.0) + total for part, total in sums.items()}
         parts = count_parts(context.state)
         labels = sorted({y for y, _ in counts})
         records = number_groups([self._record(y, [counts[y, k] for k in range(parts)]) for y in labels])
-        write_group_record(context.state, self.params, classes=records)
+        shares = wrong_by_group(records, counts, wrong)
+        more = {WRONG_LABELS: {str(group): share for group, share in shares.items()}} if shares else {}
+        write_group_record(context.state, self.params, classes=records, **more)
         split = {record["class"] for record in records if record["n_groups"] > 1}
         broken = Counter(dict.fromkeys(labels, 0))
         for (c, number), rows in counts.items():
@@ -125,6 +137,31 @@ class ByCue(GroupsBase[CueGroupsParams]):
         return {"class": index, "n_groups": max(group_of) + 1, "group_of": group_of}
 
 
+def wrong_by_group(
+    records: Sequence[Mapping[str, Any]],
+    rows: Mapping[tuple[int, int], int],
+    wrong: Mapping[tuple[int, int], float],
+) -> dict[int, float]:
+    """Return the share of wrong labels in each published group that has some.
+
+    Parameters
+    ----------
+    records
+        Classes with ``offset`` and ``group_of``.
+    rows, wrong
+        By class and part: rows, and the expected number of wrong labels among them.
+
+    """
+    total: Counter[int] = Counter()
+    sums: dict[int, float] = {}
+    for record in records:
+        for part, place in enumerate(record["group_of"]):
+            key, group = (record["class"], part), record["offset"] + place
+            total[group] += rows.get(key, 0)
+            sums[group] = sums.get(group, 0.0) + wrong.get(key, 0.0)
+    return {group: round(share, 4) for group in sums if (share := sums[group] / max(total[group], 1)) >= 1e-4}
+
+
 def groups_of_parts(sizes: Sequence[int], least: float) -> list[int]:
     """Return the group of each part of a class, numbered from 0 without gaps.
 
@@ -164,24 +201,55 @@ def broken_column(folder: Path) -> Broken:
     from operators.cues.row_weights import broken_column
     from operators.cues.serialise import load_state
 
+    return _by_block(load_state(folder), broken_column, np.intp)
+
+
+def _wrong_labels(folder: Path) -> Callable[[pa.Table], Floats]:
+    """Return a function from rows to the probability that the label of each is wrong, (n,), by ``cues``."""
+    from operators.cues.row_weights import right_label
+    from operators.cues.serialise import load_state
+
+    def wrong(state: CueState, X: Floats, y: Integers, ids: Integers) -> Floats:
+        right = right_label(state, X, y)
+        return np.zeros(len(y)) if right is None else 1.0 - right
+
     state = load_state(folder)
+    if state.right_labels is None:
+        return lambda table: np.zeros(table.num_rows)
+    return _by_block(state, wrong, np.float64)
+
+
+def _by_block(
+    state: CueState,
+    measure: Callable[[CueState, Floats, Integers, Integers], npt.NDArray[Any]],
+    kind: type[np.generic],
+) -> Callable[[pa.Table], npt.NDArray[Any]]:
+    """Return a function from rows to one value for each, (n,), which never holds the features of all."""
     rows = max(BLOCK_VALUES // max(len(state.scaler.mean), 1), 1)
 
-    def find_broken(table: pa.Table) -> npt.NDArray[np.intp]:
+    def measured(table: pa.Table) -> npt.NDArray[Any]:
         y = table.column(LABEL).to_numpy().astype(np.int64)
         known = ROW_ID in table.column_names
         ids = table.column(ROW_ID).to_numpy() if known else np.arange(table.num_rows)
-        found = np.zeros(table.num_rows, np.intp)
+        found: npt.NDArray[Any] = np.zeros(table.num_rows, kind)
         for start in range(0, table.num_rows, rows):
             block = slice(start, start + rows)
             X = vectors_to_numpy(table.column(FEATURES).slice(start, rows))
-            found[block] = broken_column(state, X, y[block], ids[block])
+            found[block] = measure(state, X, y[block], ids[block])
         return found
 
-    return find_broken
+    return measured
 
 
-def _count(reader: ShardReader, state: Path, shard: int) -> dict[tuple[int, int], int]:
+def _count(
+    reader: ShardReader, state: Path, shard: int
+) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], float]]:
+    """Return the rows of each class and part in a shard, and the expected wrong labels among them."""
     table = reader.read(shard, [FEATURES, LABEL])
-    y, side = table.column(LABEL).to_numpy(), broken_column(state)(table)
-    return Counter(zip(y.tolist(), side.tolist(), strict=True))
+    y, part = table.column(LABEL).to_numpy(), broken_column(state)(table)
+    keys = [*zip(y.tolist(), part.tolist(), strict=True)]
+    wrong = _wrong_labels(state)(table)
+    sums: dict[tuple[int, int], float] = {}
+    for row in np.flatnonzero(wrong):
+        sums[keys[row]] = sums.get(keys[row], 0.0) + float(wrong[row])
+    return Counter(keys), sums

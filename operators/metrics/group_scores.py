@@ -20,6 +20,10 @@ MIN_ROWS = 50
 """A group with fewer scored rows is pooled with the other small ones."""
 MAX_NAMES = 5
 """Groups of a pool that its name lists."""
+MOSTLY_WRONG = 0.5
+"""Share of wrong labels of a group above which it is not compared: a model that fits them would win."""
+MIN_TOLD = 0.05
+"""Share of wrong labels of a group from which it is named."""
 LEVEL = 0.95
 """Probability with which the intervals of all groups hold at once."""
 
@@ -138,6 +142,32 @@ def few_rows_text(
         f"{listed(left_out)} {are} left out of the worst {word}, as {they} fewer than {min_rows} scored "
         f"rows{together}{remedy and f'; {remedy}'}"
     )
+
+
+def wrong_labels_text(shares: Mapping[str, float]) -> str:
+    """Say which groups have wrong labels, and which are in no figure of the worst group for that.
+
+    Parameters
+    ----------
+    shares : name for people -> estimated share of wrong labels.
+
+    Returns
+    -------
+    The sentence without its full stop; empty where no group has many of them.
+
+    Examples
+    --------
+    >>> wrong_labels_text({"1": 0.01, "3": 0.48})
+    'by the estimate of `cues` labels are wrong in group 3 (about 48%), where accuracy is therefore too low'
+    """
+    told = sorted((name for name in shares if shares[name] >= MIN_TOLD), key=lambda name: -shares[name])
+    if not told:
+        return ""
+    listed = first_of([f"{group_name(name)} (about {shares[name]:.0%})" for name in told], MAX_NAMES)
+    text = f"by the estimate of `cues` labels are wrong in {listed}, where accuracy is therefore too low"
+    mostly = [group_name(name) for name in told if shares[name] > MOSTLY_WRONG]
+    are = "is" if len(mostly) == 1 else "are"
+    return f"{text}; {first_of(mostly, MAX_NAMES)} {are} left out of the worst group" if mostly else text
 
 
 def group_name(name: str) -> str:

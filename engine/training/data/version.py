@@ -22,7 +22,9 @@ from engine.storage.state_files import check_state
 from engine.storage.stores import store_of
 from engine.storage.withdrawals import current_version, nothing_current, withdrawal_of, withdrawn_bases
 from operators.base import ROW_ID, SPLIT, ShardInfo
-from operators.groups.by_cue import NOT_SPLIT
+from operators.groups.by_cue import NOT_SPLIT, WRONG_LABELS
+from operators.groups.state import RECORD as GROUP_RECORD
+from operators.groups.state import read_group_record
 from operators.parts.adaptor import NAME as PARTS
 
 _log = logging.getLogger("rowsieve")
@@ -66,6 +68,17 @@ class Version:
             return ""
         why = told.removeprefix("operators.groups: ")
         return f"the groups are the classes, so that the worst group says nothing of a shortcut: {why}"
+
+    def wrong_labels(self) -> dict[str, float]:
+        """Return the share of wrong labels in each group that has some, as the operator `groups` keeps it.
+
+        Empty where no operator has estimated it, or the run store no longer has the state of `groups`.
+        """
+        known = {entry["name"] for entry in self.manifest["operators"]}
+        state = self.reader().stored_state("groups") if "groups" in known else None
+        if state is None or not (state / GROUP_RECORD).exists():
+            return {}
+        return dict(read_group_record(state).get(WRONG_LABELS, {}))
 
     def reader(self) -> VersionReader:
         """Return a reader of the version's parts, which operators can read as shards."""

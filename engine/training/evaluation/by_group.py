@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -23,11 +24,13 @@ from engine.training.fit.ensemble import Ensemble
 from operators.arrays import Float64
 from operators.metrics.group_scores import (
     MIN_ROWS,
+    MOSTLY_WRONG,
     compare_groups,
     few_rows_text,
     not_compared,
     pooled_name,
     worst_of,
+    wrong_labels_text,
 )
 from operators.metrics.intervals import wilson_interval
 
@@ -63,8 +66,8 @@ class Scores(Protocol):
         """Return the scores of the worst group of a grouping and of all rows: the larger the better."""
         ...
 
-    def few_rows_text(self, grouping: str) -> str:
-        """Name the groups that are pooled or left out as they have too few rows; empty without any."""
+    def notes(self, grouping: str) -> str:
+        """Name the groups that are pooled, left out, or have wrong labels; empty without any."""
         ...
 
 
@@ -106,10 +109,22 @@ class GroupTable:
     """Groups of the train rows that have none here."""
     left_out: tuple[str, ...] = ()
     """Groups with rows that are in no figure of the worst group: they have too few rows, also together."""
+    wrong_labels: dict[str, float] = field(default_factory=dict)
+    """Estimated share of wrong labels, by group. A group is in no figure of the worst group if it is above
+    ``MOSTLY_WRONG``: the worst group would be decided by how well a model fits wrong labels."""
 
-    def few_rows_text(self) -> str:
-        """Name the groups that are pooled or left out, with the rows that are right; see group_scores."""
-        rows = {group.group: group.rows for group in self.groups}
+    def is_mostly_wrong(self, group: str) -> bool:
+        """Return whether most labels of a group are wrong by the estimate."""
+        return self.wrong_labels.get(group, 0.0) > MOSTLY_WRONG
+
+    def notes(self) -> str:
+        """Name the groups that are pooled or left out, with the rows that are right, or have wrong labels."""
+        with_rows = {group.group for group in self.groups if group.rows}
+        wrong = {name: share for name, share in self.wrong_labels.items() if name in with_rows}
+        return "; ".join(filter(None, [self._few_rows_text(), wrong_labels_text(wrong)]))
+
+    def _few_rows_text(self) -> str:
+        rows = {group.group: group.rows for group in self.groups if not self.is_mostly_wrong(group.group)}
         right = {
             group.group: f"{round(group.accuracy * group.rows):,} right"
             for group in self.groups
@@ -194,9 +209,9 @@ class Evaluation:
         """Return the accuracies of the worst group of a grouping and of all rows: the larger the better."""
         return self.groupings[grouping].worst_group_accuracy, self.accuracy
 
-    def few_rows_text(self, grouping: str) -> str:
-        """Name the groups that are pooled or left out as they have too few rows; empty without any."""
-        return self.groupings[grouping].few_rows_text() if grouping in self.groupings else ""
+    def notes(self, grouping: str) -> str:
+        """Name the groups that are pooled, left out, or have wrong labels; empty without any."""
+        return self.groupings[grouping].notes() if grouping in self.groupings else ""
 
 
 def evaluate(
@@ -251,14 +266,17 @@ def summarise(
     alphas: Sequence[float],
     train_rows: Mapping[str, Mapping[Any, int]] | None = None,
     min_rows: int = MIN_ROWS,
+    wrong_labels: Mapping[int, float] = MappingProxyType({}),
 ) -> Evaluation:
     """Compute scores from sums over rows.
 
-    The losses of ``sums`` beyond the first are those of ``mixtures_for(model, alphas)``.
+    The losses of ``sums`` beyond the first are those of ``mixtures_for(model, alphas)``. ``wrong_labels``
+    holds the estimated share of wrong labels of inferred groups that have some.
     """
-    known = train_rows or {}
+    known, wrong = train_rows or {}, {INFERRED: wrong_labels}
     tables = {
-        name: _table(name, found, known.get(name, {}), min_rows) for name, found in sums.groupings.items()
+        name: _table(name, found, known.get(name, {}), min_rows, wrong.get(name, {}))
+        for name, found in sums.groupings.items()
     }
     return Evaluation(
         rows=sums.n,
@@ -281,10 +299,16 @@ def _balanced_accuracy(sums: MetricSums) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
+def _table(
+    grouping: str,
+    found: GroupSums,
+    train_rows: Mapping[Any, int],
+    min_rows: int,
+    wrong_labels: Mapping[Any, float],
+) -> GroupTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=place_of_group)
-    rows = {name: found.rows[name] for name in names}
+    rows = {name: found.rows[name] for name in names if wrong_labels.get(name, 0.0) <= MOSTLY_WRONG}
     compared = compare_groups(rows, found.right, min_rows=min_rows)
     alone = {group.members[0] for group in compared if not group.pooled}
     scores = []
@@ -292,7 +316,7 @@ def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_r
         n, right = found.rows[name], found.right[name]
         low, high = wilson_interval(min(right, n), n)
         accuracy = right / n if n else None
-        pooled = n > 0 and name not in alone
+        pooled = n > 0 and name in rows and name not in alone
         label = group_label(grouping, name)
         ece, over = group_calibration(found.bins[name]) if name in found.bins else (None, None)
         scores.append(
@@ -325,6 +349,9 @@ def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_r
         average=sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
         without_rows=tuple(score.group for score in scores if not score.rows),
         left_out=tuple(labels(not_compared(rows, min_rows=min_rows))),
+        wrong_labels={
+            group_label(grouping, name): share for name, share in wrong_labels.items() if name in names
+        },
     )
 
 

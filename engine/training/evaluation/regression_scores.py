@@ -60,7 +60,7 @@ class LossTable:
     left_out: tuple[str, ...] = ()
     """Groups with rows that are in no figure of the worst group: they have too few rows, also together."""
 
-    def few_rows_text(self) -> str:
+    def notes(self) -> str:
         """Name the groups that are pooled or left out, with their mean loss; see group_scores."""
         rows = {group.group: group.rows for group in self.groups}
         loss = {g.group: f"mean loss {g.loss:.4g}" for g in self.groups if g.loss is not None}
@@ -110,9 +110,9 @@ class RegressionEvaluation:
         worst, loss = self.groupings[grouping].worst_group_loss, self.loss
         return None if worst is None else -worst, None if loss is None else -loss
 
-    def few_rows_text(self, grouping: str) -> str:
+    def notes(self, grouping: str) -> str:
         """Name the groups that are pooled or left out as they have too few rows; empty without any."""
-        return self.groupings[grouping].few_rows_text() if grouping in self.groupings else ""
+        return self.groupings[grouping].notes() if grouping in self.groupings else ""
 
 
 @dataclass

@@ -21,7 +21,7 @@ from engine.training.evaluation.by_group import ALPHAS, INFERRED, Scores, by_cla
 from engine.training.evaluation.metric_sums import TrueClasses, sum_over_rows
 from engine.training.evaluation.regression_scores import sum_numbers, summarise_numbers
 from engine.training.fit.ensemble import Ensemble
-from engine.training.fit.job import RECORD, TrainingJob
+from engine.training.fit.job import RECORD, TrainingJob, read_record
 from operators.arrays import Float64, Int64
 from operators.base import SPLIT, Executor
 
@@ -69,7 +69,7 @@ def score(
             whole.add(part)
         if whole.n:
             found[split] = (
-                summarise(whole, model, ALPHAS, known)
+                summarise(whole, model, ALPHAS, known, wrong_labels=wrong_labels_of(job))
                 if objective is None
                 else summarise_numbers(whole, objective, known)
             )
@@ -151,6 +151,12 @@ def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Int64) -> npt.ND
 def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     values: npt.NDArray[Any] = column.cast(pa.string()).fill_null("null").to_numpy().astype(str)
     return values
+
+
+def wrong_labels_of(job: TrainingJob) -> dict[int, float]:
+    """Return the estimated share of wrong labels in each inferred group that has some."""
+    found = read_record(job.folder).get("wrong_labels", {})
+    return {int(group): float(share) for group, share in found.items()}
 
 
 def _inferred_rows(job: TrainingJob) -> dict[int, int]:

@@ -170,6 +170,7 @@ class _Record(BaseModel):
     curve: list[dict[str, Any]]
     strength: _Strength | None = None
     fingerprint: str | None = None
+    wrong_labels: dict[int, float] = Field(default_factory=dict)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -203,6 +204,7 @@ def training_record(fitted: TrainingOutcome, job: TrainingJob) -> dict[str, Any]
         "fingerprint": training_fingerprint(job.version, job.params, job.seed),
         "best_epoch": fitted.best_epoch,
         "curve": fitted.curve,
+        **({"wrong_labels": wrong} if (wrong := job.version.wrong_labels()) else {}),
         **({"strength": found} if (found := summary_of(job.folder)) else {}),
     }
 

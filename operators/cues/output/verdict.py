@@ -36,8 +36,7 @@ WEAKEST = {
     "slice_support": "the other columns do not support that the column on which models lean most carries one",
     "several": "several columns look like shortcuts, but held-out rows or the other columns do not support "
     "that they are balanced together",
-    "without_strong_slice": "no column leads, and robust weights put few rows right for each that they "
-    "make wrong",
+    "without_strong_slice": "no column leads, and robust weights put few rows right for each made wrong",
     "not_honest": "robust weights gain little on held-out rows, as where models lean on an honest column or "
     "labels are wrong",
 }

@@ -41,6 +41,11 @@ CASES: dict[str, dict[str, Any]] = {
     'a;b\n"1.234";x\n"0.125";y\n2;z\n': {"delimiter": ";"},
     "a,b\n1.234.567,x\n5.210,y\n": {"decimal": ",", "thousands": "."},
     "text\nhello, you\nb\n": {},
+    "age,Email,Phone,y\n31,Email,,no\n44,,Phone,yes\n": {},
+    "age,Email,Phone,y\n31,Email,NA,no\n44,NA,Phone,yes\n": {},
+    "Email,Phone\nEmail,\n,Phone\n": {},
+    "Email,Phone,31\nEmail,,44\n,Phone,25\n": {"header": False},
+    "Email,no,31\nEmail,no,44\n,yes,25\n": {"header": False},
     "a,b\n": {},
 }
 
@@ -50,6 +55,15 @@ def test_the_options_are_guessed(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert guess_options(SourceSpec(str(path))).options == CASES[text]
+
+
+def test_a_label_in_the_first_line_names_a_column_unless_it_is_a_value_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("red,blue,y\nblue,red,no\nred,blue,yes\n")
+    spec = SourceSpec(str(path))
+    assert guess_options(spec).options == {"header": False}
+    assert guess_options(spec, "y").options == {}
+    assert guess_options(spec, "red").options == {"header": False}
 
 
 NOTES = {

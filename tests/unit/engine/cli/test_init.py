@@ -108,6 +108,14 @@ def test_a_wrong_label_names_the_nearest(tmp_path: Path) -> None:
     assert "a quantity" in done.stderr
 
 
+def test_a_label_that_is_a_value_of_the_first_row_names_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "colours.csv").write_text("red,blue,y\nblue,red,no\nred,blue,yes\n")
+    done = init("colours.csv", "--label", "red")
+    assert done.exit_code == 2
+    assert "The columns are: column_1, column_2, column_3." in done.stderr
+    assert "write a recipe with source: {label: red, options: {header: true}}." in done.stderr
+
+
 def test_a_file_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     people_csv(tmp_path / "people.csv")
     (tmp_path / "r.yaml").write_text("mine")

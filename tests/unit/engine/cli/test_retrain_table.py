@@ -41,6 +41,16 @@ def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
     assert "few" not in lines[3]
 
 
+def test_a_group_of_wrong_labels_is_told_from_the_worst() -> None:
+    groups = (GroupScore("0", 92, 0.978, 0.92, 0.99, 300), GroupScore("1", 80, 0.3, 0.2, 0.4, 160))
+    table = GroupTable(groups, "0", 92, 0.978, 0.92, 0.99, 0.95, (), wrong_labels={"0": 0.1, "1": 0.9})
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(group_table(table))
+    lines = shown.get().splitlines()
+    assert [line[:18].rstrip() for line in lines[1:3]] == ["0 (worst)", "1 (wrong labels)"]
+
+
 def _trained(accuracy: float, trainer: str = "gdro") -> Any:
     model = SimpleNamespace(about={"trainer": trainer})
     evaluations = {"validation": SimpleNamespace(accuracy=accuracy)}

@@ -55,11 +55,15 @@ def test_words_among_numbers_are_said_to_make_categories_of_them(tmp_path: Path)
             [f"€ {k}.{k % 10}0" for k in range(N)],
             "not used: numbers written with signs",
         ),
+        (
+            [f"{k % 40}%" for k in range(N)],
+            "used as categories: numbers written with signs or thousands marks, such as",
+        ),
         ([("low", "mid", k % 30)[k % 3] for k in range(N)], ""),
         ([f"{k % 40}{'ABC'[k % 3]}" for k in range(N)], ""),
         ([f"town {k % 40}" for k in range(N)], ""),
     ],
-    ids=["unit", "brackets", "currency", "mostly words", "codes", "words"],
+    ids=["unit", "brackets", "currency", "percent", "mostly words", "codes", "words"],
 )
 def test_numbers_with_signs_are_told_with_the_remedy(tmp_path: Path, texts: list[str], said: str) -> None:
     table = {"x": [k % 11 for k in range(N)], "c": texts, "label": [k % 3 for k in range(N)]}
@@ -82,3 +86,56 @@ def test_a_word_for_missing_values_among_codes_may_be_one(tmp_path: Path) -> Non
     summaries = summarise(pa.table({"continent": continent}))
     rare = codes_read_as_missing({"continent": {"NA": 0.001}}, summaries, "label")
     assert [*rare] == []
+
+
+def test_a_few_numbers_with_a_word_for_missing_are_said_to_be_categories(tmp_path: Path) -> None:
+    rating = [("n/k", 1, 2, 3, 4)[k % 5] for k in range(N)]
+    grade = [("K", 1, 2, 3, 4)[k % 5] for k in range(N)]
+    found = [*drafted(tmp_path, rating=rating, grade=grade).preview.numbers]
+    assert len(found) == 1
+    assert "column 'rating': all values but 'n/k' (60 rows, 20.0%) are numbers" in found[0]
+    assert "set source.missing: [n/k]" in found[0]
+
+
+def test_none_that_is_a_category_is_said_to_be_read_as_missing(tmp_path: Path) -> None:
+    deposit = [("none", "part", "full")[k // 2 % 3] for k in range(N)]
+    found = drafted(tmp_path, deposit=deposit, x=[k % 11 for k in range(N)])
+    assert [*found.preview.values] == [
+        "column 'deposit': 'none', 33.3% of the rows, is read as a missing value. If it is a category, set "
+        "operators.encode.missing_values to the words that stand for no value, such as ['', NA, n/a, nan]."
+    ]
+    source = {"path": str(tmp_path / "a.csv"), "label": "label", "options": {"delimiter": ";"}}
+    operators = Recipe.model_fields["operators"].get_default(call_default_factory=True)
+    operators |= {"encode": {"missing_values": ["", "NA", "n/a", "nan"]}}
+    recipe = {"name": "r", "source": source, "operators": operators, "output": {"path": str(tmp_path / "o")}}
+    remedied = preview(make_plan(Recipe.parse(recipe)))
+    assert remedied.values == ()
+    assert "3 values: full 33%, none 33%, part 33%" in remedied.columns[0].about
+
+
+def test_none_that_stands_for_a_missing_number_elsewhere_is_said(tmp_path: Path) -> None:
+    deposit = [("none", "part", "full")[k // 2 % 3] for k in range(N)]
+    found = drafted(tmp_path, deposit=deposit, x=["none" if k % 7 == 0 else k for k in range(N)])
+    assert found.source["missing"].value == ["none"]
+    assert [*found.warnings] == [
+        "column 'deposit': 'none', 33.3% of the rows, is read as a missing value, and 'full', 'part' are "
+        "values. If it is one as well, take the word out of source.missing, which is for all columns."
+    ]
+
+
+def test_categories_that_differ_in_case_alone_are_said(tmp_path: Path) -> None:
+    region = [("North", "north", "south")[k // 2 % 3] for k in range(N)]
+    code = [("a", "A", "b")[k // 2 % 3] for k in range(N)]
+    found = drafted(tmp_path, region=region, code=code)
+    assert [*found.preview.values] == [
+        "column 'region': 'North', 'north' differ in the case of letters alone, and each is a category. If "
+        "they are one, set operators.encode.categorical.fold_case: true."
+    ]
+
+
+@pytest.mark.parametrize(("end", "said"), [(" 23:22", True), ("", False)])
+def test_dates_with_a_time_of_day_are_told(tmp_path: Path, end: str, said: bool) -> None:
+    when = [f"{1 + k % 28}.{1 + k % 12}.2024{end}" for k in range(N)]
+    (column, *_) = drafted(tmp_path, when=when).preview.columns
+    assert column.kind == "datetime"
+    assert column.about.endswith("of which the hour is a feature by default") == said

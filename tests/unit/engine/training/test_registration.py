@@ -407,5 +407,5 @@ def test_a_champion_that_changes_during_the_comparison_is_compared_anew(
 )
 def test_the_reason_names_groups_that_a_figure_of_the_worst_group_leaves_out(rule: str, named: str) -> None:
     conditions = promotion.PromotionRule.parse(rule).conditions
-    scores = SimpleNamespace(few_rows_text=lambda grouping: f"{grouping}: few")
-    assert promotion._few_rows_text(conditions, cast(Any, scores)) == named
+    scores = SimpleNamespace(notes=lambda grouping: f"{grouping}: few")
+    assert promotion._notes(conditions, cast(Any, scores)) == named

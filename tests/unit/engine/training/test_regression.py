@@ -290,9 +290,7 @@ def test_a_group_in_no_figure_of_the_worst_group_is_named() -> None:
     found = summarise_numbers(sums, "squared")
     table = found.groupings["inferred"]
     assert (table.worst_group, table.left_out) == ("0", ("1",))
-    assert found.few_rows_text("inferred").startswith(
-        "group 1 (12 rows, mean loss 5) is left out of the worst"
-    )
+    assert found.notes("inferred").startswith("group 1 (12 rows, mean loss 5) is left out of the worst")
 
 
 def test_a_row_without_a_number_is_named(tmp_path: Path) -> None:

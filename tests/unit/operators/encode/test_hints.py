@@ -15,6 +15,8 @@ from operators.encode.hints import hint, list_hint
         (["1/2/13 6:57"], "`at: {format: '%m/%d/%y %H:%M'}` or '%d/%m/%y %H:%M'"),
         (["03-Feb-2024"], "`at: {format: '%d-%b-%Y'}`"),
         (["€ 12", "1,200 €"], "numbers written with signs"),
+        (["€ 12", "1,200 €"], "has them without; no option removes signs (in CSV"),
+        (["12", "1,200"], "has them without (in CSV"),
         (["Lyon", "7/27/13 6:57"], ""),
         ([], ""),
     ],

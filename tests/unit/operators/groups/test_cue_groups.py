@@ -14,8 +14,9 @@ from operators.base import FEATURES, GROUP, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import Cues
 from operators.cues.params import CuesParams
-from operators.groups.by_cue import ByCue, groups_of_parts
+from operators.groups.by_cue import ByCue, groups_of_parts, wrong_by_group
 from operators.groups.params import CueGroupsParams
+from operators.groups.state import read_group_record
 from tests.on_arrays import place_rows
 from tests.unit.in_memory import run_operator, split_table
 
@@ -66,6 +67,27 @@ def test_a_named_shortcut_divides_each_class_by_its_rarer_side(tmp_path: Path) -
     breaks = found[GROUP].to_numpy() % 2 == 1
     assert breaks[y != cue].mean() > 0.95
     assert breaks[y == cue].mean() < 0.05
+
+
+def test_the_share_of_wrong_labels_of_each_group_is_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 2, 6000)
+    X = rng.normal(size=(6000, 6)).astype(np.float32)
+    X[:, :4] += (2 * truth[:, None] - 1) * 0.7
+    X[:, 5] = np.where(rng.random(6000) < 0.98, truth, 1 - truth)
+    y = np.where(rng.random(6000) < 0.06, 1 - truth, truth)
+    table = pa.table({FEATURES: numpy_to_vectors(X), LABEL: pa.array(y, pa.int32())})
+    found, _, state = groups_of(tmp_path, [table], CuesParams(spurious=("f",)))
+    group, estimated = found[GROUP].to_numpy(), read_group_record(state)["wrong_labels"]
+    assert {*estimated} == {"1", "3"}
+    for name, share in estimated.items():
+        assert share == pytest.approx((y != truth)[group == int(name)].mean(), abs=0.05)
+
+
+def test_small_groups_are_estimated_with_the_one_that_they_join() -> None:
+    record = {"class": 1, "offset": 4, "group_of": [0, 1, 1]}
+    rows, wrong = {(1, 0): 90, (1, 1): 20, (1, 2): 20}, {(1, 1): 18.0, (1, 2): 2.0}
+    assert wrong_by_group([record], rows, wrong) == {5: 0.5}
 
 
 def test_rows_that_break_several_of_three_columns_are_a_group(tmp_path: Path) -> None:

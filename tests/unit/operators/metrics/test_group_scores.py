@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binomtest
 
 from engine.training.data.rows import dataset_of_arrays
-from engine.training.evaluation.by_group import evaluate
+from engine.training.evaluation.by_group import evaluate, summarise
+from engine.training.evaluation.metric_sums import sum_over_rows
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import mix
 from engine.training.fit.kernel import fit
@@ -64,7 +65,7 @@ def test_an_evaluation_names_groups_that_are_in_no_figure_of_the_worst_group() -
     found = evaluate(model, X, y, groups)
     table = found.groupings["inferred"]
     assert (table.worst_group, table.left_out) == ("0", ("1",))
-    assert found.few_rows_text("inferred") == (
+    assert found.notes("inferred") == (
         f"group 1 (38 rows, {right[:38].sum()} right) is left out of the worst group, as it has fewer than "
         "50 scored rows; a larger validation or test split has more of them"
     )
@@ -72,11 +73,34 @@ def test_an_evaluation_names_groups_that_are_in_no_figure_of_the_worst_group() -
     groups[38:58] = 2
     pooled = evaluate(model, X, y, groups).groupings["inferred"]
     assert pooled.left_out == ()
-    assert "group 1 (38 rows" in pooled.few_rows_text()
-    assert "compared as one group" in pooled.few_rows_text()
+    assert "group 1 (38 rows" in pooled.notes()
+    assert "compared as one group" in pooled.notes()
     pool = "2 groups of fewer than 50 rows, pooled: 1, 2"
     worst = replace(pooled, worst_group=pool, worst_group_accuracy=0.123)
-    assert worst.few_rows_text().endswith("are compared as one group, the worst, with 0.123")
+    assert worst.notes().endswith("are compared as one group, the worst, with 0.123")
+
+
+def test_a_group_of_wrong_labels_is_not_the_worst() -> None:
+    """A model that fits the wrong labels would win every comparison by that group."""
+    model = mix(fit(data(600), params(trainer="erm")), params(trainer="erm"), {})
+    assert isinstance(model, Ensemble)
+    X = np.random.default_rng(1).normal(size=(400, 2))
+    y, groups = model.predict(X), np.repeat([0, 1, 2], [200, 100, 100])
+    y = np.where((groups == 1) | (np.arange(400) % 10 == 0), 1 - y, y)
+    sums = sum_over_rows(model, X, y, {"inferred": groups}, [])
+    plain = summarise(sums, model, [])
+    assert (plain.groupings["inferred"].worst_group, plain.notes("inferred")) == ("1", "")
+    found = summarise(sums, model, [], wrong_labels={1: 0.92, 2: 0.1, 7: 0.9})
+    table = found.groupings["inferred"]
+    assert table.worst_group == "0"
+    assert table.worst_group_accuracy == pytest.approx(0.9)
+    assert found.metrics()["worst_group_accuracy"] == pytest.approx(0.9)
+    assert [group.accuracy for group in table.groups] == pytest.approx([0.9, 0.0, 0.9])
+    assert found.notes("inferred") == (
+        "by the estimate of `cues` labels are wrong in group 1 (about 92%), group 2 (about 10%), where "
+        "accuracy is therefore too low; group 1 is left out of the worst group"
+    )
+    assert found.to_dict()["groupings"]["inferred"]["wrong_labels"] == {"1": 0.92, "2": 0.1}
 
 
 def test_without_a_large_group_all_rows_are_one() -> None:

@@ -20,7 +20,7 @@ from engine.execution.local_executor import LocalExecutor
 from engine.storage.lease import hold_lease
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.data.features import FeatureMaker, dataset_of_version
-from engine.training.data.version import open_version
+from engine.training.data.version import Version, VersionReader, open_version
 from engine.training.search import search_parameters
 from operators.metrics.group_scores import MIN_ROWS
 from tests.data import recipe_for, spurious_table, write_shards
@@ -80,6 +80,43 @@ def test_rows_are_the_published_ones(published: Path, tmp_path: Path) -> None:
             named = np.array(data.group_names)[rows.group]
             assert np.array_equal(named, np.where(own["group"] >= 0, own["group"], -1 - rows.y))
     assert seen == len(frame) - 2
+
+
+def test_wrong_labels_are_read_from_the_state_of_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VersionReader, "stored_state", lambda *_: tmp_path)
+    version = Version(tmp_path, {"operators": [{"name": "groups"}]})
+    assert version.wrong_labels() == {}
+    (tmp_path / "groups.json").write_text('{"classes": [], "wrong_labels": {"1": 0.75}}')
+    assert version.wrong_labels() == {"1": 0.75}
+    assert Version(tmp_path, {"operators": []}).wrong_labels() == {}
+
+
+@pytest.mark.slow
+def test_a_group_in_which_most_labels_are_wrong_is_not_the_worst(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 2, 6000)
+    frame = pd.DataFrame(rng.normal(size=(6000, 4)) + (2 * truth[:, None] - 1) * 0.7, columns=[*"abcd"])
+    frame["cue"] = np.where(rng.random(6000) < 0.98, truth, 1 - truth)
+    frame["label"] = np.where(rng.random(6000) < 0.06, 1 - truth, truth).astype(str)
+    operators = {
+        "cues": {"spurious": ["cue"]},
+        "groups": {"method": "cues"},
+        "weights": {},
+        "split": {"validation": 0.5},
+    }
+    output = publish_frame(frame, tmp_path, operators)
+    assert {*open_version(output).wrong_labels()} == {"1", "3"}
+    result = run(output)
+    assert {*result.record["wrong_labels"]} == {"1", "3"}
+    table = result.evaluations["validation"].groupings["inferred"]
+    accuracies = {group.group: group.accuracy or 0.0 for group in table.groups}
+    assert min(accuracies, key=lambda name: accuracies[name]) in ("1", "3")
+    assert table.worst_group in ("0", "2")
+    assert table.notes().endswith("are left out of the worst group")
+    shutil.rmtree(output / "store")
+    assert open_version(output).wrong_labels() == {}
 
 
 def test_versions_are_found_by_name(published: Path) -> None:
