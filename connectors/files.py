@@ -21,6 +21,7 @@ from pyarrow import fs
 from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
 from connectors.folder_listing import FolderListing, check_distinct
 from connectors.foundation.messages import closest
+from connectors.foundation.remedies import CORRECT_PATH, NAME_FILES
 from connectors.locations import (
     OBJECT_STORES,
     Glob,
@@ -323,7 +324,7 @@ def _below(
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:
     """Return the error of a path without a file of that format; it names some that are there."""
     held = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
-    fix = "Correct source.path, or name the format with source.format"
+    fix = f"{CORRECT_PATH}, or name the format with source.format"
     if any(name.lower().endswith(PACKED) for name in names):
         fix = "Of packed files only CSV and JSON lines are read (.gz, .bz2, .zst): unpack the others"
     return ConnectorError(f"{path} holds no {format} file; it holds: {held}. {fix}.")
@@ -336,26 +337,22 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
         folder, name = os.path.split(folder)
     text = f"{path} does not exist"
     if is_fsspec(path):
-        return ConnectorError(f"{text}, or cannot be reached. Correct source.path.")
+        return ConnectorError(f"{text}, or cannot be reached. {CORRECT_PATH}.")
     if folder in ("", "/") and path.partition("://")[0] in OBJECT_STORES:
         return ConnectorError(
             f"{text}: there is no bucket {name!r}, or these keys do not see it. Correct path or keys."
         )
     if filesystem.get_file_info(folder or "/").type != fs.FileType.Directory:
-        return ConnectorError(f"{text}. Correct source.path.")
+        return ConnectorError(f"{text}. {CORRECT_PATH}.")
     infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     names = sorted(info.base_name for info in infos)
     if name in names:
-        return ConnectorError(f"{path} is a pipe or a device, not a file. Correct source.path.")
+        return ConnectorError(f"{path} is a pipe or a device, not a file. {CORRECT_PATH}.")
     close = closest(name, names)
     if close is not None:
-        return ConnectorError(
-            f"{text}: there is no {name!r} in its folder, but a {close!r}. Correct source.path."
-        )
+        return ConnectorError(f"{text}: there is no {name!r} in its folder, but a {close!r}. {CORRECT_PATH}.")
     held = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
-    return ConnectorError(
-        f"{text}: there is no {name!r} in its folder, which holds: {held}. Correct source.path."
-    )
+    return ConnectorError(f"{text}: there is no {name!r} in its folder, which holds: {held}. {CORRECT_PATH}.")
 
 
 def each_file(
@@ -397,4 +394,4 @@ def no_row(path: str, skipped: Mapping[str, str], *, filtered: bool) -> Connecto
     reason = f" {next(iter(skipped.values()))}" if skipped else ""
     if filtered:
         return ConnectorError(f"{path}: source.filter leaves no row. Widen it.{reason}")
-    return ConnectorError(f"{path} holds no rows. Point source.path at files with rows.{reason}")
+    return ConnectorError(f"{path} holds no rows. {NAME_FILES} with rows.{reason}")

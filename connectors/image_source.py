@@ -158,7 +158,16 @@ def _shard(folder: str, files: Sequence[File], cut: slice, identities: Mapping[s
     inside = files[cut]
     identity = "" if "://" in folder else _hash_of(inside, identities)
     n_bytes = sum(file.size for file in inside)
-    return FolderShard(folder, cut.start, cut.stop, len(inside), cut.start, n_bytes, _state(inside), identity)
+    return FolderShard(
+        path=folder,
+        start=cut.start,
+        stop=cut.stop,
+        n_rows=len(inside),
+        file_row=cut.start,
+        n_bytes=n_bytes,
+        state=_state(inside),
+        identity=identity,
+    )
 
 
 def _state(files: Sequence[File]) -> str:

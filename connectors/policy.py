@@ -1,8 +1,8 @@
 """Limits on what a recipe may reach: URI schemes, hosts, environment variables and Python modules.
 
-A recipe and the tables that it reads are untrusted. The operator, who starts the process, decides what they
-may open: by the environment variables below, or by :func:`set_policy`. A source carries its policy to the
-workers (``SourceSpec.policy``). The defaults open files, object stores, web pages and databases, but no
+A recipe and the tables that it reads are untrusted. The administrator, who starts the process, decides what
+they may open: by the environment variables below, or by :func:`set_policy`. A source carries its policy to
+the workers (``SourceSpec.policy``). The defaults open files, object stores, web pages and databases, but no
 address of a cloud's metadata service, no variable of the environment and no module of a stranger.
 """
 
@@ -49,11 +49,11 @@ SCHEMES = OBJECT_STORES | {
 STRICT_SCHEMES = OBJECT_STORES | {"file", "hdfs", "viewfs", "sqlite", "duckdb"}
 """URI schemes that are opened with ``ROWSIEVE_STRICT``: those of files and object stores."""
 STRICT_BYTES = 10**13
-"""Bytes of a source's files that are opened with ``ROWSIEVE_STRICT``, unless the operator says how many."""
+"""Bytes of a source's files that are opened with ``ROWSIEVE_STRICT`` unless the administrator sets them."""
 JSON_DEPTH, MAX_JSON_DEPTH = 100, 1000
 """Levels of lists and objects in JSON: by default, and at most. Arrow parses them by recursion."""
 FILES_IN_URIS = ("kerb_ticket", "tls_ca_file_path")
-"""Settings of a URI that name files of the operator: tickets of Kerberos, certificates."""
+"""Settings of a URI that name files of the administrator: tickets of Kerberos, certificates."""
 METADATA_HOSTS = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
@@ -94,7 +94,7 @@ class SourcePolicy:
     modules : Python modules, each with what lies below it, that the properties of an Iceberg catalog may
         name.
     profiles : profiles and roles of AWS, and tickets of Kerberos, that the properties of a catalog may name:
-        each makes the reader act as somebody whom the operator has set up for other work.
+        each makes the reader act as somebody whom the administrator has set up for other work.
     outside_links : whether symbolic links in a source's folder may lead out of it.
     json_depth : levels of lists and objects that a row of JSON may have.
     seconds : time that a run may take, which is also the limit of a database's statement; None: no limit.
@@ -141,7 +141,8 @@ class SourcePolicy:
             if "file" not in self.schemes:
                 raise ConnectorError(
                     f"{key}: {uri}: local files are not opened. Allowed are: "
-                    f"{', '.join(sorted(self.schemes))}. Its operator can add file to {SCHEMES_VARIABLE}."
+                    f"{', '.join(sorted(self.schemes))}. Its administrator can add file to "
+                    f"{SCHEMES_VARIABLE}."
                 )
             return
         _check_spelling(uri, key)
@@ -165,7 +166,7 @@ class SourcePolicy:
         if place is None or not any(fnmatchcase(place, pattern) for pattern in self.outputs):
             raise ConnectorError(
                 f"{key}: {place or path} cannot be written to on this installation; allowed are: "
-                f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {OUTPUTS_VARIABLE}."
+                f"{', '.join(self.outputs) or 'none'}. Its administrator can add it to {OUTPUTS_VARIABLE}."
             )
 
     def check_size(self, n_bytes: int) -> None:
@@ -173,13 +174,13 @@ class SourcePolicy:
         if self.max_bytes is not None and n_bytes > self.max_bytes:
             raise ConnectorError(
                 f"source.path: the source has {n_bytes:,} bytes, and {self.max_bytes:,} are allowed on this "
-                f"installation. Name less of it; its operator can raise {BYTES_VARIABLE}."
+                f"installation. Name less of it; its administrator can raise {BYTES_VARIABLE}."
             )
 
     def check_ambient(self, hosts: Collection[str], key: str = "source.path") -> None:
         """Raise ConnectorError, which names ``key``, unless ambient credentials may go to the hosts.
 
-        They may where the operator names the host: in ``hosts``, or by the environment's own endpoint.
+        They may where the administrator names the host: in ``hosts``, or by the environment's own endpoint.
         """
         for host in map(_plain_name, hosts):
             named = any(pattern != "*" and fnmatchcase(host, pattern.lower()) for pattern in self.hosts or ())
@@ -207,7 +208,7 @@ class SourcePolicy:
         if self.hosts is not None and not any(fnmatchcase(name, pattern.lower()) for pattern in self.hosts):
             raise ConnectorError(
                 f"{key}: the host {host!r} is not among those that {HOSTS_VARIABLE} allows: "
-                f"{', '.join(self.hosts)}. The operator of this installation can add it there."
+                f"{', '.join(self.hosts)}. The administrator of this installation can add it there."
             )
         if name in METADATA_HOSTS or any(is_metadata_address(address) for address in _addresses(name)):
             raise ConnectorError(

@@ -163,7 +163,17 @@ def _cut(path: str, samples: Sequence[Sample], shard_bytes: int) -> Shards:
             shards[-1] = replace(last, stop=sample.stop, n_rows=rows, n_bytes=size, fields=both)
         else:
             size = sample.stop - sample.start
-            shards.append(SampleShard(path, sample.start, sample.stop, 1, index, size, names))
+            shards.append(
+                SampleShard(
+                    path=path,
+                    start=sample.start,
+                    stop=sample.stop,
+                    n_rows=1,
+                    file_row=index,
+                    n_bytes=size,
+                    fields=names,
+                )
+            )
     return shards
 
 

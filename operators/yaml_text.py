@@ -7,8 +7,16 @@ from typing import Any
 import yaml
 
 
-class _OneLine(yaml.SafeDumper):
-    """Writes texts with line ends or control characters in double quotes, which escape them."""
+class ValueDumper(yaml.SafeDumper):
+    """Writes values alone, and repeated ones out instead of as aliases.
+
+    Texts with line ends or control characters are written in double quotes, which escape them: without, YAML
+    reads the line end U+0085 as a blank.
+    """
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write every value out, also one that was written before."""
+        return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         """Represent a text as YAML."""
@@ -16,7 +24,7 @@ class _OneLine(yaml.SafeDumper):
         return self.represent_scalar("tag:yaml.org,2002:str", data, style)
 
 
-_OneLine.add_representer(str, _OneLine.represent_str)
+ValueDumper.add_representer(str, ValueDumper.represent_str)
 
 
 def inline_yaml(value: Any) -> str:
@@ -30,7 +38,7 @@ def inline_yaml(value: Any) -> str:
     "[age, '[x], y', 'no']"
     """
     text = yaml.dump(
-        value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
+        value, Dumper=ValueDumper, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
     )
     line = str(text).removesuffix("\n").removesuffix("\n...")
     return "".join(sign if sign.isprintable() else _escaped(sign) for sign in line)

@@ -85,7 +85,7 @@ class GuardedSession(Session):
     """A session of ``requests`` whose every request is checked against the policy."""
 
     def mount(self, prefix: str, adapter: BaseAdapter) -> None:
-        """Use an adapter; one that signs requests with keys of AWS only where the operator names the host."""
+        """Use an adapter; one that signs with AWS keys only for hosts that the administrator names."""
         if type(adapter) is HTTPAdapter:  # what a session mounts by itself
             adapter = GuardedAdapter()
         if not isinstance(adapter, GuardedAdapter):

@@ -50,7 +50,7 @@ OWN_KEYS = {
 }
 """Kind of store -> properties with which its requests do not carry credentials of the environment."""
 IDENTITIES = re.compile(r"(.+\.)?(profile[-_]name|role[-_]arn|kerberos[-_]ticket)")
-"""Properties that choose as whom the reader acts, among those whom the operator has set up."""
+"""Properties that choose as whom the reader acts, among those whom the administrator has set up."""
 PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of a table that say where its next files are written."""
 PROPERTIES = re.compile(
@@ -260,7 +260,8 @@ class _GuardedImports:
     """Stands for ``importlib`` in the modules of pyiceberg that import what a property names.
 
     Properties come from the recipe, from a REST catalog's answers and from a table's metadata file. The
-    catalogs and file systems of pyiceberg itself may be imported, others only if the operator allows them.
+    catalogs and file systems of pyiceberg itself may be imported; others only if the administrator allows
+    them.
     """
 
     def import_module(self, name: str) -> Any:

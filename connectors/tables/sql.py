@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, Listing, Source, SourceOptions, SourceShard, SourceSpec
 from connectors.files import no_row
+from connectors.foundation.remedies import CORRECT_PATH
 from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
@@ -155,7 +156,8 @@ class SqlSource:
         for row in found:
             low, high, rows = literal(row["low"]), literal(row["high"]), int(row["n"])
             path = f"{self._name}[{low}..{high}]"
-            shards.append(KeyRange(path, 0, 1, rows, first, int(width * rows), low, high))
+            n_bytes = int(width * rows)
+            shards.append(KeyRange(path, 0, 1, rows, file_row=first, n_bytes=n_bytes, low=low, high=high))
             identities[path] = fingerprint([self._from, low, high, rows, row["changed"], row["n_changed"]])
             first += rows
         if not shards:
@@ -286,9 +288,9 @@ class SqlSource:
         """Return the path of a database in a file. Raises ConnectorError where there is none."""
         path = location(self.url.partition("://")[2].removeprefix("/"), self.spec.root)
         if not os.path.exists(path):
-            raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
+            raise ConnectorError(f"{self._name}: there is no file {path}. {CORRECT_PATH}.")
         if not os.path.isfile(path):  # a pipe would be waited for
-            raise ConnectorError(f"{self._name}: {path} is not a file. Correct source.path.")
+            raise ConnectorError(f"{self._name}: {path} is not a file. {CORRECT_PATH}.")
         return path
 
 
@@ -376,9 +378,9 @@ def expand(url: str, policy: SourcePolicy) -> str:
         name = found[1]
         if name not in policy.variables:
             raise ConnectorError(
-                f"source.path: ${{{name}}} would send this environment variable to the database's host, and "
-                f"the operator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, set "
-                f"{NAMES_VARIABLE}={','.join([*policy.variables, name])} in the environment, on every node."
+                f"source.path: ${{{name}}} would send this environment variable to the database's host. "
+                f"The administrator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, "
+                f"set {NAMES_VARIABLE}={','.join([*policy.variables, name])} on every node."
             )
         if name not in os.environ:
             raise ConnectorError(

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from connectors.foundation.remedies import without_recipe
 from engine.core.errors import BudgetError, InputError, RowsieveError
-from engine.core.suggestions import without_recipe
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.plan.sample import count_label, draw_sample

@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from connectors.foundation.remedies import missing_operator
 from engine.core.errors import InputError
 from engine.recipe.recipe import STANDARD_CHAIN
 from engine.recipe.yaml_text import parse_yaml
 
 _KEY = re.compile(r"\bsource\.(\w+)(?:: (\[\[.*?\]\]|\[.*?\]|\{.*?\})| to (\w+))?")
 """A key of the recipe's section ``source``, and the value that the message gives it, if any."""
-_MISSING = re.compile(r"Add `(\w+): \{\}`")
-"""An operator that the chain lacks."""
 ARGUMENTS = ("label", "features")
 """Keys of ``source`` that are arguments of their own."""
 
@@ -46,13 +45,13 @@ def with_whole_chain(text: str, operators: Mapping[str, Mapping[str, Any]] | Non
     operators
         The operators that ``curate`` was given as a chain; None: none were given.
     """
-    missing = _MISSING.search(text)
+    missing = missing_operator(text)
     if missing is None or operators is None:
         return text
     chain = {name: dict(operators.get(name) or params) for name, params in STANDARD_CHAIN.items()}
     chain |= {name: dict(params) for name, params in operators.items() if name not in chain}
     if chain["groups"] != STANDARD_CHAIN["groups"]:  # another method, which reads what is missing
-        chain.setdefault(missing[1], {})
+        chain.setdefault(missing, {})
     return f"{text} `operators` names the whole chain. The standard one with yours: operators={chain}."
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, print_errors
+from engine.cli.common import (
+    AsJson,
+    LogFormat,
+    Overrides,
+    RecipeFile,
+    Verbose,
+    finish_on_sigterm,
+    load,
+    print_errors,
+)
 from engine.cli.safe_output import SafeConsole, plain_table
 
 if TYPE_CHECKING:
@@ -70,7 +79,7 @@ def compare(
         set_environment(verbose)
         loaded = load(recipe, overrides)
         names = [name for name in dict.fromkeys(methods.replace(" ", "").split(",")) if name]
-        with listener_for(log_format) as listener:
+        with finish_on_sigterm(), listener_for(log_format) as listener:
             found = engine_compare(loaded, names, params or (), listener=listener, verbose=verbose)
         if as_json:
             show_json(found.rows())

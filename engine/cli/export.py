@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.cli.common import AsJson, Verbose, print_errors, run_section
+from engine.cli.common import AsJson, Verbose, finish_on_sigterm, print_errors, run_section
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -57,7 +57,7 @@ def export(
             folder = version_folder(*locate(version, named))
             check_export_apart(wanted, folder.parent.parent)
         set_environment(verbose)
-        with open_executor(section, verbose=verbose) as opened:
+        with finish_on_sigterm(), open_executor(section, verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)
         if as_json:
             from engine.cli.output import show_json

@@ -125,7 +125,7 @@ def _show_findings(found: Draft, out: Path | None) -> None:
 def _list_candidates(path: str, format: str, shards: int) -> None:
     """Print on standard error which columns could be the label."""
     from engine.cli.columns import aligned
-    from engine.plan.first_recipe import candidates
+    from engine.plan.first_label import candidates
 
     found = candidates(path, format, shards)
     echo("error: --label is missing, and Rowsieve does not guess it.", err=True)

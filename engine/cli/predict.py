@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from engine.cli.common import AsJson, Verbose, print_errors, run_section
+from engine.cli.common import AsJson, Verbose, finish_on_sigterm, print_errors, run_section
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 from operators.counts import count
@@ -66,7 +66,7 @@ def predict(
         from engine.training.serving.prediction_source import SourceRequest
 
         rows = SourceRequest(source, format, _options(option), encoding, keep or (), allow_missing or ())
-        with open_executor(run_section(executor), verbose=verbose) as opened:
+        with finish_on_sigterm(), open_executor(run_section(executor), verbose=verbose) as opened:
             found = run_predict(model, rows, output, opened, tracking=tracking)
         _show(found, source, output, as_json=as_json)
         if found.rows and found.failed == found.rows:

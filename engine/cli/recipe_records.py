@@ -182,7 +182,7 @@ class OperatorRecord(Record):
 
 
 class PolicyRecord(Record):
-    """A limit of the operator's policy."""
+    """A limit of the administrator's policy."""
 
     allowed: Any
     """The limit; null for none."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from engine.cli.common import AsJson, Verbose, print_errors, run_section
+from engine.cli.common import AsJson, Verbose, finish_on_sigterm, print_errors, run_section
 from engine.cli.safe_output import SafeConsole, bold, plain_table
 from engine.core.errors import InputError
 from engine.recipe.promotion import EXAMPLE
@@ -331,4 +331,5 @@ def retrain(
             reference=reference,
             track=track,
         )
-        run_retrain(spec, options, section=section, as_json=as_json, verbose=verbose)
+        with finish_on_sigterm():
+            run_retrain(spec, options, section=section, as_json=as_json, verbose=verbose)

@@ -147,7 +147,7 @@ def out_of_memory(
         reason += " (its stack takes memory; a limit of threads, ulimit -u, has the same text)"
     if allowed is not None:
         reason += f". An operator may take {allowed >> 20:,} MiB on this installation"
-        more = "ask its operator to raise ROWSIEVE_MAX_OPERATOR_BYTES"
+        more = "ask its administrator to raise ROWSIEVE_MAX_OPERATOR_BYTES"
     return InfeasibleError(
         f"{place}memory ran out: {reason}. {keys}, or {more}. Committed work is kept; the same command "
         "continues from there."

@@ -91,9 +91,18 @@ class Meter:
 
     def event(self, kind: Kind) -> Event:
         """Return an event of this kind with the counts so far."""
-        totals = (self.rows, self._total_rows, self.shards, self._total_shards)
-        worked = (self.worked_rows, self.worked_seconds)
-        return Event(kind, self._operator, *totals, self.seconds, *worked, quarantined=self.quarantined)
+        return Event(
+            kind=kind,
+            operator=self._operator,
+            rows=self.rows,
+            total_rows=self._total_rows,
+            shards=self.shards,
+            total_shards=self._total_shards,
+            seconds=self.seconds,
+            worked_rows=self.worked_rows,
+            worked_seconds=self.worked_seconds,
+            quarantined=self.quarantined,
+        )
 
     def fit_progress(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
         """Send the progress of a fit, but not for each of the thousands of small pieces that it may have."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, place_of
@@ -15,23 +17,34 @@ POINTER = "CURRENT"
 FORMAT = 1
 """Version of the layout of published files."""
 
-FOLDERS = (
-    ".lease",
-    "store",
-    "versions",
-    "runs",
-    "runs/pending",
-    "runs/lineage",
-    "reports",
-    "models",
-    "registered",
-    "withdrawn",
-    "removed",
-    "exported",
-    "compare",
-    "input",
+FILES_OF_FOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "versions": ("v0/data/part-00000.parquet", "v0/manifest.json", "v0/croissant.json", "v0/README.md"),
+        "store": ("0/part-00000.parquet", "0/part-00000.json"),
+        "reports": ("v0.html", "v0.groups.json"),
+        "models": ("0/ensemble.json", "0/cvar.png", "0/report.html"),
+        "compare": ("0.json", "0.png"),
+        "runs": ("v0.json", "increments/0.json"),
+        "runs/pending": ("0.json",),
+        "runs/lineage": ("0.json",),
+        "registered": ("0.json",),
+        "withdrawn": ("v0.json",),
+        "removed": ("v0.json",),
+        "exported": ("v0/0.json",),
+        "input": ("part-00000.parquet",),
+        ".lease": (),  # hidden, so that no source reads it
+    }
 )
+"""Each folder of an output, with one file of each kind that is written below it. What they are for is written
+in ``engine/README.md``."""
+FOLDERS = tuple(FILES_OF_FOLDERS)
 """Folders of an output below which files are written and removed."""
+OUTPUT_FILES = (
+    *(f"{folder}/{name}" for folder, names in FILES_OF_FOLDERS.items() for name in names),
+    "identities.json",
+    POINTER,
+)
+"""One file of each kind that an output holds, relative to it."""
 FOLDERS_OF_FOLDERS = ("store", "versions", "models", "exported")
 """The folders of ``FOLDERS`` in which whole folders are replaced and removed."""
 

@@ -1,4 +1,4 @@
-"""The operator's policy: the limits of untrusted recipes. Recipes and stored files cannot change it.
+"""The administrator's policy: the limits of untrusted recipes. Recipes and stored files cannot change it.
 
 Whoever starts runs sets it, by environment variables or by a TOML file that ``ROWSIEVE_POLICY`` names:
 
@@ -67,7 +67,7 @@ VARIABLES = {
 """Key of the policy -> environment variable with the same value; lists are separated by commas."""
 NUMBERS = tuple(key for key in VARIABLES if key.startswith("max_"))
 STRICT = {"max_rows": 10**9, "max_bytes": STRICT_BYTES, "max_seconds": 7 * 24 * 3600}
-"""Limits of ``strict`` for the keys that the operator does not set."""
+"""Limits of ``strict`` for the keys that the administrator does not set."""
 MAX_BYTES = 2**20
 
 
@@ -117,8 +117,8 @@ class Policy:
         if self.schemes is not None and scheme not in self.schemes:
             raise InputError(
                 f"{key}: the scheme {scheme!r} is not allowed on this installation; allowed are: "
-                f"{', '.join(self.schemes) or 'none'}. Its operator can add it to {VARIABLES['schemes']}, or "
-                f"to schemes in the file that {FILE} names."
+                f"{', '.join(self.schemes) or 'none'}. Its administrator can add it to "
+                f"{VARIABLES['schemes']}, or to schemes in the file that {FILE} names."
             )
         if self.hosts is None or scheme == "file":
             return
@@ -129,8 +129,8 @@ class Policy:
         if not any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in self.hosts):
             raise InputError(
                 f"{key}: the host {host!r} is not allowed on this installation; allowed are: "
-                f"{', '.join(self.hosts) or 'none'}. Its operator can add it to {VARIABLES['hosts']}, or to "
-                f"hosts in the file that {FILE} names."
+                f"{', '.join(self.hosts) or 'none'}. Its administrator can add it to {VARIABLES['hosts']}, "
+                f"or to hosts in the file that {FILE} names."
             )
 
     def check_output(self, key: str, path: str, *, is_table: bool = False) -> None:
@@ -141,8 +141,8 @@ class Policy:
         if place is None or not any(fnmatch.fnmatchcase(place, pattern) for pattern in self.outputs):
             raise InputError(
                 f"{key}: {redact(place or path)} cannot be written to on this installation; allowed are: "
-                f"{', '.join(self.outputs) or 'none'}. Its operator can add it to {VARIABLES['outputs']}, or "
-                f"to outputs in the file that {FILE} names."
+                f"{', '.join(self.outputs) or 'none'}. Its administrator can add it to "
+                f"{VARIABLES['outputs']}, or to outputs in the file that {FILE} names."
             )
 
     def check_address(self, place: str, address: str) -> None:
@@ -151,7 +151,7 @@ class Policy:
             raise InputError(
                 f"{place}: run.address: a recipe may not choose the Ray cluster, since that gets the "
                 f"token and runs code here. Remove the key and set RAY_ADDRESS, or give --set run.address "
-                f"on the command line; the operator can allow the address in {VARIABLES['addresses']}."
+                f"on the command line; the administrator can allow the address in {VARIABLES['addresses']}."
             )
 
     def check_size(self, place: str, rows: int, n_bytes: int) -> None:
@@ -160,7 +160,7 @@ class Policy:
             if most is not None and found > most:
                 raise InputError(
                     f"{place}: source.path: the source has {found:,} {key[4:]}, and {most:,} are allowed on "
-                    f"this installation. Name less of it; its operator can raise {VARIABLES[key]}."
+                    f"this installation. Name less of it; its administrator can raise {VARIABLES[key]}."
                 )
 
 

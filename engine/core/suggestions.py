@@ -45,12 +45,6 @@ def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: 
     return "\n".join(lines)
 
 
-def without_recipe(text: str) -> str:
-    """Return a connector's message with remedies for a path that was given as an argument, in no recipe."""
-    text = text.replace("Correct source.path", "Correct the path")
-    return text.replace("Point source.path at files", "Name files")
-
-
 def _rule_text(fault: ErrorDetails) -> str:
     """Return the words of a validator of ours, with the value where it is a single one and not named yet."""
     text, value = str(fault["ctx"]["error"]), _short(fault["input"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Literal, TypeVar
 from uuid import uuid4
@@ -60,7 +60,7 @@ class RayExecutor:
         """Yield ``fn(item)`` in the order of the items: one task per item, a bounded number in flight.
 
         ``fn`` is pickled and stored once, since it may hold the listing of the source; an item goes with its
-        task.
+        task. Tasks in flight are cancelled when one fails or the caller takes no more results.
         """
         wanted = resources or Resources()
         check_feasible(f"operators.{self.operator}", wanted)
@@ -71,15 +71,15 @@ class RayExecutor:
             for item in islice(waiting, self._width(wanted, len(items)))
         ]
         guard, n_done = StallGuard(self.operator, self._patience), 0
-        while window:
-            while not ray.wait(window[:1], timeout=POLL_SECONDS)[0]:
-                ready, _ = ray.wait(window, num_returns=len(window), timeout=0)
-                guard.done(n_done + len(ready))
-                guard.check()
-            with dying_workers(self.operator):
-                yield _unwrap(ray.get(window.pop(0)))
-            n_done += 1
-            window += [task.remote(stored, item, self._max_bytes) for item in islice(waiting, 1)]
+        try:
+            while window:
+                self._await_first(window, guard, n_done)
+                with dying_workers(self.operator):
+                    yield _unwrap(ray.get(window.pop(0)))
+                n_done += 1
+                window += [task.remote(stored, item, self._max_bytes) for item in islice(waiting, 1)]
+        finally:
+            _cancel(window)
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards with Ray Data and yield results in the order in which they finish.
@@ -119,6 +119,14 @@ class RayExecutor:
                     n_done += 1
             except ray.data.exceptions.ExecutionTimeoutError:
                 raise stalled(job.operator.name, self._patience, n_done) from None
+
+    @staticmethod
+    def _await_first(window: Sequence[ray.ObjectRef], guard: StallGuard, n_done: int) -> None:
+        """Wait for the first task. Raises an error where no task ends for too long."""
+        while not ray.wait(window[:1], timeout=POLL_SECONDS)[0]:
+            ready, _ = ray.wait(window, num_returns=len(window), timeout=0)
+            guard.done(n_done + len(ready))
+            guard.check()
 
     def _width(self, wanted: Resources, n_items: int) -> int:
         fits = float(ray.cluster_resources().get("CPU", 1)) / max(wanted.cpus, 1e-3)
@@ -176,6 +184,13 @@ def _call(fn: Callable[[T], R], item: T, max_bytes: int | None = None) -> tuple[
         return None, str(error)
     except OSError as error:
         return None, str(system_error(error))
+
+
+def _cancel(window: Sequence[ray.ObjectRef]) -> None:
+    """Cancel tasks whose results nobody takes any more; a connection that is gone cancels nothing."""
+    for task in window:
+        with suppress(ray.exceptions.RayError, ConnectionError):
+            ray.cancel(task)
 
 
 def _unwrap(result: tuple[R | None, str | None]) -> R:

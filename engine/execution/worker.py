@@ -1,4 +1,7 @@
-"""The work on one shard, the same on every executor: read, apply the operator, check the result, commit."""
+"""The work on one shard, the same on every executor: read, apply the operator, check the result, commit.
+
+:class:`ShardWorker` has the order of the steps.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import traceback
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -83,47 +85,66 @@ class ShardOutput:
 
 
 class ShardWorker:
-    """Opens an operator at the first shard, then turns shards into committed parts.
+    """Turns shards into committed parts of one operator.
 
-    Errors of ``open`` come back as values, like those of the shards: an exception in the constructor of a Ray
-    actor would only tell that the actor has died.
+    A call takes one shard through these steps, in this order:
+
+    1. With ``repeats``: look for an earlier commit of the shard. If there is one, its record is the result.
+    2. :meth:`open` the operator, if this is the worker's first shard. No file of the shard has been read by
+       then, and the time that opening takes counts for no shard.
+    3. :meth:`read` the columns that the operator reads.
+    4. :meth:`compute` the operator's columns; rows that it cannot process go to the quarantine.
+    5. :meth:`commit` the part, if the run still holds its lease.
+
+    Where each step runs in a process of its own, each begins with step 1, and the one that computes opens the
+    operator.
+
+    Errors are returned as values, those of opening too: an exception in the constructor of a Ray actor would
+    only tell that the actor has died.
     """
 
     def __init__(self, job: Job, *, repeats: bool = False) -> None:
         """``repeats``: whether a shard may come again after it was committed; it is not computed again."""
         self.job, self._repeats = job, repeats
         self._declared = [field.name for field in job.operator.adds]
+        self._apply: Apply | None = None
 
-    @cached_property
-    def _apply(self) -> Apply:
-        """The operator's function for all rows."""
-        opened = self._open(new_rows=self.job.new_rows)
+    def open(self) -> Apply:
+        """Open the operator unless it is open; return its function for all rows."""
+        if self._apply is None:
+            self._apply = self._open_for_all_rows()
+        return self._apply
+
+    def _open_for_all_rows(self) -> Apply:
+        """Open the operator, for rows that were held out as well where there are some."""
+        opened = self._open_for(new_rows=self.job.new_rows)
         operator = self.job.operator
         if not self.job.reader.parts or not operator.learns_from_rows:
             return opened
-        held_out = opened if self.job.new_rows else self._open(new_rows=True)
+        held_out = opened if self.job.new_rows else self._open_for(new_rows=True)
         return HoldoutApply(operator, self.job.reader, opened, held_out)
 
-    def _open(self, *, new_rows: bool) -> Apply:
+    def _open_for(self, *, new_rows: bool) -> Apply:
+        """Open the operator for the rows that it was fitted on, or for others."""
         job = self.job
         job.reader.store.ensure_local([job.context.state, *job.context.states.values()])
         return (job.operator.open_for_new_rows if new_rows else job.operator.open)(job.context)
 
     def __call__(self, shard: int) -> Commit | Failure:
-        """Process one shard: ``read``, ``compute`` and ``commit``. Errors are returned, not raised."""
-        return self._guarded(shard, lambda: self._process(shard))
+        """Take one shard through all steps; return its record, or the error."""
+        return self._guarded(shard, lambda: self._earlier_commit(shard) or self._take_all_steps(shard))
 
     def read(self, shard: int) -> ShardInput | Commit | Failure:
         """Return what the operator reads of one shard, or its record if it was committed before."""
-        return self._guarded(shard, lambda: self._committed(shard) or self._input(shard))
+        return self._guarded(shard, lambda: self._earlier_commit(shard) or self._read_input(shard))
 
     def compute(self, shard: int, given: ShardInput) -> ShardOutput | Commit | Failure:
         """Return the operator's columns of a shard that was read, or its record if it was committed since."""
-        return self._guarded(shard, lambda: self._committed(shard) or self._output(shard, given))
+        return self._guarded(shard, lambda: self._earlier_commit(shard) or self._make_output(shard, given))
 
     def commit(self, shard: int, found: ShardOutput) -> Commit | Failure:
         """Commit the columns of a shard, unless it was committed before."""
-        return self._guarded(shard, lambda: self._committed(shard) or self._commit(shard, found))
+        return self._guarded(shard, lambda: self._earlier_commit(shard) or self._write_part(shard, found))
 
     def _guarded(self, shard: int, work: Callable[[], T]) -> T | Failure:
         """Return what ``work`` does, or its error as a value."""
@@ -147,33 +168,34 @@ class ShardWorker:
             text = f"{type(error).__name__}: {error}"
             return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 
-    def _committed(self, shard: int) -> Commit | None:
+    def _earlier_commit(self, shard: int) -> Commit | None:
         """Return the record of a shard that may come again and was committed before."""
         return self.job.reader.store.find_commit(self.job.fingerprint, shard) if self._repeats else None
 
-    def _input(self, shard: int) -> ShardInput:
+    def _take_all_steps(self, shard: int) -> Commit:
+        self.open()
+        return self._write_part(shard, self._make_output(shard, self._read_input(shard)))
+
+    def _read_input(self, shard: int) -> ShardInput:
+        """Step 3: read what the operator reads of a shard."""
         started = time.perf_counter()
         reason = self.job.reader.corruption(shard) if VALID in self._declared else ""
-        table = None if reason else self._read(shard)
+        table = None if reason else self._read_columns(shard)
         return ShardInput(table, reason, time.perf_counter() - started)
 
-    def _process(self, shard: int) -> Commit:
-        if found := self._committed(shard):
-            return found
-        _ = self._apply  # opened before the shard is read
-        return self._commit(shard, self._output(shard, self._input(shard)))
-
-    def _output(self, shard: int, given: ShardInput) -> ShardOutput:
-        _ = self._apply  # opened before the clock starts
+    def _make_output(self, shard: int, given: ShardInput) -> ShardOutput:
+        """Step 4: compute the operator's columns, which are null for a shard that cannot be read."""
+        apply = self.open()
         started = time.perf_counter()
-        kept = skipped = 0
+        quarantined = skipped = 0
         if given.table is None:
-            columns, skipped = self._skip(shard, given.reason)
+            columns, skipped = self._null_columns(shard, given.reason)
         else:
-            columns, kept = self._compute(shard, given.table)
-        return ShardOutput(columns, given.seconds + time.perf_counter() - started, kept, skipped)
+            columns, quarantined = self._apply_to_rows(apply, shard, given.table)
+        return ShardOutput(columns, given.seconds + time.perf_counter() - started, quarantined, skipped)
 
-    def _commit(self, shard: int, found: ShardOutput) -> Commit:
+    def _write_part(self, shard: int, found: ShardOutput) -> Commit:
+        """Step 5: commit the part of a shard. Raises LockedError if the run has lost its lease."""
         job = self.job
         job.lease.check()
         try:
@@ -188,7 +210,7 @@ class ShardWorker:
         finally:
             release_memory()
 
-    def _skip(self, shard: int, reason: str) -> tuple[pa.Table, int]:
+    def _null_columns(self, shard: int, reason: str) -> tuple[pa.Table, int]:
         """Return null columns for a shard that cannot be read, and its number of rows."""
         n_rows = self.job.reader.shards[shard].n_rows
         columns = {field.name: pa.nulls(n_rows, field.type) for field in self.job.operator.adds}
@@ -196,10 +218,10 @@ class ShardWorker:
         write_records(self.job, shard, {row: Fault(row, "", "", reason) for row in range(n_rows)}, None)
         return pa.table(columns), n_rows
 
-    def _compute(self, shard: int, table: pa.Table) -> tuple[pa.Table, int]:
+    def _apply_to_rows(self, apply: Apply, shard: int, table: pa.Table) -> tuple[pa.Table, int]:
         """Return the operator's columns for all rows of a shard, and the number of quarantined rows."""
         job, operator = self.job, self.job.operator
-        found, raised = apply_without_faulty(self._apply, table, job.allowed)
+        found, raised = apply_without_faulty(apply, table, job.allowed)
         columns = check_output(operator, found, table.num_rows - len(raised))
         if VALID in columns.column_names and not raised:
             return columns, write_faults(job, shard, table, columns)
@@ -230,7 +252,8 @@ class ShardWorker:
         index = scattered.column_names.index(FEATURE_FAULT)
         return scattered.set_column(index, FEATURE_FAULT, pa.array(reasons, REASON))
 
-    def _read(self, shard: int) -> pa.Table:
+    def _read_columns(self, shard: int) -> pa.Table:
+        """Return the columns that the operator reads, those of the source among them."""
         job, operator = self.job, self.job.operator
         if not operator.source_columns:
             return job.reader.read(shard, operator.requires)

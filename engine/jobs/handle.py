@@ -129,13 +129,13 @@ def jobs_of(recipe: str, address: str) -> list[JobInfo]:
 
 def _info(job: Any) -> JobInfo:
     return JobInfo(
-        job.submission_id,
-        JobState(str(job.status.value)),
-        job.message or "",
-        _time(job.start_time),
-        _time(job.end_time),
-        job.driver_exit_code,
-        job.metadata or {},
+        id=job.submission_id,
+        state=JobState(str(job.status.value)),
+        message=job.message or "",
+        started=_time(job.start_time),
+        ended=_time(job.end_time),
+        driver_exit_code=job.driver_exit_code,
+        metadata=job.metadata or {},
     )
 
 

@@ -1,4 +1,4 @@
-"""Keys of submissions, and the decision whether a submission needs a new job. Pure functions."""
+"""Keys of submissions, and the choice between an existing job and a new attempt. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The job's id, and whether the job has to be created (``new``) or exists already."""
+class Attempt:
+    """The id of a submission's job, and whether the job has to be created (``new``) or exists already."""
 
     id: str
     new: bool
@@ -53,7 +53,7 @@ def given_key(name: str, key: str, recipe: str) -> str:
     return f"{name}-{key}-{digest(recipe)[:12]}"
 
 
-def decide(key: str, known: Mapping[str, JobState], *, again: bool = False) -> Decision:
+def choose_attempt(key: str, known: Mapping[str, JobState], *, again: bool = False) -> Attempt:
     """Decide whether a submission of ``key`` needs a new job on a cluster that has the jobs ``known``.
 
     A job that waits, runs or has succeeded is the same run: no job is created, unless ``again`` asks to
@@ -62,11 +62,11 @@ def decide(key: str, known: Mapping[str, JobState], *, again: bool = False) -> D
     """
     latest = max((n for name in known if (n := attempt_of(key, name))), default=0)
     if latest:
-        name = _attempt(key, latest)
+        name = _job_id(key, latest)
         state = known[name]
         if not state.is_final or (state == JobState.SUCCEEDED and not again):
-            return Decision(name, new=False)
-    return Decision(_attempt(key, latest + 1), new=True)
+            return Attempt(name, new=False)
+    return Attempt(_job_id(key, latest + 1), new=True)
 
 
 def attempt_of(key: str, name: str) -> int:
@@ -77,7 +77,7 @@ def attempt_of(key: str, name: str) -> int:
     return int(number) if number != name and number.isdigit() and int(number) > 1 else 0
 
 
-def _attempt(key: str, number: int) -> str:
+def _job_id(key: str, number: int) -> str:
     return key if number == 1 else f"{key}.{number}"
 
 

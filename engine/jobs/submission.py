@@ -14,7 +14,7 @@ from engine.core.redaction import redact
 from engine.jobs.bootstrap import ENTRYPOINT, SCRIPT, SCRIPT_NAME
 from engine.jobs.connection import clear_errors, connect
 from engine.jobs.handle import JobHandle, JobInfo, list_jobs
-from engine.jobs.key import Decision, decide, given_key, planned_key
+from engine.jobs.key import Attempt, choose_attempt, given_key, planned_key
 from engine.jobs.package import RECIPE, SOURCE, Contents, collect
 from engine.jobs.paths import paths_for_cluster, replace_paths
 from engine.plan.planner import make_plan
@@ -47,8 +47,8 @@ def submit(
     """Run a recipe as a job of the cluster at ``address``, unless the cluster has that run already.
 
     The job's id is made of the recipe's name, the version that it will publish and the output's path; it is
-    the same for the same run, so a second call returns the job of the first. See ``engine.jobs.key.decide``
-    for the attempts after a failed job.
+    the same for the same run, so a second call returns the job of the first. See
+    ``engine.jobs.key.choose_attempt`` for the attempts after a failed job.
 
     Parameters
     ----------
@@ -127,35 +127,35 @@ class _Submitter:
         self, key: str, metadata: Mapping[str, str], env: Mapping[str, str], *, again: bool
     ) -> Submission:
         """Return the job of ``key``, created by this call if the cluster does not have it."""
-        decision = self._decide(key, again)
-        if decision.new:
-            decision = self._create(decision, metadata, env)
-        handle = JobHandle(self._address, decision.id, self._client)
-        shipped = self._contents.descriptions if decision.new else ()
+        attempt = self._choose(key, again)
+        if attempt.new:
+            attempt = self._create(attempt, metadata, env)
+        handle = JobHandle(self._address, attempt.id, self._client)
+        shipped = self._contents.descriptions if attempt.new else ()
         info = handle.status()
-        return Submission(handle, decision.new, info, info.metadata.get("output", ""), shipped)
+        return Submission(handle, attempt.new, info, info.metadata.get("output", ""), shipped)
 
-    def _decide(self, key: str, again: bool) -> Decision:
+    def _choose(self, key: str, again: bool) -> Attempt:
         known = {name: info.state for name, info in list_jobs(self._address, self._client).items()}
-        return decide(key, known, again=again)
+        return choose_attempt(key, known, again=again)
 
-    def _create(self, decision: Decision, metadata: Mapping[str, str], env: Mapping[str, str]) -> Decision:
+    def _create(self, attempt: Attempt, metadata: Mapping[str, str], env: Mapping[str, str]) -> Attempt:
         """Create the job. Ray accepts an id once, so one of two concurrent calls finds the other's job."""
         with tempfile.TemporaryDirectory() as folder, clear_errors(self._address):
             package = Path(folder) / "rowsieve.zip"
             self._contents.write(package)
-            # The strict defaults only add limits to the policy that the cluster's operator has set.
+            # The strict defaults only add limits to the policy that the cluster's administrator has set.
             variables = {VARIABLES["strict"]: "1", **env} if current_policy(strict=True).strict else dict(env)
             environment: dict[str, Any] = {"working_dir": str(package), "env_vars": variables}
             try:
                 self._client.submit_job(
                     entrypoint=ENTRYPOINT,
-                    submission_id=decision.id,
+                    submission_id=attempt.id,
                     runtime_env=environment,
                     metadata=dict(metadata),
                 )
             except RuntimeError as error:
-                if isinstance(error, RowsieveError) or f"{decision.id} already exists" not in str(error):
+                if isinstance(error, RowsieveError) or f"{attempt.id} already exists" not in str(error):
                     raise
-                return Decision(decision.id, new=False)
-        return decision
+                return Attempt(attempt.id, new=False)
+        return attempt

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from connectors.foundation.remedies import add_operator
 from engine.core.errors import InputError
 from operators.base import (
     CATEGORY,
@@ -145,7 +146,7 @@ def check_composition(chain: Sequence[Operator[Any]]) -> None:
         if field.name not in adder:
             raise InputError(
                 f"operators: nothing adds the column {field.name!r}, which every published row has. "
-                f"Add `{USUAL_ADDER[field.name]}: {{}}` to the recipe's operators."
+                f"{add_operator(USUAL_ADDER[field.name])} to the recipe's operators."
             )
 
 
@@ -162,7 +163,7 @@ def _check_inputs(
         if name not in seen:
             raise InputError(
                 f"operators.{operator.name}: uses what {name} has fitted, but the recipe has no {name}. "
-                f"Add `{name}: {{}}` to its operators."
+                f"{add_operator(name)} to its operators."
             )
 
 
@@ -173,4 +174,4 @@ def _how_to_add(column: str, everything: dict[str, str]) -> str:
             f"`{everything[FACTORS]}: {{form: flat}}`."
         )
     usual = USUAL_ADDER.get(column)
-    return f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(everything))}."
+    return f"{add_operator(usual)}." if usual else f"There are: {', '.join(sorted(everything))}."

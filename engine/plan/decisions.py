@@ -28,7 +28,9 @@ COMPARED = (FEATURES, GRADIENT, GROUP)
 """Columns whose drift is measured, whichever operators add them."""
 
 
-class _Figure(BaseModel):
+class _StoredFigure(BaseModel):
+    """Form of one figure of drift in a stored decision."""
+
     model_config = ConfigDict(strict=True)
 
     name: str
@@ -40,12 +42,14 @@ class _Figure(BaseModel):
     columns: list[str] = []
 
 
-class _Decision(BaseModel):
+class _StoredDecision(BaseModel):
+    """Form of the file of a decision; it holds its base version too."""
+
     model_config = ConfigDict(strict=True)
 
     outcome: Outcome
     why: str
-    drift: list[_Figure]
+    drift: list[_StoredFigure]
 
 
 class DecisionProbe(Protocol):
@@ -61,7 +65,7 @@ class DecisionProbe(Protocol):
         """Return the drift figures of the new rows; see :func:`engine.runs.drift.measure`."""
 
 
-def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
+def decide_outcome(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
     """Take the decision of an undecided plan and keep it as a file.
 
     Returns
@@ -74,7 +78,7 @@ def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
         ``incremental.mode`` is `predict`, and a kept state cannot serve the new rows.
 
     """
-    decision = _decide(plan, probe)
+    decision = _take_decision(plan, probe)
     drifted = decision["outcome"] == "predict" and any(figure["over"] for figure in decision["drift"])
     _log.log(logging.WARNING if drifted else logging.INFO, "incremental: %s", describe(decision))
     base = plan.increment.base if plan.increment else None
@@ -82,7 +86,7 @@ def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
     return decision
 
 
-def _decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
+def _take_decision(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
     mode = plan.recipe.incremental.mode
     needed = _needed(plan)
     try:
@@ -153,7 +157,7 @@ def read_decision(plan: Plan) -> dict[str, Any] | None:
     """
     try:
         found: dict[str, Any] = read_json(decision_file(plan))
-        _Decision.model_validate(found)
+        _StoredDecision.model_validate(found)
     except (OSError, ValueError):
         return None
     return {key: value for key, value in found.items() if key != BASE}

@@ -110,8 +110,14 @@ def estimate(
     peak = max(cost.mib for cost in steps.values()) * max(0.2, largest) * wide
     slowest = max(seconds, key=lambda name: seconds[name])
     total, added = START_SECONDS + sum(seconds.values()), named is not None and slowest not in named
-    reading = images * n_rows / IMAGES_PER_SECOND, texts * n_rows / TEXTS_PER_SECOND
-    return Estimate(total, BASE_MIB + peak, slowest, *reading, added)
+    return Estimate(
+        seconds=total,
+        mib=BASE_MIB + peak,
+        slowest=slowest,
+        image_seconds=images * n_rows / IMAGES_PER_SECOND,
+        text_seconds=texts * n_rows / TEXTS_PER_SECOND,
+        added=added,
+    )
 
 
 def network_text(seconds: float, kind: str) -> str:

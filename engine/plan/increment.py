@@ -17,6 +17,7 @@ from connectors.foundation.messages import shorten
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact_all
+from engine.plan.refit_reasons import Cause, Reason
 from engine.plan.shard_matching import Matching, match_shards
 from engine.recipe.recipe import Recipe
 from engine.storage.manifest import is_published, read_manifest
@@ -28,10 +29,6 @@ from operators.parts.adaptor import NAME as PARTS
 Outcome = Literal["predict", "refit", "full"]
 """predict: every operator that can keeps its state. refit: only the operators in ``incremental.keep`` keep
 theirs. full: everything is computed again."""
-CANNOT_PLACE = "it cannot place new rows"
-"""Reason of an operator that is fitted again in every incremental run."""
-IS_FITTED_AGAIN = " is fitted again"
-"""End of the reason of an operator that reads from another one that is fitted again."""
 MAX_TOLD = 5
 """Columns, new or gone, that a reason names."""
 
@@ -69,8 +66,8 @@ class Action:
 
     kept: str = ""
     """Fingerprint of the base version's operator whose state and sidecars are reused; empty: fitted again."""
-    reason: str = ""
-    """Reason for fitting the operator again; empty if it is reused."""
+    reason: Reason | None = None
+    """Reason for fitting the operator again; None if it is reused."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Increment:
             "changed_files": list(matching.changed),
             "outcome": self.outcome,
             "kept": [name for name, action in self.actions.items() if action.kept],
-            "fitted": {name: action.reason for name, action in self.actions.items() if not action.kept},
+            "fitted": {name: str(action.reason) for name, action in self.actions.items() if not action.kept},
             **(dict(self.decision) if self.decision else {}),
         }
 
@@ -179,16 +176,6 @@ def is_up_to_date(
     return True
 
 
-def learnt_again(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the operators of a recorded increment that have learnt again, with their reasons.
-
-    Those that do so in every incremental run are left out, and so are those that only read from others.
-    """
-    fitted = record.get("fitted", {})
-    own = {name: str(why) for name, why in fitted.items() if not str(why).endswith(IS_FITTED_AGAIN)}
-    return {name: why for name, why in own.items() if why != CANNOT_PLACE}
-
-
 def _kept_states(manifest: Mapping[str, Any]) -> set[str]:
     """Return the operators of a version whose states are those of its base."""
     return set((manifest.get("incremental") or {}).get("kept", ()))
@@ -206,7 +193,7 @@ def actions_of(
     entries = {entry["name"]: entry for entry in manifest["operators"]}
     draws = any(planned.name == PARTS for planned in operators)
     everything = _reason_for_all(manifest, recipe, outcome)
-    other_rows = "" if draws == (PARTS in entries) else "operators of the base have learnt from other rows"
+    other_rows = None if draws == (PARTS in entries) else Reason(Cause.OTHER_ROWS)
     base = _Base(store, store.replays(), matching)
     learn = () if outcome != "refit" else set(entries) - {*recipe.incremental.keep, PARTS}
     adder: dict[str, str] = {}
@@ -217,7 +204,7 @@ def actions_of(
         drawn = {PARTS} if draws and operator.learns_from_rows else set()
         inputs = sorted({adder[column] for column in operator.requires} | set(operator.uses) | drawn)
         changed = [name for name in inputs if not found[name].kept]
-        reason = everything or (other_rows if operator.learns_from_rows else "")
+        reason = everything or (other_rows if operator.learns_from_rows else None)
         reason = reason or base.reason_to_fit(planned, entry, changed, learns=operator.name in learn)
         found[operator.name] = Action("" if reason else str(entry["fingerprint"]), reason)
         adder.update((field.name, operator.name) for field in operator.adds)
@@ -234,8 +221,8 @@ class _Base:
 
     def reason_to_fit(
         self, planned: PlannedOperator, entry: Mapping[str, Any], changed: Sequence[str], *, learns: bool
-    ) -> str:
-        """Return why an operator is fitted again, or an empty text.
+    ) -> Reason | None:
+        """Return why an operator is fitted again; None if it is not.
 
         Parameters
         ----------
@@ -249,48 +236,48 @@ class _Base:
         """
         operator = planned.operator
         if not entry:
-            return "it is new in the recipe"
+            return Reason(Cause.NEW)
         if changes := _changes(entry, planned):
             return changes
         if not operator.can_predict:
-            return CANNOT_PLACE
+            return Reason(Cause.CANNOT_PLACE)
         if changed:
-            return f"{changed[0]}{IS_FITTED_AGAIN}"
+            return Reason(Cause.READS_FITTED, changed[0])
         if learns:
-            return "it is to learn from old and new rows"
+            return Reason(Cause.LEARNS)
         if self.matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):
-            return "rows are gone"
+            return Reason(Cause.ROWS_GONE)
         if entry["fingerprint"] in self.replays:
-            return "rows that were set aside are tried again"
+            return Reason(Cause.REPLAYED)
         if not _is_complete(self.store, str(entry["fingerprint"]), self.matching.old):
-            return "the store no longer has what it left"
-        return ""
+            return Reason(Cause.NOT_STORED)
+        return None
 
 
-def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcome) -> str:
-    """Return why every operator is fitted again, or an empty text."""
+def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcome) -> Reason | None:
+    """Return why every operator is fitted again; None if not all are."""
     if not _same_recipe(manifest, recipe):
-        return "the base has another seed or source"
-    return "everything is computed again" if outcome == "full" else ""
+        return Reason(Cause.OTHER_BASE)
+    return Reason(Cause.FULL) if outcome == "full" else None
 
 
 def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:
     """Return whether an entry of a manifest describes this operator. One without ``requires`` never does."""
-    return not _changes(entry, planned)
+    return _changes(entry, planned) is None
 
 
-def _changes(entry: Mapping[str, Any], planned: PlannedOperator) -> str:
-    """Return in what an operator differs from its entry of a manifest; empty if in nothing."""
+def _changes(entry: Mapping[str, Any], planned: PlannedOperator) -> Reason | None:
+    """Return in what an operator differs from its entry of a manifest; None if in nothing."""
     now = manifest_entry(planned)
     if entry.get("version") != now["version"]:
-        return f"its method has another version: {entry.get('version')} then, {now['version']} now"
+        return Reason(Cause.VERSION, f"{entry.get('version')} then, {now['version']} now")
     then = entry.get("params") or {}
     names = [key for key in {**then, **now["params"]} if then.get(key) != now["params"].get(key)]
     if names or then.keys() != now["params"].keys():
         told = [name + _difference(then.get(name), now["params"].get(name)) for name in sorted(names)]
-        return f"its parameters have changed: {', '.join(told) or 'defaults'}"
+        return Reason(Cause.PARAMETERS, ", ".join(told) or "defaults")
     same = all(entry.get(key) == value for key, value in now.items())
-    return "" if same else "its inputs have changed"
+    return None if same else Reason(Cause.INPUTS)
 
 
 def _difference(then: Any, now: Any) -> str:

@@ -33,7 +33,7 @@ MAX_NAMED_FILES = 5
 """Files that cannot be read and are named in one sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything that a run needs to know. ``version`` names the version that it publishes.
 
@@ -60,7 +60,17 @@ class Plan:
             # Without the settings of reading, which are part of the listing's identity.
             identity = self.listing.identities[shard.path].partition(READ_SUFFIX)[0]
             folder = str(local_folder(shard.path) or "")
-            infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row, identity, folder))
+            infos.append(
+                ShardInfo(
+                    index=index,
+                    path=shard.path,
+                    first_row=first,
+                    n_rows=shard.n_rows,
+                    file_row=shard.file_row,
+                    identity=identity,
+                    folder=folder,
+                )
+            )
             first += shard.n_rows
         return tuple(infos)
 
@@ -126,16 +136,16 @@ class Plan:
         validity = tuple(sorted({columns[name] for name in read} - {columns.get(VALID), columns.get(PART)}))
         source, shards = self.source, self.listing.shards
         return StoreReader(
-            source,
-            shards,
-            self.listing.schema,
-            self.shards,
-            self.store,
-            columns,
-            hidden,
-            validity,
-            "" if planned is not None and planned.name == PARTS else columns.get(PART, ""),
-            fitting,
+            source=source,
+            source_shards=shards,
+            schema=self.listing.schema,
+            shards=self.shards,
+            store=self.store,
+            columns=columns,
+            hidden=hidden,
+            validity_sources=validity,
+            parts="" if planned is not None and planned.name == PARTS else columns.get(PART, ""),
+            fitting=fitting,
         )
 
     @property

@@ -11,20 +11,9 @@ from connectors.locations import Glob, extension, plain_place, split_glob
 from connectors.registry import connectors
 from connectors.storage import Place
 from engine.core.errors import InputError
-from engine.core.output_layout import FOLDERS, POINTER
+from engine.core.output_layout import FOLDERS, OUTPUT_FILES, POINTER
 from engine.recipe.recipe import ExportSection, Recipe, SourceSection
 
-OUTPUT_FILES = (
-    "versions/v0/data/part-00000.parquet",
-    "versions/v0/manifest.json",
-    "versions/v0/README.md",
-    "store/0/part-00000.parquet",
-    "reports/v0.html",
-    "models/0/cvar.png",
-    "identities.json",
-    "CURRENT",
-)
-"""Files of the kinds that an output holds, relative to it."""
 EXPORT_FILES = (
     "rowsieve-0-00000.parquet",
     "v0/rowsieve-0-00000.parquet",

@@ -91,4 +91,16 @@ def _plan(recipe: Recipe, probe: DecisionProbe | None) -> Plan:
     check_internal_names(chain)
     check_composition(chain)
     operators = with_file_identities(recipe, chain)
-    return resolve_version(Plan(recipe, source, listing, features, operators, "", "", learnt_from), probe)
+    return resolve_version(
+        Plan(
+            recipe=recipe,
+            source=source,
+            listing=listing,
+            features=features,
+            operators=operators,
+            fingerprint="",
+            version="",
+            learnt_from=learnt_from,
+        ),
+        probe,
+    )

@@ -24,7 +24,7 @@ from engine.plan.sample import SourceSample, count_label, draw_sample, sample_no
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
 from engine.recipe.errors_of_file import errors_of_file
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
-from operators.encode.column_use import Kind, Unused
+from operators.encode.column_use import Kind, Unused, missing_network
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
 from operators.yaml_text import inline_yaml
@@ -39,7 +39,7 @@ UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Preview:
     """The columns and the label of a plan's source.
 
@@ -56,8 +56,8 @@ class Preview:
     leaks
         Columns in use that tell the label of these rows on their own.
     faults
-        Columns in use with values that would end the run, and names of ``cues`` that are no features, with
-        the remedy.
+        Columns in use with values that would end the run, names of ``cues`` that are no features, and a
+        network for free text that is not installed, with the remedy.
     marks
         Columns of CSV whose numbers contradict the decimal point of the recipe.
     numbers
@@ -155,13 +155,19 @@ def _preview(plan: Plan) -> Preview:
         balanced=method not in UNBALANCED,
     )
     findings += _unmapped(plan)
-    leaks = likely_leaks(plan, sample)
-    note = sample_note(sample, plan.listing)
-    faulty = (*_faulty(plan, columns), *_unused_names(plan, columns))
-    cut = tuple(_cut_texts(plan, columns, sample))
-    doubtful = _numbers_as_text(plan, columns), _doubtful_categories(plan, columns, sample)
-    found = leaks, faulty, _marks(plan), *doubtful, cut, plan.skipped_files
-    return Preview(columns, label, tuple(findings), note, *found)
+    return Preview(
+        columns=columns,
+        label=label,
+        findings=tuple(findings),
+        note=sample_note(sample, plan.listing),
+        leaks=likely_leaks(plan, sample),
+        faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
+        marks=_marks(plan),
+        numbers=_numbers_as_text(plan, columns),
+        values=_doubtful_categories(plan, columns, sample),
+        cut=tuple(_cut_texts(plan, columns, sample)),
+        skipped=plan.skipped_files,
+    )
 
 
 def pending_text_seconds(plan: Plan, found: Preview) -> float:
@@ -192,6 +198,15 @@ def _cut_texts(plan: Plan, columns: Sequence[SourceColumn], sample: SourceSample
                 f"the first {most} word pieces, some {int(most * WORDS_PER_TOKEN)} words. To read more, set "
                 f"operators.encode.text.max_tokens, at most {MAX_TOKENS}; the time grows with it."
             )
+
+
+def _missing_network(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
+    """Say that this machine lacks the network for the columns of free text."""
+    texts = [column.name for column in columns if column.use.kind == Kind.TEXT]
+    encode = next((one.operator for one in plan.operators if one.name == ENCODE), None)
+    lack = missing_network(encode.params.text.model) if texts and encode is not None else ""
+    if lack:
+        yield f"column {texts[0]!r}: free text, for which a run on this machine would stop. {lack}."
 
 
 def _marks(plan: Plan) -> tuple[str, ...]:

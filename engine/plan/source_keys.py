@@ -23,9 +23,9 @@ from connectors.csv_source import CsvSource
 from connectors.encoding_guess import guess_encoding
 from connectors.errors import OddValue, redact_uris
 from connectors.foundation.messages import shorten
+from connectors.foundation.remedies import without_recipe
 from connectors.registry import find_connector, open_source
 from engine.core.errors import InputError
-from engine.core.suggestions import without_recipe
 from engine.plan.sample import SourceSample, draw_sample
 from engine.plan.source_columns import share_text, summarise_sample
 from operators.base import OperatorError

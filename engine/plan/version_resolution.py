@@ -15,7 +15,7 @@ from connectors.files import identity
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.output_layout import FORMAT, output_of
-from engine.plan.decisions import DecisionProbe, decide, read_decision
+from engine.plan.decisions import DecisionProbe, decide_outcome, read_decision
 from engine.plan.increment import Increment, Outcome, actions_of, find_base, is_up_to_date, reordered
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.shard_matching import Matching
@@ -56,7 +56,7 @@ def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
     undecided = _with_version(draft, Increment(base, manifest, matching, first, {}))
     decision = read_decision(undecided)
     if decision is None and matching.new and probe is not None:
-        decision = decide(undecided, probe)
+        decision = decide_outcome(undecided, probe)
     return undecided if decision is None else resolve_increment(undecided, decision)
 
 

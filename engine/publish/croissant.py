@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from engine.plan.chain import contract_columns
-from operators.base import SPLIT
+from operators.base import ROW_ID, SPLIT
 from operators.counts import count
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
@@ -176,8 +176,8 @@ def _parts() -> dict[str, Any]:
 
 def _rows(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record set of the rows, with a field for each column."""
-    names = {output["operator"]: output["name"] for output in manifest["outputs"]}
-    key = {"key": {"@id": field_id(names[""])}} if "" in names else {}
+    row_id = contract_columns(manifest).get(ROW_ID, {}).get("name")
+    key = {"key": {"@id": field_id(row_id)}} if row_id else {}
     return {"@type": "cr:RecordSet", "@id": "rows", "name": "rows", **key, "field": [*_fields(manifest)]}
 
 

@@ -15,6 +15,7 @@ from engine.plan.chain import contract_columns
 from operators.arrays import NOISE
 from operators.base import GROUP, SPLIT, WEIGHT
 from operators.counts import count
+from operators.yaml_text import ValueDumper
 
 MARKS = re.compile(r"[\\\[\]*_!~$:.@]")
 """Characters that Markdown reads as marks, or by which it recognises links."""
@@ -74,7 +75,8 @@ def write_card(
         sections.insert(0, f"> **Continues from `{name}`, which was withdrawn.** {_text(why)}\n")
     if withdrawn:
         sections.insert(0, f"> **Withdrawn.** {_text(withdrawn)}\n")
-    return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n" + "\n".join(sections)
+    head = yaml.dump(front, Dumper=ValueDumper, sort_keys=False, allow_unicode=True)
+    return f"---\n{head}---\n" + "\n".join(sections)
 
 
 def size_category(rows: int) -> str:

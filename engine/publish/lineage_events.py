@@ -85,6 +85,7 @@ class LineageRun:
         self._run_facets = {"processing_engine": engine_facet(), **self._parent_facets()}
         self._job_facets = {"jobType": job_type_facet(kind)}
         self._children, self._ended = 0, False
+        self._held: int | None = None
         self._datasets = Datasets()
 
     def start(self, datasets: Datasets, at: datetime | None = None) -> None:
@@ -96,7 +97,7 @@ class LineageRun:
             abort_killed(self._output)
         self._datasets = datasets
         abort = self._event("ABORT", {"errorMessage": error_facet("The process of the run has ended.")})
-        keep_open(self._output, abort, {"host": os.uname().nodename, "pid": os.getpid()})
+        self._held = keep_open(self._output, abort)
         self._send("START", at=at)
 
     def running(self, operator: str, state: str) -> None:
@@ -116,7 +117,7 @@ class LineageRun:
             kind = "FAIL" if isinstance(error, Exception) else "ABORT"
             facets["errorMessage"] = error_facet(redact(str(error) or type(error).__name__))
         self._send(kind, facets, number=LAST_NUMBER)
-        forget_open(self._output, self.run_id)
+        forget_open(self._output, self.run_id, self._held)
         if self._owns_sender:
             self._sender.close()
 

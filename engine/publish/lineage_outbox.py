@@ -1,6 +1,7 @@
 """The outbox for OpenLineage: events, kept as files in the output until the endpoint has them.
 
-``runs/lineage/<run id>-<number>.json`` is one event. ``runs/lineage/<run id>.open.json`` says that a run has
+``runs/lineage/<run id>-<number>.json`` is one event; :mod:`engine.publish.outbox` has the rule for these
+files. ``runs/lineage/<run id>.open.json`` says that a run has
 started; a run that was killed leaves it, and is then reported as aborted. A thread delivers, so that an
 endpoint that is away or slow never delays or fails a run.
 
@@ -8,8 +9,7 @@ The endpoint is configured by the client's own means only: the variables ``OPENL
 ``OPENLINEAGE_CONFIG`` names, or ``~/.openlineage/openlineage.yml``. The client would also read an
 ``openlineage.yml`` in the working directory, which may be a folder of somebody's data; that file is not read.
 
-An output may be shared: an event is delivered only if its form is that of Rowsieve's events. An event that
-the endpoint refuses for what it says is set aside as ``...refused.json``, so that those after it get through.
+An output may be shared: an event is delivered only if its form is that of Rowsieve's events.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact_all
 from engine.publish.lineage_facets import PRODUCER
+from engine.publish.outbox import Outbox
+from engine.publish.run_process import has_ended, hold, process_record
 from operators.counts import count
 
 _log = logging.getLogger("rowsieve")
@@ -94,52 +96,46 @@ def open_client() -> Any:
 
 def keep(output: Place, event: Mapping[str, Any], number: int) -> Place:
     """Write an event as a file of the outbox, without secrets; return its place."""
-    place = lineage_folder(output) / f"{event['run']['runId']}-{number:06d}.json"
-    write_json(place, redact_all(event), durable=False, root=output)
-    return place
+    return outbox_of(output).keep(f"{event['run']['runId']}-{number:06d}", redact_all(event))
 
 
-def keep_open(output: Place, abort: Mapping[str, Any], process: Mapping[str, Any]) -> None:
-    """Note that a run has started, with the event that reports it as aborted if it is never closed."""
+def keep_open(output: Place, abort: Mapping[str, Any]) -> int | None:
+    """Note that a run of this process has started, with the event that reports it as aborted if it is killed.
+
+    Return the open file that says that the run goes on, if the note is one on a disk.
+    """
     place = lineage_folder(output) / f"{abort['run']['runId']}.open.json"
-    write_json(place, {"process": dict(process), "event": redact_all(abort)}, durable=False, root=output)
+    note = {"process": process_record(), "event": redact_all(abort)}
+    write_json(place, note, durable=False, root=output)
+    return hold(place)
 
 
-def forget_open(output: Place, run_id: str) -> None:
-    """Remove the note of :func:`keep_open`."""
+def forget_open(output: Place, run_id: str, held: int | None) -> None:
+    """Remove the note of :func:`keep_open`, which returned ``held``."""
     remove_file(lineage_folder(output) / f"{run_id}.open.json", root=output)
+    if held is not None:
+        os.close(held)
 
 
-def waiting(output: Place) -> list[Place]:
-    """Return the files of waiting events: runs in the order of their start, events in their order."""
-    found: list[Place] = list(lineage_folder(output).glob("*.json"))
-    return sorted((place for place in found if EVENT.fullmatch(place.name)), key=lambda place: place.name)
+def outbox_of(output: Place) -> Outbox:
+    """Return the outbox of an output: runs in the order of their start, events in their order."""
+    return Outbox(output, lineage_folder(output), EVENT, durable=False)
 
 
 def abort_killed(output: Place) -> None:
-    """Turn the notes of killed runs of this host into ABORT events of the outbox."""
+    """Turn the notes of runs whose processes have ended into ABORT events of the outbox."""
     notes: list[Place] = list(lineage_folder(output).glob("*.open.json"))
     for place in notes:
         match = OPEN.fullmatch(place.name)
         try:
             note = read_json(place, root=output)
-            event, process = note["event"], note["process"]
-            dead = process["host"] == os.uname().nodename and not _is_alive(int(process["pid"]))
-        except (OSError, ValueError, KeyError, TypeError, OverflowError):
+            event = note["event"]
+            dead = has_ended(place, note["process"], event["eventTime"])
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, AttributeError):
             continue
         if match and dead and _is_ours(event, match[1]):
             keep(output, event, LAST_NUMBER)
             remove_file(place, root=output)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def _is_ours(event: Any, run_id: str) -> bool:
@@ -172,9 +168,9 @@ def deliver(client: Any, output: Place, place: Place) -> bool:
     An event that the endpoint refuses is set aside with a warning. Raises an exception of the client's if the
     endpoint takes no events.
     """
-    match = EVENT.fullmatch(place.name)
+    match, outbox, name = EVENT.fullmatch(place.name), outbox_of(output), place.name.removesuffix(".json")
     try:
-        event = read_json(place, root=output)
+        event = outbox.read(place)
     except FileNotFoundError:
         return True  # another process has delivered it
     except (OSError, ValueError):
@@ -184,17 +180,15 @@ def deliver(client: Any, output: Place, place: Place) -> bool:
         return False
     try:
         client.emit(_as_event(event))
-        taken = True
     except Exception as error:  # the transports raise errors of many kinds
         if getattr(getattr(error, "response", None), "status_code", None) not in REFUSALS:
             raise
-        aside = place.with_suffix(".refused.json")
+        aside = outbox.set_aside(name, event)
         reason = one_line(error)
         _log.warning("OpenLineage's endpoint refuses an event (%s). It is kept as %s.", reason, aside)
-        write_json(aside, event, durable=False, root=output)
-        taken = False
-    remove_file(place, root=output)
-    return taken
+        return False
+    outbox.forget(name)
+    return True
 
 
 def _as_event(event: Mapping[str, Any]) -> Any:
@@ -255,7 +249,7 @@ class Sender:
             last = False
             while not last:
                 last = self._next()
-                for place in waiting(self.output):
+                for place in outbox_of(self.output).waiting():
                     deliver(client, self.output, place)
         except Exception as error:  # the transports raise errors of many kinds, and none may end the run
             _log.warning(
@@ -285,7 +279,7 @@ def sync_events(output: Place) -> str:
     Raises InputError if no endpoint is configured or it does not take them.
     """
     abort_killed(output)
-    places = waiting(output)
+    places = outbox_of(output).waiting()
     if not places:
         return ""
     if not is_configured():

@@ -2,10 +2,7 @@
 
 ``runs/pending/<id>.json`` holds everything that one run records. Delivering a record twice changes nothing:
 the run on the server carries the record's id as a tag, its parameters and inputs are the same, and its
-metrics have the time of the record.
-
-A record that the server refuses for what it says is set aside as ``<id>.refused.json``, so that those after
-it get through. Renamed to ``<id>.json``, it is delivered again.
+metrics have the time of the record. :mod:`engine.publish.outbox` has the rule for the files.
 
 An output may be shared, so a record is not trusted to name a run or a file. Its run must carry its id, its
 artifacts have the names that Rowsieve writes, and only reports of the output are uploaded. Where the output's
@@ -25,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import TypeAdapter
 
-from connectors.storage import Place, remove_file
+from connectors.storage import Place
 from engine.core.errors import InputError, one_line
-from engine.core.json_files import read_json, write_json
 from engine.core.legacy import tag_names, tag_value
+from engine.publish.outbox import Outbox
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place, upload_file
 from engine.storage.lease import has_active_writer
 
@@ -40,6 +37,8 @@ TABLES_TAG = "mlflow.loggedArtifacts"
 """MLflow's tag for the artifacts that ``mlflow.load_table`` reads."""
 RUNNING, KILLED = "RUNNING", "KILLED"
 ID = re.compile(r"[0-9a-f]{32}")
+FILE = re.compile(rf"{ID.pattern}\.json")
+"""Form of the name of a record's file."""
 TRAINING_FOLDER = re.compile(r"models/[0-9a-f]{12}")
 REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
 TEXTS = frozenset(
@@ -86,12 +85,11 @@ class Record:
 
     def write(self, output: Place) -> None:
         """Keep the record until it is delivered."""
-        write_json(pending_folder(output) / f"{self.id}.json", asdict(self), root=output)
+        outbox_of(output).keep(self.id, asdict(self))
 
     def forget(self, output: Place) -> None:
         """Remove the record, since the server has it."""
-        remove_file(pending_folder(output) / f"{self.id}.json", root=output)
-        remove_file(refused_place(self, output), root=output)
+        outbox_of(output).forget(self.id)
 
 
 class RefusedRecordError(Exception):
@@ -135,9 +133,9 @@ def pending_folder(output: Place) -> Place:
     return output / "runs" / "pending"
 
 
-def refused_place(record: Record, output: Place) -> Place:
-    """Return the file that holds a record which the server refuses."""
-    return pending_folder(output) / f"{record.id}.refused.json"
+def outbox_of(output: Place) -> Outbox:
+    """Return the outbox for MLflow of an output."""
+    return Outbox(output, pending_folder(output), FILE)
 
 
 def pending(output: Place) -> list[Record]:
@@ -145,15 +143,13 @@ def pending(output: Place) -> list[Record]:
 
     A file that holds no record, or is not named by its record's id, is ignored.
     """
-    found = []
-    waiting: list[Place] = list(pending_folder(output).glob("*.json"))
-    for path in sorted(waiting, key=lambda path: path.name):
-        name = path.name.removesuffix(".json")
+    found, outbox = [], outbox_of(output)
+    for place in outbox.waiting():
         try:
-            record = record_of(read_json(path, root=output)) if ID.fullmatch(name) else None
+            record = record_of(outbox.read(place))
         except (OSError, ValueError):
             continue
-        if record is not None and record.id == name:
+        if place.name == f"{record.id}.json":
             found.append(record)
     return sorted(found, key=lambda record: (record.start_ms, record.id))
 
@@ -183,8 +179,7 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
 
 def _set_aside(record: Record, client: MlflowClient, output: Place) -> None:
     """Keep a refused record where no delivery finds it, and end its run on the server."""
-    write_json(refused_place(record, output), asdict(record), root=output)
-    remove_file(pending_folder(output) / f"{record.id}.json", root=output)
+    outbox_of(output).set_aside(record.id, asdict(record))
     if record.run_id and record.status != RUNNING:
         with suppress(Exception):  # the refusal is what is reported
             client.set_terminated(record.run_id, record.status, record.end_ms)
@@ -273,8 +268,8 @@ def refusal_text(record: Record, output: Place, error: RefusedRecordError) -> st
     """Return the warning that MLflow refuses a record, which was set aside."""
     return (
         f"MLflow refuses the record of {record.name!r} ({error}). It is kept as "
-        f"{refused_place(record, output)}; to have it delivered again once the cause is gone, rename it to "
-        f"{record.id}.json."
+        f"{outbox_of(output).refused(record.id)}; to have it delivered again once the cause is gone, "
+        f"rename it to {record.id}.json."
     )
 
 

@@ -63,7 +63,15 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
     prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
     reader, reusable_parts = plan.reader(), _reusable_parts(plan)
     extra = tuple(field.name for field in plan.extra_columns)
-    job = PartJob(reader, plan.published_schema, prefix, folder, lease, everything, extra)
+    job = PartJob(
+        reader=reader,
+        schema=plan.published_schema,
+        prefix=prefix,
+        folder=folder,
+        lease=lease,
+        all_columns=everything,
+        extra=extra,
+    )
     wanted = []
     for shard in plan.shards:
         made_from = _made_from(plan, reader, shard.index, digests)

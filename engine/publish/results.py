@@ -23,7 +23,7 @@ class OperatorResult:
     """Rows per second of one worker while it computed; 0 if nothing was computed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResult:
     """The published version of a run, with its report, exports and training."""
 

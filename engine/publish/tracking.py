@@ -93,15 +93,15 @@ def _only_one_creates(output: Place) -> Iterator[None]:
         return
     folder, last = os.open(output, os.O_RDONLY), time.monotonic() + CREATION_SECONDS
     try:
-        while not _is_locked(folder) and time.monotonic() < last:
+        while not _try_lock(folder) and time.monotonic() < last:
             time.sleep(0.05)
         yield
     finally:
         os.close(folder)
 
 
-def _is_locked(folder: int) -> bool:
-    """Lock a folder unless another process holds it; True also where folders cannot be locked."""
+def _try_lock(folder: int) -> bool:
+    """Lock a folder and return True; False if another process holds it. True where none can be locked."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -139,7 +139,7 @@ class Tracker:
     ) -> None:
         """Record timings, metrics, the manifest and the report."""
         record = self._record
-        record.metrics = {metric_key(key): value for key, value in _metrics(manifest, results).items()}
+        record.metrics = by_metric_key(_metrics(manifest, results))
         record.texts["manifest.json"] = _json(manifest)
         if report is not None:
             record.files = [f"{report.parent.name}/{report.name}"]
@@ -275,6 +275,25 @@ def metric_key(name: str) -> str:
     """Replace what MLflow does not allow in the name of a metric: characters, and odd paths (``a//b``)."""
     key = re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
     return key if posixpath.normpath(key) == key else key.replace("/", "_")
+
+
+def by_metric_key(values: Mapping[str, float]) -> dict[str, float]:
+    """Return values under names that MLflow takes, no two of which are alike, whatever their case.
+
+    Of names that :func:`metric_key` makes alike, such as those of classes in another script, the later ones
+    end in ``_2``, ``_3``; a name that MLflow takes as it is stays.
+    """
+    found: dict[str, float] = {}
+    taken: set[str] = set()
+    for name in sorted(values, key=lambda name: (metric_key(name) != name, name)):
+        base = key = metric_key(name)
+        copies = 1
+        while key.lower() in taken:
+            copies += 1
+            key = f"{base}_{copies}"
+        taken.add(key.lower())
+        found[key] = values[name]
+    return found
 
 
 def param_text(value: Any) -> str:

@@ -17,7 +17,7 @@ from engine.core.suggestions import explain
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.places import catalog_files, network_folders
 from engine.recipe.section import Section
-from engine.recipe.yaml_text import apply_override, check_numbers, read_yaml, write_yaml
+from engine.recipe.yaml_text import apply_override, check_values, read_yaml, write_yaml
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     "probe": {},
@@ -218,7 +218,7 @@ class RunSection(Section):
     )
     address: str | None = Field(
         default=None,
-        description="Ray cluster to join; only by `--set` or where the operator allows it. Default: "
+        description="Ray cluster to join; only by `--set` or where the administrator allows it. Default: "
         "RAY_ADDRESS, else a local one",
     )
     cpus: int | None = Field(default=None, ge=1, description="CPUs of a local Ray; default: all, at least 4")
@@ -316,7 +316,7 @@ class Recipe(Section):
         """Check a mapping, changed in place by ``a.b=c`` overrides, against the schema and the policy.
 
         Overrides come from whoever starts the run, so they may name a Ray cluster; the mapping may not.
-        Raises InputError with one line for each fault, and for what the operator's policy does not allow.
+        Raises InputError with one line for each fault, and for what the administrator's policy forbids.
 
         Examples
         --------
@@ -336,7 +336,7 @@ class Recipe(Section):
             raise InputError(
                 f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}."
             )
-        check_numbers(value, place)
+        check_values(value, place)
         try:
             recipe = cls.model_validate(value)
         except ValidationError as error:

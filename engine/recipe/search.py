@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.recipe.section import Section
-from engine.recipe.yaml_text import check_numbers, parse_yaml
+from engine.recipe.yaml_text import check_values, parse_yaml
 from operators.values import is_number
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _is_end(value: Any) -> bool:
 def yaml_value(place: str, text: str) -> Any:
     """Return the value of a YAML text, bounded as a recipe is. Raises InputError, which names the place."""
     found = parse_yaml(text, f"{place}: the value")
-    check_numbers(found, place)
+    check_values(found, place)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import yaml
 
 from connectors.foundation.messages import nearest, shorten
 from engine.core.errors import InputError, one_line
+from operators.yaml_text import ValueDumper
 
 MAX_BYTES, MAX_NODES = 2**20, 100_000
 MAX_DIGITS, LARGEST = 100, 2**63 - 1
 """Characters of a number, since reading one takes the square of its length, and the largest whole number."""
+HALF = re.compile("[\ud800-\udfff]")
+"""Surrogates, which UTF-16 has in pairs. One without the other is no character."""
 MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -97,14 +101,6 @@ def parse_yaml(text: str, place: str) -> Any:
         raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes values alone, and repeated ones out instead of as aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write every value out, also one that was written before."""
-        return True
-
-
 def write_yaml(value: Any, place: str, *, sort_keys: bool = False) -> str:
     """Return YAML from which :func:`parse_yaml` makes an equal value, with the types of keys and values.
 
@@ -112,7 +108,7 @@ def write_yaml(value: Any, place: str, *, sort_keys: bool = False) -> str:
     InputError, which names ``place``, for a value that only Python code can give, such as a Decimal.
     """
     try:
-        return yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True)
+        return yaml.dump(value, Dumper=ValueDumper, sort_keys=sort_keys, allow_unicode=True)
     except yaml.representer.RepresenterError as error:
         found = error.args[-1]
         raise InputError(
@@ -121,21 +117,28 @@ def write_yaml(value: Any, place: str, *, sort_keys: bool = False) -> str:
         ) from None
 
 
-def check_numbers(value: Any, place: str) -> None:
-    """Raise InputError, which names the key, for a whole number that 64 bits cannot hold."""
+def check_values(value: Any, place: str) -> None:
+    """Raise InputError, which names the key, for a whole number beyond 64 bits or half of a character."""
     waiting = [("", value)]
     while waiting:
         key, entry = waiting.pop()
-        _check_number(entry, place, key)
+        _check_value(entry, place, key)
         if isinstance(entry, dict):
             for name, part in entry.items():
-                _check_number(name, place, f"{key}: a key" if key else "a key")
+                _check_value(name, place, f"{key}: a key" if key else "a key")
                 waiting.append((f"{key}.{name}" if key else str(name), part))
         elif isinstance(entry, list | tuple):
             waiting += [(key, part) for part in entry]
 
 
-def _check_number(value: Any, place: str, key: str) -> None:
+def _check_value(value: Any, place: str, key: str) -> None:
+    half = HALF.search(value) if isinstance(value, str) else None
+    if half is not None:
+        where = f"{place}: {key}" if key else place
+        raise InputError(
+            f"{where}: a text holds U+{ord(half[0]):04X}, half of a character, which UTF-8 cannot hold. "
+            "Write the text again; rename a file whose name is not in UTF-8."
+        )
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
         where = f"{place}: {key}" if key else place
         raise InputError(

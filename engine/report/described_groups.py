@@ -80,7 +80,7 @@ def term_lines(terms: list[Mapping[str, Any]]) -> list[str]:
 
 
 def _central(entries: list[Mapping[str, Any]]) -> list[ExampleRows]:
-    """Return the rows nearest to the centre of each of the first groups, for the gallery."""
+    """Return the rows nearest to the centre of each of the first groups, for the report's example rows."""
     return [
         ExampleRows(
             f"Group {entry['group']} of class {entry['class']}: rows nearest to its centre",

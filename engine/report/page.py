@@ -22,7 +22,7 @@ from engine.report.groups import (
 )
 from engine.report.pictures import NOISE_STYLE, data_uri, png, style, symbol
 from engine.report.point_maps import point_map_figures
-from engine.report.rows import Album, make_gallery
+from engine.report.rows import RowSample, sample_rows
 from engine.report.scores import score
 from engine.report.survey import Survey, survey
 from engine.report.templates import template
@@ -62,8 +62,7 @@ def render(
     contributed = operator_sections(plan, found, classes, metrics, executor)
     sections = [section for _, section in contributed]
     described = describe_groups(descriptions)
-    gallery = make_gallery(plan, found, groups, classes, described.central, sections)
-    n_central = len(described.central)
+    samples = sample_rows(plan, found, groups, classes, described.central, sections)
     truth, oracle = plan.recipe.truth, oracle_columns(plan)
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
@@ -82,11 +81,10 @@ def render(
         ],
         **table_of_groups(found, groups),
         described=described,
-        central=gallery.examples[:n_central],
         maps=point_map_figures(plan, [one for section in sections for one in section.point_maps], groups),
-        sections=list(printable_sections(contributed, iter(gallery.examples[n_central:]))),
+        sections=list(printable_sections(contributed, iter(samples.sections))),
         has_choices=any(isinstance(item, RecipeChoices) for one in sections for item in one.content),
-        gallery=gallery,
+        samples=samples,
         has_gradients=GRADIENT in plan.reader().columns,
         truth=truth,
         oracle=column_names(oracle) if oracle else "",
@@ -144,22 +142,22 @@ def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
 
 
 def printable_sections(
-    sections: Sequence[tuple[str, ReportSection]], albums: Iterator[Album]
+    sections: Sequence[tuple[str, ReportSection]], samples: Iterator[RowSample]
 ) -> Iterator[dict[str, Any]]:
     """Convert the operators' sections for the template; those without content are left out.
 
     Parameters
     ----------
-    albums
+    samples
         The rows of every ``ExampleRows`` in ``sections``, in their order.
     """
     for operator, section in sections:
-        items = [_printable(item, albums) for item in section.content]
+        items = [_printable(item, samples) for item in section.content]
         if items:
             yield {"operator": operator, "title": section.title, "items": items}
 
 
-def _printable(item: Content, albums: Iterator[Album]) -> dict[str, Any]:
+def _printable(item: Content, samples: Iterator[RowSample]) -> dict[str, Any]:
     """Convert one item of a section; ``kind`` tells the template how to print it."""
     if isinstance(item, Notice):
         return {"kind": "notice", "text": item.text}
@@ -175,7 +173,7 @@ def _printable(item: Content, albums: Iterator[Album]) -> dict[str, Any]:
         uri = data_uri(item.image) if isinstance(item.image, bytes) else png(item.image)
         return {"kind": "figure", "figure": item, "png": uri}
     if isinstance(item, ExampleRows):
-        return {"kind": "rows", "album": next(albums)}
+        return {"kind": "rows", "sample": next(samples)}
     if isinstance(item, RecipeChoices):
         return {"kind": "choices", "choices": item}
     return {"kind": "text", "text": item}

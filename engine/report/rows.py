@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -54,8 +55,8 @@ class ShownRow:
 
 
 @dataclass(frozen=True)
-class Album:
-    """The rows of one request. ``picture`` is a strip of all thumbnails."""
+class RowSample:
+    """The rows of one request, ready to print. ``picture`` is a strip of all thumbnails."""
 
     slug: str
     """CSS class of the picture."""
@@ -69,45 +70,47 @@ class Album:
 
 
 @dataclass(frozen=True)
-class Gallery:
+class RowSamples:
     """Example rows of the whole page. ``fields`` names the entries of each row's ``fields``."""
 
-    albums: list[Album] = field(default_factory=list)
+    groups: list[RowSample] = field(default_factory=list)
     """Groups and strongest outliers."""
-    examples: list[Album] = field(default_factory=list)
-    """Rows that operators ask for, in the order of their requests."""
+    central: list[RowSample] = field(default_factory=list)
+    """Rows nearest to the centres of the described groups."""
+    sections: list[RowSample] = field(default_factory=list)
+    """Rows that the operators' sections ask for, in the order of their requests."""
     fields: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def all(self) -> list[RowSample]:
+        """All samples in the order of the page."""
+        return [*self.groups, *self.central, *self.sections]
 
-def make_gallery(
+
+def sample_rows(
     plan: Plan,
     found: Survey,
     groups: list[GroupRow],
     classes: list[str],
     central: Sequence[ExampleRows],
     sections: Sequence[ReportSection],
-) -> Gallery:
+) -> RowSamples:
     """Read and lay out all rows to show.
 
     Groups, and noise on which the classifier is clearly worse, come by rising accuracy; then the strongest
     outliers; then ``central``, the rows of described groups; then the rows that operators' sections ask for.
     """
-    examples = [
-        *central,
-        *(item for one in sections for item in one.content if isinstance(item, ExampleRows)),
-    ]
-    requests, notes = group_requests(found, groups)
-    extra = [
-        Request(f"example-{i}", one.title, one.caption, one.row_ids[:MAX_EXAMPLES])
-        for i, one in enumerate(examples)
-    ]
+    of_sections = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
+    of_groups, notes = group_requests(found, groups)
+    requests = [*of_groups, *_example_requests([*central, *of_sections])]
     fields, missing = shown_fields(plan, sections)
-    limit = rows_per_request(plan, len(requests) + len(extra))
-    wanted = [list(request.row_ids[:limit]) for request in (*requests, *extra)]
+    limit = rows_per_request(plan, len(requests))
+    wanted = [list(request.row_ids[:limit]) for request in requests]
     row_ids = np.unique(np.array([row_id for ids in wanted for row_id in ids], np.int64))
     if not len(row_ids):
-        return Gallery(notes=[*notes, *missing])
+        empty = [make_sample(request, [], [], None) for request in requests]
+        return RowSamples(sections=empty[len(of_groups) + len(central) :], notes=[*notes, *missing])
     images, fault = thumbnails(plan, row_ids)
     if images is not None and plan.recipe.report.fields is None:
         fields = []  # an image says enough
@@ -115,12 +118,27 @@ def make_gallery(
     table = gather(plan, row_ids, small, fields)
     shown = shown_rows(table, fields, classes)
     place = {row_id: i for i, row_id in enumerate(table.column(ROW_ID).to_pylist())}
-    albums = [
-        make_album(request, [place[row_id] for row_id in ids], shown, images)
-        for request, ids in zip((*requests, *extra), wanted, strict=True)
+    samples = iter(
+        [
+            make_sample(request, [place[row_id] for row_id in ids], shown, images)
+            for request, ids in zip(requests, wanted, strict=True)
+        ]
+    )
+    return RowSamples(
+        groups=[*islice(samples, len(of_groups))],
+        central=[*islice(samples, len(central))],
+        sections=[*samples],
+        fields=fields,
+        notes=[*missing, *notes, *([fault] if fault else [])],
+    )
+
+
+def _example_requests(examples: Sequence[ExampleRows]) -> list[Request]:
+    """Return a request for each list of example rows."""
+    return [
+        Request(f"example-{i}", one.title, one.caption, one.row_ids[:MAX_EXAMPLES])
+        for i, one in enumerate(examples)
     ]
-    n = len(requests)
-    return Gallery(albums[:n], albums[n:], fields, [*missing, *notes, *([fault] if fault else [])])
 
 
 def group_requests(found: Survey, groups: list[GroupRow]) -> tuple[list[Request], list[str]]:
@@ -158,12 +176,12 @@ def by_accuracy(group: GroupRow) -> tuple[float, int]:
     return 0.0 if math.isnan(accuracy) else accuracy, group.stat.rows
 
 
-def make_album(
+def make_sample(
     request: Request, places: list[int], shown: list[ShownRow], images: NDArray[np.float32] | None
-) -> Album:
+) -> RowSample:
     """Lay out one request; ``places`` are the positions of its rows in ``shown`` and ``images``."""
     rows = [shown[place] for place in places]
-    plain = Album(request.slug, request.title, request.about, rows, request.one_class)
+    plain = RowSample(request.slug, request.title, request.about, rows, request.one_class)
     if images is None or not rows:
         return plain
     own = images[places]

@@ -84,11 +84,7 @@ def score(found: Survey, group: str | None, outlier: str | None) -> Scores:
         scores = group_scores(found, group)
     if outlier is not None:
         flaggings, base_rate = outlier_scores(found)
-        note = (
-            f"truth.outlier: the values of the column {outlier!r} cannot be read as true or false, so "
-            "outliers are not scored. Use true/false or 1/0."
-        )
-        notes = scores.notes if flaggings else (*scores.notes, note)
+        notes = (*scores.notes, *_unread_outliers(found, outlier))
         scores = replace(scores, flaggings=flaggings, base_rate=base_rate, notes=notes)
     return scores
 
@@ -130,6 +126,23 @@ def group_scores(found: Survey, column: str) -> Scores:
         more_columns=len(sizes) - len(columns),
         notes=(note,) if missing else (),
     )
+
+
+def _unread_outliers(found: Survey, column: str) -> list[str]:
+    """Say of how many rows it is not known whether they are outliers."""
+    rows = found.everything.rows
+    unread = sum(stat.rows for key, stat in found.cells.items() if key.true_outlier is None)
+    if unread == rows:
+        return [
+            f"truth.outlier: the values of the column {column!r} cannot be read as true or false, so "
+            "outliers are not scored. Use true/false or 1/0."
+        ]
+    if unread:
+        return [
+            f"truth.outlier: {count(unread, 'row')} without a value in the column {column!r} that can be "
+            "read as true or false (true/false or 1/0) count in no score of outliers."
+        ]
+    return []
 
 
 def outlier_scores(found: Survey) -> tuple[list[Flagging], float]:

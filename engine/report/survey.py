@@ -57,6 +57,8 @@ SMALL: dict[str, pa.DataType] = {
 }
 """Columns that are read for every row, and the types they are cast to."""
 ROW = np.dtype([("y", "i8"), ("group", "i8"), ("hash", "u8"), ("row_id", "i8")])
+BOOLEAN = "^(true|false|0|1)$"
+"""Texts that Arrow reads as booleans."""
 Rows = NDArray[np.void]
 H = TypeVar("H", bound=Hashable)
 
@@ -212,9 +214,18 @@ def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Ta
 
 
 def cast_or_null(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column; all nulls if its values cannot be cast (the scores then say so). NaN becomes a null."""
+    """Cast a column; nulls for values that cannot be cast (the scores then say so), and for NaN.
+
+    Of texts, each row counts by itself: those of one shard may all be booleans, and those of another not.
+    """
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_boolean(kind) and (
+        pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    ):
+        column = pc.if_else(pc.match_substring_regex(column, BOOLEAN, ignore_case=True), column, None)
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

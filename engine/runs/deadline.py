@@ -1,4 +1,4 @@
-"""Ends a run that the operator's policy gives no more time, also within a task that reports no progress."""
+"""Ends a run that exceeds the time of the administrator's policy, also within a task without progress."""
 
 from __future__ import annotations
 

@@ -119,15 +119,17 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
     rows = rows[np.argsort(rows["row_id"])]
     columns = describable_columns(plan)
     table = _read(plan, rows["row_id"], columns, executor)
+    features, feature_rows = _features(plan, rows, table, executor)
     sample = GroupSample(
-        table,
-        rows["row_id"],
-        rows["y"],
-        rows["group"],
-        sizes,
-        plan.recipe.seed,
-        *_features(plan, rows, table, executor),
-        _missing_texts(plan),
+        table=table,
+        row_ids=rows["row_id"],
+        y=rows["y"],
+        group=rows["group"],
+        sizes=sizes,
+        seed=plan.recipe.seed,
+        features=features,
+        feature_rows=feature_rows,
+        missing=_missing_texts(plan),
     )
     groups = describe_groups(sample, read_classes(plan)) if len(rows) else []
     scored = right if PREDICTION in reader.columns else None

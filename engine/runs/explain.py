@@ -40,7 +40,7 @@ class OperatorFacts:
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """Everything that is known of one row of a version."""
 
@@ -103,14 +103,14 @@ def explain(version: Version, row_id: int) -> Explanation:
     rowsieve_columns |= {version.prefix + field.name for operator in chain for field in operator.publishes}
     values = python_rows(published)[0]
     return Explanation(
-        version.name,
-        row_id,
-        version.manifest["source"]["shards"][shard]["path"],
-        shard,
-        place,
-        {name: value for name, value in values.items() if name not in rowsieve_columns},
-        {name: value for name, value in values.items() if name in rowsieve_columns},
-        tuple(_facts(version, store, operator, fingerprints, row) for operator in chain),
+        version=version.name,
+        row_id=row_id,
+        path=version.manifest["source"]["shards"][shard]["path"],
+        shard=shard,
+        row=place,
+        source={name: value for name, value in values.items() if name not in rowsieve_columns},
+        published={name: value for name, value in values.items() if name in rowsieve_columns},
+        operators=tuple(_facts(version, store, operator, fingerprints, row) for operator in chain),
     )
 
 

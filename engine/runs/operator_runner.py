@@ -199,7 +199,7 @@ def _too_long(plan: Plan, planned: PlannedOperator) -> None:
     raise InputError(
         f"{plan.recipe.place}: operators.{planned.name}: it has taken longer than the "
         f"{current_policy().max_operator_seconds:,} seconds that this installation allows an operator. What "
-        f"is committed is kept; the same command continues from there. Its operator can raise "
+        f"is committed is kept; the same command continues from there. Its administrator can raise "
         f"ROWSIEVE_MAX_OPERATOR_SECONDS."
     )
 

@@ -182,14 +182,14 @@ class _Runner:
             context, version, read_record(plan.output, plan.version) if reused else {}
         )
         return RunResult(
-            plan.version,
-            path,
-            reused,
-            results,
-            version.manifest,
-            version.report,
-            context.mlflow_run_id,
-            seconds,
+            version=plan.version,
+            path=path,
+            reused=reused,
+            operators=results,
+            manifest=version.manifest,
+            report=version.report,
+            mlflow_run_id=context.mlflow_run_id,
+            seconds=seconds,
             exports=version.exports,
             training=version.training,
             parts_taken_over=self._parts_taken_over,
@@ -348,13 +348,13 @@ class _Runner:
         self._call(MOMENTS[event.kind], event)
 
     def check_time(self) -> None:
-        """Raise InputError if the run has taken longer than the operator's policy allows."""
+        """Raise InputError if the run has taken longer than the administrator's policy allows."""
         most, published = self.max_seconds, self._context is not None and self._context.version is not None
         if most is not None and not published and time.perf_counter() - self._started > most:
             raise InputError(
                 f"{self._recipe.place}: the run has taken longer than the {most:,} seconds that this "
                 f"installation allows. Committed work is kept; the same command continues from there. Its "
-                f"operator can raise ROWSIEVE_MAX_SECONDS."
+                f"administrator can raise ROWSIEVE_MAX_SECONDS."
             )
 
     def _call(self, moment: str, *values: Any) -> None:

@@ -22,7 +22,7 @@ MAX_REMEMBERED = 2**14
 """Sidecars of which a process remembers whether they have a mask."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoreReader:
     """Implements ``operators.base.ShardReader`` over a connector and a run store. Picklable."""
 

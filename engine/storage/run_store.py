@@ -108,7 +108,15 @@ class RunStore:
         path = self.part(fingerprint, shard)
         make_folder(path.parent, root=self.output)
         written = write_parquet(table, path, root=self.output)
-        record = Commit(shard, table.num_rows, written.n_bytes, written.sha256, seconds, quarantined, skipped)
+        record = Commit(
+            shard=shard,
+            rows=table.num_rows,
+            bytes=written.n_bytes,
+            sha256=written.sha256,
+            seconds=seconds,
+            quarantined=quarantined,
+            skipped=skipped,
+        )
         write_json(path.with_suffix(".json"), asdict(record), root=self.output)
         return record
 

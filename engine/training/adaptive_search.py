@@ -30,7 +30,7 @@ BATCH = 4
 """Candidates that are drawn before the results of any of them are known."""
 
 
-def search(
+def search_by_tpe(
     spec: TrainSpec, axes: Mapping[str, Axis], trials: int, n_seeds: int, prune: bool, try_each: TryEach
 ) -> tuple[list[dict[str, Any]], list[list[Candidate]]]:
     """Draw and train candidates; return their values, and their trainings by seed, fewer where pruned."""

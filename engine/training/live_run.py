@@ -34,9 +34,9 @@ from engine.publish.record_delivery import Patience, unreachable_text
 from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
+    by_metric_key,
     client,
     has_records,
-    metric_key,
     param_text,
     schema_text,
 )
@@ -159,7 +159,7 @@ class LiveRun:
         ]
         self._held |= set(range(len(curve)))
         self._steps = max(self._steps, len(curve))
-        self._record.metrics |= {metric_key(name): value for name, value in metrics.items()}
+        self._record.metrics |= by_metric_key(metrics)
         self._record.texts |= {name: to_json(value) for name, value in texts.items()}
         self._send()
 

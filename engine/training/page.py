@@ -23,8 +23,8 @@ from operators.report.text import interval, percent
 
 if TYPE_CHECKING:
     from engine.training.promotion import PromotionDecision
-    from engine.training.registry import RegisteredModel
-    from engine.training.selection import Selection
+    from engine.training.registration import RegisteredModel
+    from engine.training.search import SearchResult
 
 PAGE = "report.html"
 NO_FACTOR = "no robust weights differ within a class"
@@ -39,7 +39,7 @@ def write_page(
     registered: RegisteredModel | None = None,
     verdict: PromotionDecision | None = None,
     reference: Reference | None = None,
-    selection: Selection | None = None,
+    selection: SearchResult | None = None,
 ) -> Path:
     """Write ``report.html`` into the model's folder, from its scores and pictures; return the path."""
     about = result.model.about

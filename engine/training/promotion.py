@@ -21,7 +21,7 @@ from engine.training.evaluation.by_group import INFERRED, Scores
 from engine.training.evaluation.split_scores import score
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
-from engine.training.registry import RegisteredModel
+from engine.training.registration import RegisteredModel
 from engine.training.serving.stored_models import CHAMPION, champion_of, champion_version, withdrawn_data
 from engine.training.training_run import TrainResult
 from operators.base import Executor

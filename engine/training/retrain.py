@@ -38,8 +38,8 @@ from engine.training.live_run import TrainingWatch
 from engine.training.page import write_page
 from engine.training.promotion import PromotionDecision, promote
 from engine.training.reference import Reference, check_kind, measure_reference
-from engine.training.registry import RegisteredModel, register, registered_before, scores_of
-from engine.training.selection import Selection, select
+from engine.training.registration import RegisteredModel, register, registered_before, scores_of
+from engine.training.search import SearchResult, search_parameters
 from engine.training.training_run import TrainResult, TrainSpec, train
 from operators.base import Executor
 
@@ -49,7 +49,7 @@ class RetrainResult:
     """Result of ``rowsieve retrain``."""
 
     result: TrainResult
-    selection: Selection | None
+    selection: SearchResult | None
     registered: RegisteredModel | None
     verdict: PromotionDecision | None
     reference: Reference | None = None
@@ -81,15 +81,15 @@ class RetrainOptions:
     """The search for parameters before a training, and the registration of the model after it."""
 
     grid: Mapping[str, Axis] | None = None
-    """Parameter -> values or range; None: no search. See :func:`engine.training.selection.select`."""
+    """Parameter -> values or range; None: no search. See :func:`engine.training.search.search_parameters`."""
     trials: int | None = None
     """Number of random draws from the grid; None: all its cells."""
     seeds: int | None = None
-    """Number of trainings of each candidate; None: the default of ``select``."""
+    """Number of trainings of each candidate; None: the default of ``search_parameters``."""
     prune: bool = False
-    """Give up poor candidates after their first training; see ``select``."""
+    """Give up poor candidates after their first training; see ``search_parameters``."""
     sampler: Sampler | None = None
-    """Way to draw candidates: ``grid``, ``random`` or ``tpe``; None: the default of ``select``."""
+    """Way to draw candidates: ``grid``, ``random`` or ``tpe``; None: the default of ``search_parameters``."""
     names: Mapping[str, str] = field(default_factory=lambda: ON_COMMAND_LINE)
     """Names of the options of the search where it was asked for, for errors."""
     name: str | None = None
@@ -179,7 +179,7 @@ def _retrain(
         condition.check_task(spec.params.task == "regression")
     selection = None
     if options.grid:
-        selection = select(
+        selection = search_parameters(
             spec,
             options.grid,
             executor,
@@ -207,7 +207,7 @@ def _after_training(
     executor: Executor,
     options: RetrainOptions,
     rule: PromotionRule | None,
-    selection: Selection | None,
+    selection: SearchResult | None,
     watch: TrainingWatch,
 ) -> RetrainResult:
     """Score the reference, then draw, record, register and promote a model."""
@@ -242,7 +242,7 @@ def _upload_page(result: TrainResult, page: Path, run_id: str) -> None:
 
 
 def _record_scores(
-    result: TrainResult, reference: Reference | None, selection: Selection | None, watch: TrainingWatch
+    result: TrainResult, reference: Reference | None, selection: SearchResult | None, watch: TrainingWatch
 ) -> str | None:
     """Add the scores to the run of a training; return its id if the server has it."""
     if watch.run is None:

@@ -54,7 +54,7 @@ class TrainSpec:
     ``engine.training.evaluation.importance``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainResult:
     """Result of a training: the model, its scores and where they are stored."""
 
@@ -151,7 +151,16 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
     except OperatorError as error:
         raise InputError(str(error)) from None
     record = read_record(folder)
-    return TrainResult(folder, version, model, scores, record, reused, place, importance)
+    return TrainResult(
+        folder=folder,
+        version=version,
+        model=model,
+        scores=scores,
+        record=record,
+        reused=reused,
+        place=place,
+        importance=importance,
+    )
 
 
 def _mixed(spec: TrainSpec, job: TrainingJob) -> Ensemble:

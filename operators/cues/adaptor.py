@@ -163,14 +163,14 @@ class Cues(Operator[CuesParams]):
         settings = settings_of(params, columns, max_rows, context.seed)
         with drawn_sample(context, executor, counts, max_rows, words, texts) as paths:
             task = FitTask(
-                paths,
-                context.state,
-                params,
-                columns,
-                tuple(classes),
-                tuple(counts),
-                settings,
-                bool(texts),
+                paths=paths,
+                state=context.state,
+                params=params,
+                columns=columns,
+                classes=tuple(classes),
+                counts=tuple(counts),
+                settings=settings,
+                has_texts=bool(texts),
             )
             (metrics,) = executor.map(run_fit, [task])
         _log_outcome(metrics, params, read_suspects(context.state))

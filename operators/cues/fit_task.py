@@ -38,7 +38,7 @@ MAX_LEFT_OUT, MAX_NAME = 20, 100
 CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitTask:
     """Everything that the task that fits needs. Picklable."""
 

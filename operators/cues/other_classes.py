@@ -13,11 +13,10 @@ import numpy as np
 
 from operators.arrays import Floats, Integers, Mask
 from operators.class_shares import counted_classes
-from operators.cues.decision.sample_decision import Sample
+from operators.cues.decision.sample_decision import Sample, with_limits_of_classes
 from operators.cues.learnt_classes import learnt_classes, weighed_classes
 from operators.cues.limits import MAX_FACTOR
 from operators.cues.models.linear import Scaler
-from operators.cues.row_weights import with_limits
 from operators.cues.search.fit_right_labels import fit_right_labels
 from operators.cues.settings import CueSettings
 from operators.cues.sides.right_labels import RightLabels
@@ -62,7 +61,7 @@ def name_in_other_classes(named: CueState, sample: Sample, s: CueSettings) -> Cu
         return named
     labels = right_labels_of((sides,), named.scaler, sample, s)
     state = replace(named, named=(sides,), judged_labels=() if labels is None else (labels,))
-    return limited(state, sample, s)
+    return with_limits_of_classes(state, sample, s)
 
 
 def with_other_classes(sides: Sides, Z: Floats, y: Integers, learnt: Mask) -> Sides:
@@ -113,9 +112,3 @@ def right_labels_of(
         if found is not None:
             return found
     return None
-
-
-def limited(state: CueState, sample: Sample, s: CueSettings) -> CueState:
-    """Return the state with limits that are measured on all classes in which its rows are told apart."""
-    X, y, ids = sample.rows_of(weighed_classes(state.balanced, learnt_classes(sample.counts)))
-    return with_limits(state, state.scaler.apply(X), y, ids, s)

@@ -27,7 +27,7 @@ class CueSlice(OperatorParams):
 
     column: Name
     """Source column, or one entry of a vector column: ``image[48]``."""
-    cut: float | None = Field(default=None, allow_inf_nan=False)
+    cut: float | None = None
     """Rows above it are one side, in the column's own unit. Default: found."""
 
 
@@ -108,14 +108,13 @@ class CuesParams(OperatorParams):
         default=1.0,
         ge=0,
         le=1,
-        allow_inf_nan=False,
         description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost, and "
         "half of it times the number of classes the loss of the worst class. 1 takes 85 % of the balance "
         "whatever it costs, or more if the evidence of the search opens the gate further. A lower limit, "
         "such as 0.025, is for names that are guesses: where that costs more, two thirds, a third, a sixth "
         "or none of it is taken, and the report says so",
     )
-    cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
+    cap: float = Field(default=20.0, ge=1)
     """Largest weight as a multiple of the weight under class balance."""
     min_effective_share: float = Field(default=0.1, gt=0, le=1)
     """Least effective sample size of each class as a share of its rows; weights are shrunk towards class

@@ -29,7 +29,12 @@ from operators.cues.decision.choice import choose_state
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
 from operators.cues.decision.right_label_gain import follow_right_labels
-from operators.cues.decision.sample_decision import Sample, decide_on, with_least_share
+from operators.cues.decision.sample_decision import (
+    Sample,
+    decide_on,
+    with_least_share,
+    with_limits_of_classes,
+)
 from operators.cues.fit_searched import fit_searched
 from operators.cues.learnt_classes import LearntClasses, learnt_classes
 from operators.cues.models.draws import draw_sample
@@ -38,7 +43,6 @@ from operators.cues.models.trade_off import Fits
 from operators.cues.named.fit_named import fit_named
 from operators.cues.other_classes import (
     balance_in_other_classes,
-    limited,
     name_in_other_classes,
     right_labels_of,
 )
@@ -196,7 +200,7 @@ def _apply_decision(found: CueState, decision: Decision, sample: Sample, s: CueS
         leaning_column=decision.leaning_column,
         judged_labels=(found.right_labels,) if found.right_labels and decision.blend > 0 else (),
     )
-    return limited(state, sample, s)
+    return with_limits_of_classes(state, sample, s)
 
 
 def _check_finite(X: Floats, ids: Integers) -> None:

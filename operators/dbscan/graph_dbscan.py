@@ -264,13 +264,13 @@ def approximate_grid(
         for m, least in enumerate(min_samples_values)
     ]
     return ApproximateGrid(
-        labels,
-        cores,
-        truth.share_found(graph.take(sample)),
-        float(max(wrong)),
-        settings,
-        tuple(eps_values),
-        tuple(min_samples_values),
+        labels=labels,
+        cores=cores,
+        recall=truth.share_found(graph.take(sample)),
+        wrong_cores=float(max(wrong)),
+        _settings=settings,
+        _eps=tuple(eps_values),
+        _min_samples=tuple(min_samples_values),
     )
 
 

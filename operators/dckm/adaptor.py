@@ -89,15 +89,17 @@ class Balanced(Operator[P]):
                 f"operators.{self.name}.n_clusters is {n_clusters}, but there are only {n_rows} valid rows. "
                 "Lower it."
             )
+        lambda1, lambda2 = lambdas or (params.lambda1, params.lambda2)
         settings = DckmSettings(
-            n_clusters,
-            *(lambdas or (params.lambda1, params.lambda2)),
-            params.lambda3,
-            params.max_iter,
-            params.tol,
-            init,
-            context.seed,
-            params.min_effective_share,
+            n_clusters=n_clusters,
+            lambda1=lambda1,
+            lambda2=lambda2,
+            lambda3=params.lambda3,
+            max_iter=params.max_iter,
+            tol=params.tol,
+            init=init,
+            seed=context.seed,
+            min_effective_share=params.min_effective_share,
         )
         found = solve(Sharded(states, n_rows, executor, params.resources), settings)
         return _store(context.state, found, n_rows)

@@ -26,15 +26,15 @@ class _DecorrelationBase(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_clusters={n_clusters} is more than the n_samples={len(X)} rows of X.")
         self.coder_ = Coder.of(X, self.coding)
         settings = DckmSettings(
-            n_clusters,
-            self.lambda1,
-            self.lambda2,
-            self.lambda3,
-            self.max_iter,
-            self.tol,
-            init,
-            int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
-            self.min_effective_share,
+            n_clusters=n_clusters,
+            lambda1=self.lambda1,
+            lambda2=self.lambda2,
+            lambda3=self.lambda3,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            init=init,
+            seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            min_effective_share=self.min_effective_share,
         )
         rows = InMemory(self.coder_(X))
         found = solve(rows, settings)

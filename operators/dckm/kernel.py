@@ -90,7 +90,7 @@ class Passes(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DckmSettings:
     """Factors of the objective and limits of the search; ``n_clusters`` 0 leaves out the clusters' error."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,12 +29,15 @@ from operators.base import (
 )
 from operators.columns import vectors_with_gaps
 from operators.embed.column_encoder import ColumnEncoder
-from operators.embed.params import BUILT_IN, IMAGE_MODELS, NEEDS, EmbedParams
+from operators.embed.params import BUILT_IN, IMAGE_MODELS, EmbedParams, missing_packages
 from operators.factories import check_allowed
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.embed.kernel import Encoder
+
+KEY = "operators.embed.model"
+"""Key of a recipe that names the encoder."""
 
 
 class Embed(ColumnEncoder[EmbedParams]):
@@ -121,32 +123,40 @@ def embedding_of(table: pa.Table, context: Context, encoder: Encoder, name: str,
 
 def check_factory(model: str) -> None:
     """Raise OperatorError where the model's package or factory is missing; loads no built-in's packages."""
-    for package in NEEDS.get(model, ()):
-        if find_spec(package) is None:
-            raise OperatorError(
-                f"operators.embed.model '{model}': the package {package} is not installed. On every node: "
-                f"pip install -c deploy/constraints.txt 'rowsieve[embed]'."
-            )
-    if model not in BUILT_IN:
+    if model in BUILT_IN:
+        _check_packages(model, KEY)
+    else:
         find_factory(model)
 
 
-def find_factory(model: str) -> Callable[..., Any]:
-    """Return the function behind a model's name. Raises OperatorError if it cannot be imported."""
+def find_factory(model: str, key: str = KEY) -> Callable[..., Any]:
+    """Return the function behind a model's name. Raises OperatorError, with the key of the recipe that names
+    it, if it cannot be imported.
+    """
+    _check_packages(model, key)
     if model not in BUILT_IN:
-        check_allowed(model, "operators.embed.model")
+        check_allowed(model, key)
     module_name, _, attribute = BUILT_IN.get(model, model).partition(":")
     try:
         return getattr(import_module(module_name), attribute)  # type: ignore[no-any-return]
     except ModuleNotFoundError as error:
         raise OperatorError(
-            f"operators.embed.model '{model}': no module named '{error.name}'. Check the spelling, and that "
+            f"{key} '{model}': no module named '{error.name}'. Check the spelling, and that "
             "the package is installed or on PYTHONPATH on every node."
         ) from error
     except AttributeError as error:
         raise OperatorError(
-            f"operators.embed.model '{model}': '{module_name}' has no '{attribute}'. Check the spelling."
+            f"{key} '{model}': '{module_name}' has no '{attribute}'. Check the spelling."
         ) from error
+
+
+def _check_packages(model: str, key: str) -> None:
+    """Raise OperatorError if a package of a built-in model is not installed on this machine."""
+    for package in missing_packages(model):
+        raise OperatorError(
+            f"{key} '{model}': the package {package} is not installed. On every node: "
+            f"pip install -c deploy/constraints.txt 'rowsieve[embed]'."
+        )
 
 
 def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path | None) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -44,6 +45,11 @@ def check_encoder_name(name: str) -> str:
         return name
     hint = nearest(name, BUILT_IN)
     raise ValueError(f"'{name}' is neither one of {', '.join(BUILT_IN)} nor 'package.module:factory'.{hint}")
+
+
+def missing_packages(model: str) -> tuple[str, ...]:
+    """Return the packages of a built-in encoder that are not installed on this machine."""
+    return tuple(package for package in NEEDS.get(model, ()) if find_spec(package) is None)
 
 
 Precision = Literal["auto", "float32", "bfloat16"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 12
+    version = 13
     Params = EncodeParams
 
     @property
@@ -92,18 +90,6 @@ class Encode(Operator[EncodeParams]):
     def can_predict(self) -> bool:
         """Return True: new rows are encoded by the state."""
         return True
-
-    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say that the recipe's network for free text is not installed, so that no free text is used."""
-        from operators.encode.fitting import has_text_model
-
-        if self.params.text.model is None or has_text_model(self.params):
-            return ()
-        return (
-            f"text.model: the packages of {self.params.text.model!r} are not installed here, so that columns "
-            "of free text are not used. `pip install 'rowsieve[embed]'`, and publish to another output: this "
-            "version's name does not say which packages are installed.",
-        )
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Keep the encoding, and count missing values and categories of the new rows for their drift.

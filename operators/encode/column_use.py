@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.embed.params import missing_packages
 from operators.encode.column_forms import Form, form_of
 from operators.encode.images import FORMATS
 from operators.encode.summary import ColumnSummary
@@ -58,7 +59,8 @@ class KindOptions:
         values.
     explicit : whether the recipe names the column as a feature: it is used then even if it looks like an
         identifier.
-    text_model : whether text can be embedded: a model is named, and its packages are installed.
+    text_model : whether the recipe names a network for free text, installed here or not: the same recipe
+        gives the same features on every machine, or an error.
     date_format : format of dates in text that the recipe gives; empty to recognise it.
     """
 
@@ -168,6 +170,18 @@ def unused_text() -> ColumnUse:
     return unused(
         Unused.TEXT,
         "free text needs a network: pip install 'rowsieve[embed]', and `encode: {text: {model: minilm}}`",
+    )
+
+
+def missing_network(model: str) -> str:
+    """Return what this machine lacks to read free text by a network, with the remedy; empty if nothing."""
+    missing = missing_packages(model)
+    if not missing:
+        return ""
+    return (
+        f"operators.encode.text.model {model!r}: the package {missing[0]} is not installed. On every machine "
+        "that computes: pip install 'rowsieve[embed]'. Or leave free text out, which makes another version: "
+        "operators.encode.text: {model: null}"
     )
 
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -59,17 +58,9 @@ def kind_options(params: EncodeParams, name: str) -> KindOptions:
     """Return what the recipe says of the kind of a column."""
     own = params.columns.get(name)
     if own is None:
-        return KindOptions(explicit=params.explicit, text_model=has_text_model(params))
+        return KindOptions(explicit=params.explicit, text_model=params.text.model is not None)
     kind = Kind.DATETIME if own.kind is None and own.format else own.kind
-    return KindOptions(kind, params.explicit, has_text_model(params), own.format or "")
-
-
-def has_text_model(params: EncodeParams) -> bool:
-    """Return whether the recipe names a network for text whose packages are installed here."""
-    from operators.embed.params import NEEDS
-
-    model = params.text.model
-    return model is not None and all(find_spec(package) for package in NEEDS.get(model, ()))
+    return KindOptions(kind, params.explicit, params.text.model is not None, own.format or "")
 
 
 @dataclass
@@ -272,8 +263,16 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
     least = params.min_missing_share
     indicator = summary.missing > 0 and least <= summary.missing_share <= 1 - least
     reading = text_reading(params)
-    rules = reading.strip, reading.fold_case, reading.missing
-    return TagsEncoding(summary.name, *rules, frequent, bucket, indicator, constant)
+    return TagsEncoding(
+        source=summary.name,
+        strip=reading.strip,
+        fold_case=reading.fold_case,
+        missing=reading.missing,
+        frequent=frequent,
+        bucket=bucket,
+        indicator=indicator,
+        constant=constant,
+    )
 
 
 def _fit_text(params: EncodeParams, name: str, context: Context, executor: Executor) -> TextEncoding:

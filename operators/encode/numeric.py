@@ -230,7 +230,15 @@ def fit_number(
     wanted = missing == "median_and_indicator" and summary.missing > 0
     indicator = wanted and min_missing_share <= summary.missing_share <= 1 - min_missing_share
     texts = missing_texts if is_text else ()
-    return NumberEncoding(summary.name, kind, scale, fill, indicator, missing == "fail", texts)
+    return NumberEncoding(
+        source=summary.name,
+        kind=kind,
+        scale=scale,
+        fill=fill,
+        indicator=indicator,
+        fails=missing == "fail",
+        missing=texts,
+    )
 
 
 def read_numbers(

@@ -53,7 +53,7 @@ class CategoricalParams(OperatorParams):
     there are at most 10 classes, else bucket. With more than 10 classes, target is hash."""
     hash_columns: int = Field(default=16, ge=2, le=1024)
     """Features of ``rare: hash``."""
-    smoothing: float = Field(default=20.0, gt=0, allow_inf_nan=False)
+    smoothing: float = Field(default=20.0, gt=0)
     """Rows with the overall class shares that ``rare: target`` adds to each category."""
     strip: bool = True
     """Ignore white space around a text."""
@@ -75,7 +75,8 @@ class TextParams(OperatorParams):
 
     model: str | None = None
     """Encoder as in ``embed``, such as ``minilm`` (384 features a column). Default: none, so that free text
-    is not used; ``validate`` and the report say so."""
+    is not used; ``validate`` and the report say so. Where a column is free text and the packages of the named
+    encoder are missing, a run stops."""
     batch_size: int = Field(default=32, ge=1)
     """Most rows of a forward pass."""
     max_tokens: int = Field(default=128, ge=3, le=512)

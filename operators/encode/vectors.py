@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrays import Float32
+from operators.base import OperatorError
 from operators.encode.column_forms import as_texts
+from operators.encode.column_use import missing_network
 from operators.encode.word_components import WordComponents
 from operators.encoded_features import Output
 from operators.ingest.kernel import Codes, assemble_features
@@ -98,17 +100,20 @@ def text_width(params: dict[str, Any]) -> int:
     """Return the length of the network's vectors. Runs on a worker; raises OperatorError without packages."""
     from operators.embed.kernel import embed_rows
 
+    if lack := missing_network(str(params["model"])):
+        raise OperatorError(f"The column {params['column']!r} is free text. {lack}.")
     vectors, _ = embed_rows(_encoder(tuple(sorted(params.items()))), ["text"])
     return int(vectors.shape[1])
 
 
 @lru_cache(maxsize=2)
 def _encoder(items: tuple[tuple[str, Any], ...]) -> Any:
-    """Load a network once for each process."""
+    """Load a network once for each process. Raises OperatorError where its packages are missing."""
     from operators.embed.adaptor import find_factory
     from operators.embed.params import EmbedParams
     from operators.models import prepare_device
 
     params = EmbedParams.recorded(dict(items))
     resources = params.resources.on(float("inf"), prefers_gpu=True)
-    return find_factory(params.model)(params, prepare_device(resources.cpus, resources.gpus))
+    factory = find_factory(params.model, "operators.encode.text.model")
+    return factory(params, prepare_device(resources.cpus, resources.gpus))

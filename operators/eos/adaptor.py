@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from connectors.foundation.remedies import add_operator
 from operators.base import (
     FEATURES,
     GRADIENT,
@@ -164,7 +165,9 @@ class EosByProbe(Eos):
         for operator in chain:
             if isinstance(operator.params, ProbeParams):
                 return EosByProbe(self.params, operator.params)
-        raise OperatorError("operators.eos.model is 'probe', but the recipe has no probe. Add `probe: {}`.")
+        raise OperatorError(
+            f"operators.eos.model is 'probe', but the recipe has no probe. {add_operator('probe')}."
+        )
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -186,7 +189,7 @@ class EosByProbe(Eos):
         probe = self._probe
         if probe is None:
             raise OperatorError(
-                "operators.eos.model is 'probe', but the recipe has no probe. Add `probe: {}` to "
+                f"operators.eos.model is 'probe', but the recipe has no probe. {add_operator('probe')} to "
                 "operators, or set another model."
             )
         states = context.states

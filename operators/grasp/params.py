@@ -12,7 +12,7 @@ from operators.base import OperatorParams, Resources
 from operators.grasp.selection import EPS_GRID, FIT_ROWS, MIN_SAMPLES_GRID, Rule
 from operators.groups.small_groups import MIN_ROWS, MIN_SHARE
 
-Eps: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Eps: TypeAlias = Annotated[float, Field(gt=0)]
 MinSamples: TypeAlias = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 
 GRASP_PAPER: Mapping[str, Any] = MappingProxyType(

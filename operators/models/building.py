@@ -20,7 +20,7 @@ from operators.models.linear import standard_deviations
 from operators.models.spec import ModelSpec
 
 VARIABLE = "ROWSIEVE_MAX_MODEL_BYTES"
-"""The operator's limit of a model's files, which holds for its weights in memory as well."""
+"""The administrator's limit of a model's files, which holds for its weights in memory as well."""
 MAX_BYTES, WEIGHT_BYTES = 2**31, 4
 
 
@@ -106,7 +106,7 @@ def _check_size(spec: ModelSpec) -> None:
         raise OperatorError(
             f"model {spec.model!r} for {spec.n_features:,} features has {n_weights:,} weights, {size:,} "
             f"bytes, and {most:,} are allowed for a model on this installation. Give it fewer features, or "
-            f"`hidden` smaller numbers; its operator can raise {VARIABLE}."
+            f"`hidden` smaller numbers; its administrator can raise {VARIABLE}."
         )
 
 

@@ -24,7 +24,7 @@ class NeighboursParams(OperatorParams):
     metric: Literal["centered_cosine", "cosine", "euclidean"] = "centered_cosine"
     """``centered_cosine`` compares directions after the mean (of the class) is subtracted, ``cosine``
     directions as they are, ``euclidean`` the vectors themselves."""
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    eps: Annotated[float, Field(ge=0)] | None = None
     """All rows within this distance are neighbours; in units of 1 - cos (0 to 2), with ``euclidean`` in the
     unit of the vectors. Give this, ``n_neighbors`` or both."""
     n_neighbors: Annotated[int, Field(ge=1)] | None = None
@@ -39,7 +39,7 @@ class NeighboursParams(OperatorParams):
     max_edges: Annotated[int, Field(ge=1)] = 2**28
     """Largest graph of a class. A larger one is refused before it is built, by the true neighbours of a
     sample of rows; an edge takes 12 bytes."""
-    near_duplicate: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    near_duplicate: Annotated[float, Field(ge=0)] | None = None
     """Distance up to which the report calls two rows near duplicates; default 0.001 (an angle of 2.6
     degrees), with ``euclidean`` 0: equal vectors alone."""
     resources: Resources = Resources()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from connectors.foundation.remedies import add_operator
 from operators.arrays import Mask
 from operators.base import (
     CATEGORY,
@@ -93,7 +94,7 @@ class Outliers(Operator[OutliersParams]):
         if not voters:
             raise OperatorError(
                 "operators.outliers: no operator of the recipe marks rows, and rows have no features to "
-                "assess them by. Add `groups: {}` or `eos: {}`, or name `source.features`."
+                f"assess them by. {add_operator('groups')} or `eos: {{}}`, or name `source.features`."
             )
         if rule not in (ALL, ANY, *voters):
             raise OperatorError(

@@ -109,11 +109,11 @@ def estimate(
     total = float(posterior.sum())
     shares = [float(one.mean()) for one in planted_marked]
     return Estimates(
-        dict(zip(KINDS, prevalence.tolist(), strict=True)),
-        float(posterior[marked].mean()) if marked.any() else float("nan"),
-        float(posterior[marked].sum()) / total if total > 0 else float("nan"),
-        dict(zip(KINDS, shares, strict=True)),
-        float(marked.mean()),
-        n_rows,
-        len(posterior),
+        prevalence=dict(zip(KINDS, prevalence.tolist(), strict=True)),
+        precision=float(posterior[marked].mean()) if marked.any() else float("nan"),
+        recall=float(posterior[marked].sum()) / total if total > 0 else float("nan"),
+        planted_recall=dict(zip(KINDS, shares, strict=True)),
+        marked=float(marked.mean()),
+        n_rows=n_rows,
+        n_planted=len(posterior),
     )

@@ -115,10 +115,10 @@ def load_state(folder: Path) -> VerdictState | None:
         name: math.nan if value is None else value for name, value in record["estimates"].items()
     }
     return VerdictState(
-        Scaler(**part("scaler")),
-        sources,
-        Ratios(**part("ratios")),
-        Ratios(**part("flips")),
+        scaler=Scaler(**part("scaler")),
+        sources=sources,
+        ratios=Ratios(**part("ratios")),
+        flips=Ratios(**part("flips")),
         prevalence=arrays["prevalence"],
         screen=Screen(**screen | {name: float(screen[name]) for name in ("cut", "needed")})
         if screen

@@ -103,7 +103,7 @@ class Config:
     """Least prevalence of label errors in the score, which ranks rows even where none are marked."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VerdictState:
     """Everything that :func:`assess` needs."""
 
@@ -181,7 +181,7 @@ def fit(
     return replace(states[0], shortcut_free=replace(states[1], eraser=eraser))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Learned:
     """Evidence learnt from one set of features, before rows are marked."""
 
@@ -242,8 +242,19 @@ def _learn(
     by_kind = [kind_posteriors(ratios, A, of, trusted, checkable) for A, of in zip(rows, labels, strict=True)]
     evident = [has_evidence(A, p, flips, config.min_flip_ratio) for A, p in zip(rows, by_kind, strict=True)]
     total = np.stack([p.sum(axis=1) for p in by_kind])
-    shares = prevalence, trusted, checkable
-    return _Learned(scaler, sources, E, planted, ratios, flips, *shares, total, np.stack(evident))
+    return _Learned(
+        scaler=scaler,
+        sources=sources,
+        E=E,
+        planted=planted,
+        ratios=ratios,
+        flips=flips,
+        prevalence=prevalence,
+        trusted=trusted,
+        checkable=checkable,
+        posteriors=total,
+        evident=np.stack(evident),
+    )
 
 
 def _check_classes(
@@ -286,20 +297,20 @@ def _state(
         min_ratio=config.min_flip_ratio,
     )
     return VerdictState(
-        one.scaler,
-        one.sources,
-        one.ratios,
-        one.flips,
-        config.min_flip_ratio,
-        one.trusted,
-        screen,
-        threshold,
-        classes,
-        one.checkable,
-        np.sort(ids),
-        config.n_folds,
-        seed,
-        estimates,
+        scaler=one.scaler,
+        sources=one.sources,
+        ratios=one.ratios,
+        flips=one.flips,
+        min_flip_ratio=config.min_flip_ratio,
+        prevalence=one.trusted,
+        screen=screen,
+        threshold=threshold,
+        classes=classes,
+        checkable=one.checkable,
+        sample_ids=np.sort(ids),
+        n_folds=config.n_folds,
+        seed=seed,
+        estimates=estimates,
     )
 
 

@@ -74,7 +74,15 @@ def train(
             f"lr={settings.lr}, l2={settings.l2}. Lower lr, or set standardize."
         )
     n_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return Trained(model.cpu(), n_parameters, curve, True, census.n_rows, loss, accuracy)
+    return Trained(
+        model=model.cpu(),
+        n_parameters=n_parameters,
+        loss_curve=curve,
+        converged=True,
+        n_rows=census.n_rows,
+        train_loss=loss,
+        train_accuracy=accuracy,
+    )
 
 
 def _train_logistic(

@@ -73,7 +73,15 @@ def train_logistic(
         raise OperatorError(
             f"Training of the probe 'logistic' ended at a mean loss of {loss}. Set standardize."
         )
-    return Trained(model, model.n_parameters, curve, converged, census.n_rows, loss, accuracy)
+    return Trained(
+        model=model,
+        n_parameters=model.n_parameters,
+        loss_curve=curve,
+        converged=converged,
+        n_rows=census.n_rows,
+        train_loss=loss,
+        train_accuracy=accuracy,
+    )
 
 
 def partial_sums(rows: Rows, theta: Float64, scale: Scale | None) -> Float64:

@@ -118,14 +118,14 @@ class ByProgram(Split[ClusterParams]):
                 f"{MAX_VARIABLES // len(X)} or less."
             )
         model = ConstrainedFolds(
-            params.folds or 2,
-            params.kernel,
-            params.gamma,
-            params.landmarks,
-            params.n_init,
-            context.seed % 2**32,
-            params.standardize,
-            params.max_iter,
+            n_folds=params.folds or 2,
+            kernel=params.kernel,
+            gamma=params.gamma,
+            landmarks=params.landmarks,
+            n_init=params.n_init,
+            random_state=context.seed % 2**32,
+            standardize=params.standardize,
+            max_iter=params.max_iter,
         ).fit(X, keys)
         arrays = {
             "parts": model.labels_,

@@ -180,15 +180,15 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
             many = np.ndim(landmarks) > 0
             landmarks = check_array(landmarks, dtype=np.float64) if many else int(landmarks)  # type: ignore[arg-type]
         return SplitSettings(
-            self.holdout,
-            self.kernel,
-            self.gamma,
-            landmarks,
-            self.landmarks_by,
-            self.standardize,
-            tolerance,
-            self.n_init,
-            self.max_iter,
+            holdout=self.holdout,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            landmarks=landmarks,
+            landmarks_by=self.landmarks_by,
+            standardize=self.standardize,
+            tolerance=tolerance,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
         )
 
     def _check(self, shape: tuple[int, ...]) -> None:

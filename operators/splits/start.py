@@ -19,6 +19,7 @@ from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.kernel import Centroids
 from operators.splits.selection import Tolerance, make_selector
 from operators.spread import mean_and_scale
+from operators.threads import limit_threads
 
 LandmarkMethod: TypeAlias = Literal["uniform", "kmeans", "density"]
 NEIGHBOURS = 10
@@ -33,9 +34,8 @@ def pick_landmarks(
     ----------
     sample : (s, d) rows to choose from.
     count : how many; all rows where there are no more.
-    method : "uniform"; "kmeans", centres of k-means by FAISS where it is installed, else by scikit-learn
-        (Zhang, Tsang, Kwok 2008); "density", rows drawn by the inverse of the density among their 10 nearest
-        neighbours (needs FAISS).
+    method : "uniform"; "kmeans", centres of k-means (Zhang, Tsang, Kwok 2008); "density", rows drawn by the
+        inverse of the density among their 10 nearest neighbours (needs FAISS).
     seed : of the draws.
     standardize : distances are of standardised rows; the landmarks are in the sample's units.
 
@@ -60,26 +60,19 @@ def pick_landmarks(
 
 
 def _centres(z: npt.NDArray[np.float32], count: int, seed: int) -> npt.NDArray[Any]:
-    try:
-        from operators.neighbours.faiss_index import load_faiss, threads
+    """Return the centres of k-means by scikit-learn, which every installation has: the same on all."""
+    from sklearn.cluster import KMeans
 
-        faiss = load_faiss()
-    except ImportError:
-        from sklearn.cluster import KMeans
-
-        found: npt.NDArray[Any] = KMeans(count, n_init=1, random_state=seed).fit(z).cluster_centers_
-        return found
-    with threads(1):
-        clusters = faiss.Kmeans(z.shape[1], count, niter=20, seed=seed % 2**31, min_points_per_centroid=1)
-        clusters.train(z)
-    return np.asarray(clusters.centroids)
+    with limit_threads(1):
+        found: npt.NDArray[Any] = KMeans(count, n_init=1, random_state=seed % 2**32).fit(z).cluster_centers_
+    return found
 
 
 SAMPLE = 5_000
 """Size of the sample on which starts are tried and from which scale, gamma and landmarks are computed."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SplitSettings:
     """Parameters of a fit; see :class:`operators.splits.ConstrainedKernelKMeans`."""
 

@@ -55,7 +55,7 @@ class WeightsParams(OperatorParams):
     under the same classifier. Default: ``all`` for robust and class_balanced, ``self_confidence`` for
     uniform and group_balanced.
     """
-    cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
+    cap: float = Field(default=20.0, ge=1)
     """Largest weight as a multiple of the weight under class balance. Only ``method: robust`` reads it."""
     min_effective_share: float = Field(default=0.1, gt=0, le=1)
     """Smallest effective sample size of each class as a share of its kept rows; weights are shrunk towards

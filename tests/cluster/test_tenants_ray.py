@@ -73,7 +73,7 @@ def look(head: Head) -> dict[str, Any]:
 
 
 def test_a_recipe_writes_to_no_other_tenants_output(head: Head, tmp_path: Path) -> None:
-    """Whoever submits is not bound by the policy of the cluster's operator; the job is."""
+    """Whoever submits is not bound by the policy of the cluster's administrator; the job is."""
     write_shards(tmp_path / "tenant-b" / "data", spurious_table(), 2)
     theirs = tmp_path / "tenant-a" / "out"
     for output, code in ((theirs, Exit.BAD_INPUT), (tmp_path / "tenant-b" / "out", Exit.DONE)):

@@ -17,7 +17,7 @@ from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.execution.ray_executor import RayExecutor
 from engine.training import TrainResult, TrainSpec, parse_params, train
-from engine.training.selection import select
+from engine.training.search import search_parameters
 from operators.base import Executor
 from tests.data import small_recipe
 
@@ -98,10 +98,10 @@ def test_what_stops_a_worker_reaches_the_user(published: Path, tmp_path: Path) -
 def test_cells_of_a_grid_are_tasks_and_are_found_again(published: Path) -> None:
     spec = TrainSpec(published, parse_params({**SMALL, "trainer": "gdro"}), seed=2)
     grid = {"lr": [0.01, 0.1], "weight_decay": [0.0, 0.01], "step_size": [0.01, 0.1]}
-    on_ray = select(spec, grid, RayExecutor())
+    on_ray = search_parameters(spec, grid, RayExecutor())
     made = {file: file.stat().st_mtime_ns for file in published.glob("models/*/training.json")}
     assert len(made) == 8
 
-    here = select(spec, grid, LocalExecutor())
+    here = search_parameters(spec, grid, LocalExecutor())
     assert here.to_dict() == on_ray.to_dict()
     assert made == {file: file.stat().st_mtime_ns for file in made}, "trained again"

@@ -21,7 +21,7 @@ from engine.plan.chain import CONTRACT
 from engine.publish.croissant import describe_version
 from engine.publish.dataset_card import write_card
 from engine.publish.lineage_facets import PRODUCER
-from engine.publish.lineage_outbox import abort_killed, deliver, lineage_folder, waiting
+from engine.publish.lineage_outbox import abort_killed, deliver, lineage_folder, outbox_of
 from engine.report.described_groups import describe_groups
 from engine.runs.descriptions import descriptions_file, read_descriptions
 
@@ -69,7 +69,7 @@ def events(data: bytes) -> None:
         for content in contents:
             (folder / f"{RUN}-000001.json").write_bytes(content)
             (folder / f"{RUN}.open.json").write_bytes(content)
-            for place in waiting(output):
+            for place in outbox_of(output).waiting():
                 deliver(_Endpoint(), output, place)
             abort_killed(output)
         assert {path.parent for path in output.rglob("*.json")} <= {lineage_folder(output)}

@@ -33,6 +33,14 @@ def learn_from_few_trees() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def learn_anew() -> Iterator[None]:
+    """Let each run within the block learn for itself, for tests that compare what several have learnt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verdict, "fit", fit)
+        yield
+
+
 def fit_once(*rows: Any, **options: Any) -> VerdictState:
     """Return what the operator learns, from memory where it has learnt from the same rows before."""
     key = tuple(_hashable(value) for value in (*rows, *sum(sorted(options.items()), ())))

@@ -115,7 +115,15 @@ def plan_over(
     planned = tuple(
         PlannedOperator(Written(who, names, described.get(who)), digest(who)) for who, names in there.items()
     )
-    plan = Plan(recipe, opened, opened.list(), ("x",), planned, digest("plan"), "v123")
+    plan = Plan(
+        recipe=recipe,
+        source=opened,
+        listing=opened.list(),
+        features=("x",),
+        operators=planned,
+        fingerprint=digest("plan"),
+        version="v123",
+    )
     for operator in planned:
         for i, shard in enumerate(plan.shards):
             part = slice(shard.first_row, shard.first_row + shard.n_rows)

@@ -24,6 +24,7 @@ from engine.jobs.kubernetes.pods import (
 from engine.jobs.kubernetes.secrets import check_no_secrets
 from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
 from engine.recipe.recipe import Recipe
+from operators.yaml_text import ValueDumper
 
 RAY_VERSION = "2.60.0"
 """Version of Ray in deploy/constraints.txt. KubeRay chooses its commands by this version."""
@@ -82,26 +83,27 @@ def to_yaml(manifests: Sequence[Manifest], about: str) -> str:
     Line ends and control characters in ``about`` become blanks, as they would end the comment.
     """
     about = "".join(sign if sign.isprintable() else " " for sign in about)
-    body = yaml.dump_all(manifests, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=110)
+    body = yaml.dump_all(manifests, Dumper=_Manifests, sort_keys=False, allow_unicode=True, width=110)
     return f"# {about}\n{body}"
 
 
-class _Plain(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write repeated values out instead of as YAML aliases."""
-        return True
+class _Manifests(ValueDumper):
+    """Writes texts of several lines as blocks, and as texts what YAML 1.2 takes for numbers."""
 
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|0[ox][0-9a-fA-F_]+")
 """Texts that YAML 1.2, which Kubernetes reads, takes for numbers; PyYAML writes 1.1."""
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    style = "|" if "\n" in value else "'" if _NUMBER.fullmatch(value) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+def _text(dumper: ValueDumper, value: str) -> yaml.Node:
+    if "\n" in value and value.replace("\n", "").isprintable():
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|")
+    if _NUMBER.fullmatch(value):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'")
+    return dumper.represent_str(value)
 
 
-_Plain.add_representer(str, _text)
+_Manifests.add_representer(str, _text)
 
 
 def _recipe(made: Rendering) -> Manifest:

@@ -36,7 +36,7 @@ class ErmParams(MeanLossParams):
     """Empirical risk minimisation with the published weights."""
 
     trainer: Literal["erm"] = "erm"
-    max_mean_loss: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    max_mean_loss: float | None = Field(default=None, ge=0, le=1)
     """Largest loss of mean accuracy for which the strength of the weighting is chosen. Strengths go from no
     weights over class balance to the full robust weights of ``cues`` (or balance of the groups). The largest
     strength is taken whose mean accuracy is at most this much below the best and whose worst group is no

@@ -13,7 +13,7 @@ from engine.core.digests import digest
 from engine.core.events import Event, Listener, silent
 from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
-from engine.plan.increment import learnt_again
+from engine.plan.refit_reasons import learnt_again
 from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
 from engine.recipe.promotion import CannotCompareError, Condition
@@ -92,7 +92,7 @@ def train_if_due(
     known = read_training(output, version)
     if known and known["key"] == key:
         return known
-    trains, why = decide(section, recipe, output, manifest, executor)
+    trains, why = decide_training(section, recipe, output, manifest, executor)
     _log.info("train: %s, %s", "training" if trains else "not training", why)
     record: dict[str, Any] = {"key": key, "version": version, "when": section.when, "why": why}
     record["trained"] = trains
@@ -102,7 +102,7 @@ def train_if_due(
     return record
 
 
-def decide(
+def decide_training(
     section: TrainSection,
     recipe: Recipe,
     output: Place,

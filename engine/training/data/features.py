@@ -265,7 +265,18 @@ def dataset_of_version(
     names = group_names(numbers, n_classes, noise)
     budget = [CACHE_BYTES]
     splits = {
-        name: CachedShards(SplitRows(maker, version.prefix, name, names, noise, reweigh, target), budget)
+        name: CachedShards(
+            SplitRows(
+                maker=maker,
+                prefix=version.prefix,
+                split=name,
+                names=names,
+                noise=noise,
+                reweigh=reweigh,
+                target=target,
+            ),
+            budget,
+        )
         for name in SPLITS
     }
     n_features = maker.n_features

@@ -90,7 +90,7 @@ class GroupScore:
     """Whether it has so few rows that it is pooled or left out; see :mod:`operators.metrics.group_scores`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupTable:
     """Accuracy by group of one grouping, such as the inferred groups."""
 
@@ -163,7 +163,7 @@ class CalibrationCurve:
     rows: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Scores of one model on one set of rows."""
 
@@ -279,14 +279,14 @@ def summarise(
         for name, found in sums.groupings.items()
     }
     return Evaluation(
-        sums.n,
-        _accuracy(sums),
-        tables,
-        _curve(sums, model.spec.n_classes, alphas),
-        _reliability(sums),
-        _balanced_accuracy(sums),
-        sums.log_loss / sums.n if sums.n else None,
-        average_precision(sums.ranks),
+        rows=sums.n,
+        accuracy=_accuracy(sums),
+        groupings=tables,
+        cvar=_curve(sums, model.spec.n_classes, alphas),
+        calibration=_reliability(sums),
+        balanced_accuracy=_balanced_accuracy(sums),
+        log_loss=sums.log_loss / sums.n if sums.n else None,
+        auprc=average_precision(sums.ranks),
     )
 
 
@@ -319,8 +319,19 @@ def _table(
         pooled = n > 0 and name in rows and name not in alone
         label = group_label(grouping, name)
         ece, over = group_calibration(found.bins[name]) if name in found.bins else (None, None)
-        ends = (float(low), float(high))
-        scores.append(GroupScore(label, n, accuracy, *ends, train.get(name, 0), ece, over, pooled))
+        scores.append(
+            GroupScore(
+                group=label,
+                rows=n,
+                accuracy=accuracy,
+                low=float(low),
+                high=float(high),
+                train_rows=train.get(name, 0),
+                ece=ece,
+                overconfidence=over,
+                pooled=pooled,
+            )
+        )
     scored = [(score.accuracy, score) for score in scores if score.accuracy is not None]
     worst = worst_of(compared)
 
@@ -329,16 +340,16 @@ def _table(
 
     share = sum(score.train_rows for _, score in scored)
     return GroupTable(
-        tuple(scores),
-        pooled_name(labels(worst.members), min_rows=min_rows) if worst else None,
-        worst.rows if worst else 0,
-        worst.accuracy if worst else None,
-        min((group.low for group in compared), default=None),
-        min((group.high for group in compared), default=None),
-        sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
-        tuple(score.group for score in scores if not score.rows),
-        tuple(labels(not_compared(rows, min_rows=min_rows))),
-        {group_label(grouping, name): share for name, share in wrong_labels.items() if name in names},
+        groups=tuple(scores),
+        worst_group=pooled_name(labels(worst.members), min_rows=min_rows) if worst else None,
+        worst_group_rows=worst.rows if worst else 0,
+        worst_group_accuracy=worst.accuracy if worst else None,
+        worst_group_low=min((group.low for group in compared), default=None),
+        worst_group_high=min((group.high for group in compared), default=None),
+        average=sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
+        without_rows=tuple(score.group for score in scores if not score.rows),
+        left_out=tuple(labels(not_compared(rows, min_rows=min_rows))),
+        wrong_labels={group_label(grouping, name): n for name, n in wrong_labels.items() if name in names},
     )
 
 

@@ -133,15 +133,17 @@ def sum_over_rows(
     p[known] = probabilities[known, y[known]]
     nats = -np.log(p.clip(MIN_PROBABILITY))
     return MetricSums(
-        len(y),
-        found,
-        [_steps(column) for column in columns],
-        shape,
-        int(correct.sum()),
-        _by_group(y if classes is None else classes.y, correct),
-        float(nats.sum()),
-        _steps(nats, NAT_STEPS),
-        _ranks(probabilities, y) if classes is None else _ranks(classes.columns(probabilities, y), classes.y),
+        n=len(y),
+        groupings=found,
+        losses=[_steps(column) for column in columns],
+        calibration=shape,
+        correct=int(correct.sum()),
+        labels=_by_group(y if classes is None else classes.y, correct),
+        log_loss=float(nats.sum()),
+        nats=_steps(nats, NAT_STEPS),
+        ranks=_ranks(probabilities, y)
+        if classes is None
+        else _ranks(classes.columns(probabilities, y), classes.y),
     )
 
 

@@ -41,7 +41,7 @@ class LossScore:
     """Whether it has so few rows that it is pooled or left out; see :mod:`operators.metrics.group_scores`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LossTable:
     """Mean loss by group of one grouping, such as the inferred groups."""
 
@@ -69,7 +69,7 @@ class LossTable:
         return f"{text}, the worst, with {self.worst_group_loss:.4g}" if pool_is_worst else text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegressionEvaluation:
     """Scores of one model of numbers on one set of rows. Losses are in the objective's own unit."""
 
@@ -191,11 +191,29 @@ def summarise_numbers(
     known = train_rows or {}
     tables = {name: _table(name, found, known.get(name, {})) for name, found in sums.groupings.items()}
     if not sums.n:
-        return RegressionEvaluation(0, objective, None, None, None, None, None, tables)
+        return RegressionEvaluation(
+            rows=0,
+            objective=objective,
+            loss=None,
+            rmse=None,
+            mae=None,
+            r2=None,
+            coverage=None,
+            groupings=tables,
+        )
     loss, squared, absolute, shifted, shifted_squares, below = (sums.totals / sums.n).tolist()
     spread = shifted_squares - shifted**2
     r2 = 1 - squared / spread if spread > 1e-12 * max(shifted_squares, 1e-300) else None
-    return RegressionEvaluation(sums.n, objective, loss, math.sqrt(squared), absolute, r2, below, tables)
+    return RegressionEvaluation(
+        rows=sums.n,
+        objective=objective,
+        loss=loss,
+        rmse=math.sqrt(squared),
+        mae=absolute,
+        r2=r2,
+        coverage=below,
+        groupings=tables,
+    )
 
 
 def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> LossTable:
@@ -211,18 +229,28 @@ def _table(grouping: str, found: LossSums, train_rows: Mapping[Any, int]) -> Los
         n = found.rows[name]
         loss, low, high = found.mean((name,), simultaneous_level(1)) if n else (None, 0.0, math.inf)
         label, pooled = group_label(grouping, name), n > 0 and name not in alone
-        scores.append(LossScore(label, n, loss, low, high, train.get(name, 0), pooled))
+        scores.append(
+            LossScore(
+                group=label,
+                rows=n,
+                loss=loss,
+                low=low,
+                high=high,
+                train_rows=train.get(name, 0),
+                pooled=pooled,
+            )
+        )
     (worst, members) = max(compared, key=lambda entry: entry[0][0], default=((None, None, None), ()))
     scored = [(score.loss, score.train_rows) for score in scores if score.loss is not None]
     share = sum(n for _, n in scored)
     return LossTable(
-        tuple(scores),
-        pooled_name([group_label(grouping, name) for name in members]) if members else None,
-        sum(found.rows[name] for name in members),
-        worst[0],
-        max((ends[1] for ends, _ in compared), default=None),
-        max((ends[2] for ends, _ in compared), default=None),
-        sum(loss * n for loss, n in scored) / share if share else None,
-        tuple(score.group for score in scores if not score.rows),
-        tuple(group_label(grouping, name) for name in not_compared(rows)),
+        groups=tuple(scores),
+        worst_group=pooled_name([group_label(grouping, name) for name in members]) if members else None,
+        worst_group_rows=sum(found.rows[name] for name in members),
+        worst_group_loss=worst[0],
+        worst_group_low=max((ends[1] for ends, _ in compared), default=None),
+        worst_group_high=max((ends[2] for ends, _ in compared), default=None),
+        average=sum(loss * n for loss, n in scored) / share if share else None,
+        without_rows=tuple(score.group for score in scores if not score.rows),
+        left_out=tuple(group_label(grouping, name) for name in not_compared(rows)),
     )

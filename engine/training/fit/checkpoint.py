@@ -231,6 +231,10 @@ class ModelStore:
         return found
 
 
+MODELS = "models"
+"""Folder of a training's base models."""
+
+
 def model_path(folder: Path, index: int) -> Path:
     """Return the path of one base model's file."""
     return folder / f"{index:03d}.safetensors"

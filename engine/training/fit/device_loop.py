@@ -25,7 +25,7 @@ from operators.communicator import Slots
 
 
 @dataclass(frozen=True)
-class Share:
+class DeviceSlotForward:
     """Rows of one slot in one step, with their forward pass."""
 
     rows: DeviceRows
@@ -33,7 +33,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepLosses:
     """A step that was taken, with what is read of it later."""
 
     step: int
@@ -64,7 +64,7 @@ def run_epoch_on_device(
     """
     streams = {slot: source.steps(epoch, slot) for slot in slots.mine}
     form = device_form(rule, learner.device)
-    taken: list[Taken] = []
+    taken: list[StepLosses] = []
     for step in range(epoch.steps):
         n = epoch.batch(step)
         if not n:
@@ -72,12 +72,12 @@ def run_epoch_on_device(
         held = {}
         for slot in slots.mine:
             rows, seed = next(streams[slot])
-            held[slot] = Share(rows, learner.forward_on_device(rows.X, rows.answer, seed))
+            held[slot] = DeviceSlotForward(rows, learner.forward_on_device(rows.X, rows.answer, seed))
         counts = weigh(rule, form, held, slots, epoch, step, mean_weight)
         total = slots.total_on_device(lambda slot: learner.share(held[slot].forward, counts[slot]))  # noqa: B023
         learner.step(total, n)
         ids = {slot: (s.rows.row_id, s.forward.loss.detach().isfinite()) for slot, s in held.items()}
-        taken.append(Taken(step, total[HEAD - 1], total.isfinite().all(), ids))
+        taken.append(StepLosses(step, total[HEAD - 1], total.isfinite().all(), ids))
         if on_step is not None:
             on_step(step + 1, n, total[HEAD - 1])
     loss = _read_losses(taken, slots, epoch, learner)
@@ -85,7 +85,7 @@ def run_epoch_on_device(
     return loss / max(sum(epoch.slot_rows), 1)
 
 
-def _read_losses(taken: list[Taken], slots: Slots, epoch: Epoch, learner: Learner) -> float:
+def _read_losses(taken: list[StepLosses], slots: Slots, epoch: Epoch, learner: Learner) -> float:
     """Return the sum of all steps' losses. Raises DivergedError for the first that is no number."""
     if not taken:
         return 0.0
@@ -108,7 +108,7 @@ def _read_losses(taken: list[Taken], slots: Slots, epoch: Epoch, learner: Learne
 def weigh(
     rule: Rule,
     form: DeviceRule,
-    held: Mapping[int, Share],
+    held: Mapping[int, DeviceSlotForward],
     slots: Slots,
     epoch: Epoch,
     step: int,
@@ -127,7 +127,7 @@ def weigh(
     return {slot: counts[slot] for slot in held}
 
 
-def _columns(share: Share) -> Tensor:
+def _columns(share: DeviceSlotForward) -> Tensor:
     """Return loss, weight and group of a slot's rows as (3, b) float64."""
     rows = share.rows
     return torch.stack([share.forward.loss.detach().to(rows.weight), rows.weight, rows.group.to(rows.weight)])

@@ -26,7 +26,7 @@ from connectors.storage import write_whole
 from engine.core.errors import InputError, one_line
 from engine.core.json_files import read_json, write_json
 from engine.recipe.estimators import is_estimator
-from engine.training.fit.checkpoint import model_path
+from engine.training.fit.checkpoint import MODELS, model_path
 from engine.training.fit.estimators import KEY, module_of
 from engine.training.objectives import TargetScale
 from operators.arrays import Float64
@@ -37,7 +37,6 @@ from operators.probe.scoring import logits
 
 DESCRIPTION = "ensemble.json"
 SELECTION = "selection.safetensors"
-MODELS = "models"
 
 
 @dataclass(frozen=True)

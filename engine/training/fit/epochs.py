@@ -21,7 +21,7 @@ from operators.arrays import Mask
 
 
 class Network(Learner):
-    """Takes the steps of a phase's epochs. Implements :class:`engine.training.fit.session.Estimator`."""
+    """Takes the steps of a phase's epochs. Implements :class:`engine.training.fit.session.PhaseLearner`."""
 
     def fit_phase(self, phase: Phase, session: Session) -> None:
         """Run the epochs of a phase that are not done yet; with ``keep: best``, take the best one's model."""

@@ -66,7 +66,7 @@ class EstimatorModule(nn.Module):
 class EstimatorLearner:
     """An estimator of a library as the base model.
 
-    It implements :class:`engine.training.fit.session.Estimator`.
+    It implements :class:`engine.training.fit.session.PhaseLearner`.
     """
 
     device = torch.device("cpu")

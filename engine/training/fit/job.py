@@ -232,8 +232,8 @@ def mix(
     """Return the fitted base models as an ``Ensemble`` with the mixture that the parameters ask for."""
     import safetensors.torch
 
-    from engine.training.fit.checkpoint import model_path
-    from engine.training.fit.ensemble import MODELS, Ensemble, build_from
+    from engine.training.fit.checkpoint import MODELS, model_path
+    from engine.training.fit.ensemble import Ensemble, build_from
 
     states = fitted.states
     if folder is not None:
@@ -242,14 +242,14 @@ def mix(
     t = len(states)
     models = tuple(build_from(fitted.spec, state) for state in states)
     made = Ensemble(
-        fitted.spec,
-        models,
-        np.full(t, 1 / t),
-        fitted.selection_losses,
-        fitted.selection_rows,
-        fitted.selection_weights,
-        about,
-        fitted.target_scale,
+        spec=fitted.spec,
+        models=models,
+        model_weights=np.full(t, 1 / t),
+        selection_losses=fitted.selection_losses,
+        selection_rows=fitted.selection_rows,
+        selection_weights=fitted.selection_weights,
+        about=about,
+        target=fitted.target_scale,
     )
     return remix(made, params)
 

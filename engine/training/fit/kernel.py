@@ -17,14 +17,14 @@ from engine.recipe.pretrained import folder_of
 from engine.recipe.trainers import LINEAR, TrainParams
 from engine.training.data.rows import Counts, Dataset
 from engine.training.fit.callbacks import Callback, PhaseEnd
-from engine.training.fit.checkpoint import Checkpoints, ModelStore
+from engine.training.fit.checkpoint import MODELS, Checkpoints, ModelStore
 from engine.training.fit.epochs import Network
 from engine.training.fit.estimators import EstimatorLearner, check_model
 from engine.training.fit.learner import model_state
 from engine.training.fit.least_squares import MAX_FEATURES, solve
 from engine.training.fit.methods import method_of
 from engine.training.fit.pretrained import pretrained_spec
-from engine.training.fit.session import Estimator, Session, count_rows
+from engine.training.fit.session import PhaseLearner, Session, count_rows
 from engine.training.objectives import ClassLosses, RowLosses, TargetScale, number_losses, objective_of
 from operators.arrays import Float64, Int64
 from operators.base import OperatorError
@@ -38,10 +38,9 @@ from operators.probe.settings import Settings
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 2
 """Raised when a checkpoint's tensors get another meaning: older ones are then ignored."""
-MODELS = "models"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingOutcome:
     """Result of a training in memory, equal on every worker."""
 
@@ -138,14 +137,34 @@ def fit(
         within = root or folder
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, within, there[0])
         model_store = ModelStore(folder and folder / MODELS, slots, within, there[1])
-        session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store, callbacks)
+        session = Session(
+            data=data,
+            params=params,
+            slots=slots,
+            learner=learner,
+            counts=counts,
+            seed=seed,
+            checkpoints=checkpoints,
+            model_store=model_store,
+            callbacks=callbacks,
+        )
         n_models = _train(session, spec, row_losses)
         split, losses, row_ids, weights = _selection(session, n_models)
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
     return TrainingOutcome(
-        spec, states, n_models, losses, row_ids, weights, split, counts, curve, best, row_losses.scale
+        spec=spec,
+        states=states,
+        n_models=n_models,
+        selection_losses=losses,
+        selection_rows=row_ids,
+        selection_weights=weights,
+        selection_split=split,
+        counts=counts,
+        curve=curve,
+        best_epoch=best,
+        target_scale=row_losses.scale,
     )
 
 
@@ -182,7 +201,7 @@ def _new_learner(
     seed: int,
     device: torch.device | str,
     row_losses: RowLosses,
-) -> Estimator:
+) -> PhaseLearner:
     if params.is_estimator:
         return EstimatorLearner(params, seed, spec, row_losses)
     model = build(spec, seed)

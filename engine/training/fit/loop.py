@@ -29,7 +29,7 @@ class DivergedError(OperatorError):
 
 
 @dataclass(frozen=True)
-class Share:
+class SlotForward:
     """Rows of one slot in one step, with their forward pass."""
 
     rows: GroupedRows
@@ -75,13 +75,13 @@ def run_epoch(
     return loss / max(sum(epoch.slot_rows), 1)
 
 
-def _forward(learner: Learner, stream: Iterator[tuple[GroupedRows, int]]) -> Share:
+def _forward(learner: Learner, stream: Iterator[tuple[GroupedRows, int]]) -> SlotForward:
     rows, seed = next(stream)
-    return Share(rows, learner.forward(rows, seed))
+    return SlotForward(rows, learner.forward(rows, seed))
 
 
 def weigh(
-    rule: Rule, held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, mean_weight: float
+    rule: Rule, held: Mapping[int, SlotForward], slots: Slots, epoch: Epoch, step: int, mean_weight: float
 ) -> dict[int, Tensor]:
     """Return the factor of each row of this worker's slots in the step's objective."""
     n = epoch.batch(step)
@@ -101,7 +101,7 @@ def weigh(
     return {slot: part for slot, part in enumerate(torch.split(counts, sizes)) if slot in held}
 
 
-def _columns(share: Share) -> Float64:
+def _columns(share: SlotForward) -> Float64:
     """Return loss, weight and group of a slot's rows as (3, b)."""
     loss = share.forward.loss.detach().cpu().numpy()
     return np.stack([loss, share.rows.weight, share.rows.group]).astype(np.float64)
@@ -117,7 +117,7 @@ def _batch(columns: Float64, n: int, mean_weight: float) -> Batch:
     return Batch(columns[0], columns[1] / mean_weight, columns[2].astype(np.int64), n)
 
 
-def _bad_rows(held: Mapping[int, Share], slot: int) -> Int64:
+def _bad_rows(held: Mapping[int, SlotForward], slot: int) -> Int64:
     """Return the ids of a slot's rows whose loss is no number."""
     share = held[slot]
     bad: Int64 = share.rows.row_id[~np.isfinite(share.forward.loss.detach().cpu().numpy())]

@@ -89,7 +89,7 @@ class Method(Protocol):
         ...
 
 
-class Estimator(Protocol):
+class PhaseLearner(Protocol):
     """The base model that a training fits, phase by phase: a network, or an estimator of a library."""
 
     @property
@@ -127,7 +127,7 @@ class Session:
         data: Dataset,
         params: TrainParams,
         slots: Slots,
-        learner: Estimator,
+        learner: PhaseLearner,
         counts: Counts,
         seed: int,
         checkpoints: Checkpoints,

@@ -99,17 +99,24 @@ def predict(
         listing = opened.listing
         kept = _prepare_output(target, output, _request_digest(files, opened, keep))
         work = PredictShard(
-            files, opened.source, listing.shards, listing.schema, keep, target, opened.decimal, opened.types
+            model=files,
+            source=opened.source,
+            shards=listing.shards,
+            schema=listing.schema,
+            keep=keep,
+            output=target,
+            decimal=opened.decimal,
+            types=opened.types,
         )
         parts = tuple(executor.map(work, range(len(listing.shards))))
     found = PredictionResult(
-        model,
-        served.version,
-        sum(part["rows"] for part in parts),
-        sum(part["failed"] for part in parts),
-        parts,
-        tuple(name for name in served.names if name not in listing.schema.names),
-        len({part["path"] for part in parts} & kept),
+        model=model,
+        version=served.version,
+        rows=sum(part["rows"] for part in parts),
+        failed=sum(part["failed"] for part in parts),
+        parts=parts,
+        filled=tuple(name for name in served.names if name not in listing.schema.names),
+        kept=len({part["path"] for part in parts} & kept),
     )
     write_json(target / RECORD, asdict(found))
     return found
@@ -177,7 +184,7 @@ class ModelFiles:
 
     @classmethod
     def read(cls, folder: Path) -> ModelFiles:
-        """Read all files below a folder. Raises InputError beyond the limits of the operator's policy."""
+        """Read all files below a folder. Raises InputError beyond the administrator's limits."""
         paths = model_files(folder)
         return cls({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 

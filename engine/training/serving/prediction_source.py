@@ -17,10 +17,11 @@ from pydantic import ValidationError
 from connectors import ConnectorError, Source, open_source
 from connectors.base import Connector, Listing
 from connectors.foundation.messages import nearest
+from connectors.foundation.remedies import without_recipe
 from connectors.registry import find_connector
 from connectors.text_encoding import UTF8
 from engine.core.errors import InputError
-from engine.core.suggestions import explain, without_recipe
+from engine.core.suggestions import explain
 from engine.training.serving.pyfunc import ServedModel
 
 

@@ -105,6 +105,10 @@ def image_columns(maker: FeatureMaker) -> frozenset[str]:
     return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
 
 
+class FeatureError(ValueError, OperatorError):
+    """Features cannot be made of these rows, or not on this machine. The message names the remedy."""
+
+
 class ServedFeatures:
     """Makes features from source columns, by the files of :func:`describe_features`."""
 
@@ -182,7 +186,7 @@ class ServedFeatures:
         try:
             made = encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
         except OperatorError as error:
-            raise ValueError(str(error)) from None
+            raise FeatureError(str(error)) from None
         for row, fault in enumerate(made.column(FEATURE_FAULT).to_pylist()):
             if fault is not None and reasons[row] is None:
                 shown = f" (value: {fault['value']})" if fault["value"] else ""

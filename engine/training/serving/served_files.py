@@ -62,7 +62,7 @@ def check_files(folder: Path) -> None:
     ------
     InputError
         A link leads out of the folder, a file is a pipe or is forged, or there are more files or bytes than
-        the operator's policy allows. The message names the file.
+        the administrator's policy allows. The message names the file.
 
     """
     model_files(folder)
@@ -72,7 +72,7 @@ def check_files(folder: Path) -> None:
 def model_files(folder: Path) -> list[Path]:
     """Return the files of a model, sorted. Raises InputError if they are too many or too large.
 
-    The limits are those of the operator's policy, as whoever made the model decides what lies in its folder.
+    The limits are those of the administrator's policy, since whoever made the model chose its files.
     """
     files: list[Path] = []
     for path in folder.rglob("*"):
@@ -86,7 +86,7 @@ def model_files(folder: Path) -> list[Path]:
 
 
 def check_limits(model: str, n_files: int, n_bytes: int) -> None:
-    """Raise InputError, which names the model and the remedy, beyond the operator's limits."""
+    """Raise InputError, which names the model and the remedy, beyond the administrator's limits."""
     policy = current_policy()
     for key, found, most in (
         ("max_model_files", n_files, policy.max_model_files),
@@ -96,8 +96,8 @@ def check_limits(model: str, n_files: int, n_bytes: int) -> None:
             kind = key.rpartition("_")[2]
             raise InputError(
                 f"{model} holds more than the {most:,} {kind} that a model may have on this "
-                f"installation, and is not read. Remove what does not belong to the model; the operator can "
-                f"raise {VARIABLES[key]}."
+                f"installation, and is not read. Remove what does not belong to the model; the "
+                f"administrator can raise {VARIABLES[key]}."
             )
 
 

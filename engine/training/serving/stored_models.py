@@ -136,7 +136,7 @@ def download(model: str, scratch: Path, output: Place) -> Path:
 
 
 def _download(mlflow_client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:
-    """Copy a model of a run to this host. Raises InputError beyond the limits of the operator's policy."""
+    """Copy a model of a run to this host. Raises InputError beyond the administrator's limits."""
     folder = check_artifacts(mlflow_client, run_id, output)
     if folder is not None:
         model_files(folder / path)

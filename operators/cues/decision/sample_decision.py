@@ -1,4 +1,4 @@
-"""The decision on the weights of a state, on all rows of the sample."""
+"""The decision on the weights of a state, on all rows of the sample, and the limits that belong to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operators.cues.learnt_classes import learnt_classes, weighed_classes
 from operators.cues.models.curve_points import point_at
 from operators.cues.models.trade_off import Fits, try_strengths
 from operators.cues.models.weight_path import CLASS_BALANCE, WeightPath
-from operators.cues.row_weights import broken_column, full_factor, right_label
+from operators.cues.row_weights import broken_column, full_factor, right_label, with_limits
 from operators.cues.search.share_columns import class_shares_lead
 from operators.cues.settings import CueSettings
 from operators.cues.state import CueState
@@ -70,7 +70,16 @@ def decide_on(
     factor, path = _path(state, sample, s)
     which, Z = broken_column(state, X, y, ids), state.scaler.apply(X)
     slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
-    rows = DecisionSample(Z, y, ids, factor, which, state.broken_parts, slices, right_label(state, X, y))
+    rows = DecisionSample(
+        Z=Z,
+        y=y,
+        ids=ids,
+        factor=factor,
+        which=which,
+        parts=state.broken_parts,
+        leaning=slices,
+        right_label=right_label(state, X, y),
+    )
     named = state.named is not None
     rules = DecisionRules(
         named=named,
@@ -117,6 +126,12 @@ def with_least_share(
     if before is None or after is None or after.worst < before.worst:
         return None
     return replace(decision, points=points, trials=trials)
+
+
+def with_limits_of_classes(state: CueState, sample: Sample, s: CueSettings) -> CueState:
+    """Return the state with limits that are measured on all classes in which its rows are told apart."""
+    X, y, ids = sample.rows_of(weighed_classes(state.balanced, learnt_classes(sample.counts)))
+    return with_limits(state, state.scaler.apply(X), y, ids, s)
 
 
 def _path(state: CueState, sample: Sample, s: CueSettings) -> tuple[Float64, WeightPath]:

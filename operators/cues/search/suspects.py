@@ -71,7 +71,7 @@ class Suspect:
     stands_out: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredSample:
     """The rows on which suspects are measured.
 
@@ -131,7 +131,9 @@ def measured_sample(
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
     before = held_out(twins.before, Z, ids, s.seed)
     plain = cross_fit(Z, y, ids, twins, 0, np.ones(len(y)), s.l2)
-    return MeasuredSample(X, Z, y, ids, Z, before[0], plain, s.l2, s.seed), before.mean(axis=0)
+    return MeasuredSample(
+        X=X, Z=Z, y=y, ids=ids, features=Z, before=before[0], plain=plain, l2=s.l2, seed=s.seed
+    ), before.mean(axis=0)
 
 
 def measure_suspects(

@@ -37,7 +37,7 @@ class Preparation(NamedTuple):
     unit: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
     """Blocks of one class, and the grid. Picklable.
 

@@ -75,7 +75,17 @@ def lay_out(
         unit = blocks.unit_of(largest, n_features)
     query_rows = min(QUERY_ROWS, block_rows)
     frame = Preparation(metric, centre, unit)
-    layout = Layout(folder, n, n_features, block_rows, tuple(eps), tuple(least), frame, query_rows, gpus)
+    layout = Layout(
+        folder=folder,
+        n=n,
+        n_features=n_features,
+        block_rows=block_rows,
+        eps=tuple(eps),
+        least=tuple(least),
+        frame=frame,
+        query_rows=query_rows,
+        gpus=gpus,
+    )
     _each(map_, partial(blocks.write_block, layout, source), layout.blocks)
     return layout, all(alike)
 

@@ -13,11 +13,20 @@ def after_loops(name: str, seed: int) -> dict[str, dict[str, float]]:
     """Number of outer loops -> NMI, ARI, sum of weights, and the balance cost's share of the objective."""
     data = load(name)
     coded = Coder.of(data.X, "binarize")(data.X)
-    lambdas = STATED[0], SCALE * STATED[1], SCALE * LAMBDA3
     found = {}
     for loops in LOOPS:
         rows = InMemory(coded)
-        done = solve(rows, DckmSettings(K, *lambdas, loops, 0.0, "random", seed))
+        settings = DckmSettings(
+            n_clusters=K,
+            lambda1=STATED[0],
+            lambda2=SCALE * STATED[1],
+            lambda3=SCALE * LAMBDA3,
+            max_iter=loops,
+            tol=0.0,
+            init="random",
+            seed=seed,
+        )
+        done = solve(rows, settings)
         found[str(loops)] = {
             **data.scores(rows.labels),
             "sum": done.weight_sum,

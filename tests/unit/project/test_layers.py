@@ -89,6 +89,7 @@ KNOWN_OPERATORS = {
         "`init` and `validate` tell the kind of a column as it does; a served model reads rows as it does",
         {
             "engine.plan.doubtful_values",
+            "engine.plan.first_label",
             "engine.plan.first_recipe",
             "engine.plan.likely_leaks",
             "engine.plan.preview",
@@ -112,7 +113,7 @@ KNOWN_OPERATORS = {
         {
             "engine.api.curation",
             "engine.cli.columns",
-            "engine.plan.first_recipe",
+            "engine.plan.first_label",
             "engine.plan.likely_leaks",
             "engine.plan.preview",
             "engine.plan.sample",
@@ -178,7 +179,7 @@ MLFLOW = {
     "engine.training.serving.model_package",
     "engine.training.serving.network_flavour",
     "engine.training.promotion",
-    "engine.training.registry",
+    "engine.training.registration",
     "engine.training.serving.stored_models",
 }
 """The modules that import Ray and MLflow: no kernel, and no source."""

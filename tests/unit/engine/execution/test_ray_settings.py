@@ -1,11 +1,13 @@
 """Settings of Ray: what it copies when a dataset is created, and what it prints."""
 
 import logging
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from engine.core.errors import InputError
 from engine.execution.cluster import messages_logged
 from engine.execution.job import Job
 from operators.base import Resources
@@ -39,6 +41,37 @@ def test_the_first_dataset_has_the_limit_of_silence(
     with pytest.raises(CreatedError):
         list(ray_executor.RayExecutor(no_progress_seconds=seconds).apply(job, [0]))
     assert found == [expected]
+
+
+@pytest.mark.parametrize("fault", [None, "row 3 is faulty"])
+def test_tasks_whose_results_nobody_takes_are_cancelled(
+    fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They went on on the cluster, and the next run waited for their CPUs."""
+    import ray
+
+    from engine.execution import ray_executor
+
+    cancelled: list[int] = []
+    remote = SimpleNamespace(remote=lambda fn, item, max_bytes: item)
+    monkeypatch.setattr(ray, "remote", lambda **_: lambda fn: remote)
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    monkeypatch.setattr(ray, "wait", lambda tasks, **_: (tasks, []))
+    monkeypatch.setattr(ray, "get", lambda task: (task, fault if task == 1 else None))
+    monkeypatch.setattr(ray, "cancel", cancelled.append)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 4})
+    monkeypatch.setattr(ray_executor, "check_feasible", lambda *_: None)
+    results = cast(Generator[int], ray_executor.RayExecutor().map(abs, range(6)))
+    assert next(results) == 0
+    if fault is None:
+        results.close()
+    else:
+        with pytest.raises(InputError, match=fault):
+            next(results)
+    assert cancelled == ([1, 2, 3] if fault is None else [2, 3, 4])
+    cancelled.clear()
+    assert list(ray_executor.RayExecutor().map(abs, range(1))) == [0]
+    assert cancelled == []
 
 
 def test_tasks_of_one_operator_open_it_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from engine.cli.jobs import _wait, address_for, reason, variables
 from engine.core.errors import Exit, InfeasibleError, InputError, RowsieveError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
-from engine.jobs.key import JobState, attempt_of, decide, exit_code, given_key, planned_key
+from engine.jobs.key import JobState, attempt_of, choose_attempt, exit_code, given_key, planned_key
 from engine.jobs.package import MAX_BYTES, RECIPE, collect
 from engine.jobs.submission import submit
 from engine.recipe.recipe import Recipe
@@ -35,7 +35,7 @@ def test_one_run_is_one_job(states: list[JobState], again: bool) -> None:
         "k.x": JobState.RUNNING,
         "other": JobState.RUNNING,
     }
-    found = decide("k", known, again=again)
+    found = choose_attempt("k", known, again=again)
     last = states[-1] if states else None
     failed = last in (None, JobState.FAILED, JobState.STOPPED)
     assert found.new == (failed or (again and last == JobState.SUCCEEDED))
@@ -45,7 +45,7 @@ def test_one_run_is_one_job(states: list[JobState], again: bool) -> None:
 
 def test_the_tenth_attempt_follows_the_ninth() -> None:
     known = {"k": JobState.FAILED} | {f"k.{n}": JobState.FAILED for n in range(2, 11)}
-    assert decide("k", known).id == "k.11"
+    assert choose_attempt("k", known).id == "k.11"
 
 
 def test_another_output_is_another_run() -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from connectors.tables.export import open_export
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
-from engine.publish import lineage_outbox
+from engine.publish import lineage_outbox, run_process
 from engine.publish.export import export
 from engine.publish.lineage import sync_records
 from engine.publish.lineage_events import Datasets, begin, finish, recorded_job
@@ -31,7 +32,14 @@ from engine.publish.lineage_facets import (
     promotion_tests,
     quality_facet,
 )
-from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, waiting
+from engine.publish.lineage_outbox import (
+    abort_killed,
+    is_configured,
+    keep,
+    keep_open,
+    lineage_folder,
+    outbox_of,
+)
 from engine.publish.results import RunResult
 from engine.recipe.trainers import parse_params
 from engine.runs.history import remove
@@ -240,7 +248,7 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
     _configure(monkeypatch, free_port())
     with recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
         pass
-    assert [place.name[-11:-5] for place in waiting(tmp_path)] == ["000001", "999999"]
+    assert [place.name[-11:-5] for place in outbox_of(tmp_path).waiting()] == ["000001", "999999"]
     with pytest.raises(InputError, match="does not take events"):
         sync_records(None, tmp_path)
     with Endpoint() as server:
@@ -249,7 +257,7 @@ def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatc
         server.shutdown()
         assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]
         check_received(server.events)  # type: ignore[attr-defined]
-    assert not waiting(tmp_path)
+    assert not outbox_of(tmp_path).waiting()
 
 
 def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -260,12 +268,17 @@ def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
         pass
     assert time.perf_counter() - started < 15
-    assert len(waiting(tmp_path)) == 2
+    assert len(outbox_of(tmp_path).waiting()) == 2
 
 
-def test_a_killed_run_is_reported_as_aborted(endpoint: Any, tmp_path: Path) -> None:
+def test_a_killed_run_is_reported_as_aborted(
+    endpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the next run has its host name and number, as in containers: it stayed open for ever."""
+    monkeypatch.setattr(run_process, "JUST_STARTED", timedelta(0))
     script = (
         "import os; from pathlib import Path\n"
+        f"os.getpid = lambda: {os.getpid()}\n"
         "from engine.publish.lineage_events import Datasets, begin\n"
         f"run = begin(Path({str(tmp_path)!r}), 'x', 'RUN'); run.start(Datasets()); run._sender.close()\n"
         "os._exit(9)"
@@ -277,7 +290,24 @@ def test_a_killed_run_is_reported_as_aborted(endpoint: Any, tmp_path: Path) -> N
     assert len(_of_run(endpoint.events)) == 1
 
 
-def test_a_run_that_goes_on_is_not_aborted(endpoint: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("days", "sent"), [(1, []), (31, ["ABORT"])])
+def test_a_run_on_another_system_is_given_up_after_a_month(
+    days: int, sent: list[str], endpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = (datetime.now(UTC) - timedelta(days=days)).isoformat()
+    with monkeypatch.context() as patch:
+        patch.setattr(run_process, "boot_id", lambda: "another system")
+        held = keep_open(tmp_path, _event(RUN_IDS[0]) | {"eventType": "ABORT", "eventTime": started})
+    assert held is not None
+    os.close(held)
+    sync_records(None, tmp_path)
+    assert [event["eventType"] for event in endpoint.events] == sent
+
+
+def test_a_run_that_goes_on_is_not_aborted(
+    endpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_process, "JUST_STARTED", timedelta(0))
     found = begin(tmp_path, "x", "RUN")
     assert found is not None
     found.start(Datasets())
@@ -292,7 +322,7 @@ def test_a_forged_file_is_not_delivered(endpoint: Any, tmp_path: Path) -> None:
     keep(tmp_path, event, 1)
     sync_records(None, tmp_path)
     assert not endpoint.events
-    assert len(waiting(tmp_path)) == 1
+    assert len(outbox_of(tmp_path).waiting()) == 1
 
 
 RUN_IDS = ("01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058")
@@ -321,15 +351,16 @@ def test_a_forged_event_keeps_no_other_from_its_delivery(
     keep(tmp_path, _event(second), 1)
     sync_records(None, tmp_path)
     assert [event["run"]["runId"] for event in endpoint.events] == [second]
-    assert waiting(tmp_path) == [forged]
+    assert outbox_of(tmp_path).waiting() == [forged]
     assert f"{forged} holds no event of Rowsieve" in caplog.text
 
 
-@pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", "9" * 30, '"x"', "[]"])
-def test_a_forged_note_of_a_run_ends_no_command(pid: str, endpoint: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("forged", ["1e999", "NaN", "9" * 30, '"x"', "[]", '{"kernel": []}'])
+def test_a_forged_note_of_a_run_ends_no_command(forged: str, endpoint: Any, tmp_path: Path) -> None:
     note = keep(tmp_path, _event(RUN_IDS[0]), 1).with_name(f"{RUN_IDS[0]}.open.json")
-    host = json.dumps(os.uname().nodename)
-    note.write_text(f'{{"process": {{"host": {host}, "pid": {pid}}}, "event": {{}}}}')  # type: ignore[union-attr]
+    for event in (forged, f'{{"eventTime": {forged}}}', '{"eventTime": "2020-01-01"}'):
+        note.write_text(f'{{"process": {forged}, "event": {event}}}')  # type: ignore[union-attr]
+        abort_killed(tmp_path)
     sync_records(None, tmp_path)
     assert len(endpoint.events) == 1
 
@@ -344,7 +375,7 @@ def test_a_refused_event_is_set_aside_and_keeps_no_other_from_its_delivery(
     endpoint.refused = {first: status}
     assert sync_records(None, tmp_path).endswith("1 of 2 events delivered to OpenLineage.")
     assert [event["run"]["runId"] for event in endpoint.events] == [second]
-    assert not waiting(tmp_path)
+    assert not outbox_of(tmp_path).waiting()
     aside = place.with_suffix(".refused.json")
     assert json.loads(aside.read_text())["run"]["runId"] == first
     assert f"{status} " in caplog.text
@@ -357,7 +388,7 @@ def test_events_wait_where_the_endpoint_takes_none(status: int, endpoint: Any, t
     endpoint.refused = {RUN_IDS[0]: status}
     with pytest.raises(InputError, match=rf"{status} .* still wait"):
         sync_records(None, tmp_path)
-    assert len(waiting(tmp_path)) == 1
+    assert len(outbox_of(tmp_path).waiting()) == 1
 
 
 def test_nothing_is_imported_without_an_endpoint(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from engine.publish.mlflow_outbox import (
     Record,
     deliver,
     experiment_id,
+    outbox_of,
     pending,
     pending_folder,
-    refused_place,
     sync,
 )
 from engine.publish.record_delivery import DirectSender
@@ -52,7 +52,7 @@ def test_a_refused_record_is_set_aside_and_the_next_gets_through(
         finished(record).write(out)
     with caplog.at_level(logging.WARNING, "rowsieve"):
         assert sync_records(None, out).startswith("1 records delivered to MLflow.")
-    aside = refused_place(REFUSED, out)
+    aside = outbox_of(out).refused(REFUSED.id)
     (warning,) = caplog.messages
     assert warning.startswith("MLflow refuses the record of 'too long' ('source' exceeds the maximum length")
     assert str(aside) in warning
@@ -72,7 +72,7 @@ def test_a_record_that_is_renamed_is_delivered_again(out: Path, server: tuple[Pa
     record.write(out)
     assert sync(server[1], out) == (0, 0)
     server[1].restore_experiment(lost)
-    refused_place(record, out).rename(pending_folder(out) / f"{record.id}.json")
+    outbox_of(out).refused(record.id).rename(pending_folder(out) / f"{record.id}.json")
     assert sync(server[1], out) == (1, 0)
     assert [run.info.run_name for run in server[1].search_runs([lost])] == ["late"]
 
@@ -85,10 +85,10 @@ def test_a_run_whose_record_is_refused_says_so_and_does_not_wait(out: Path) -> N
         assert problem.endswith(f"rename it to {record.id}.json. The run goes on.")
         assert "at present" not in problem
         assert pending(out) == []
-        assert json.loads(refused_place(record, out).read_text("utf-8"))["status"] == state.status
+        assert json.loads(outbox_of(out).refused(record.id).read_text("utf-8"))["status"] == state.status
     record.dataset = DATASET
     assert sender.send(finished(record), first=False).problem == ""
-    assert not refused_place(record, out).exists()
+    assert not outbox_of(out).refused(record.id).exists()
 
 
 def test_a_source_of_many_files_is_recorded_by_its_first_files(out: Path, server: tuple[Path, Any]) -> None:

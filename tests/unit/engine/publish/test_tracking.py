@@ -23,7 +23,7 @@ from engine.plan.planner import make_plan
 from engine.publish.lineage import sync_records, trace
 from engine.publish.mlflow_outbox import Record, deliver, pending
 from engine.publish.results import RunResult
-from engine.publish.tracking import client, has_records, metric_key
+from engine.publish.tracking import by_metric_key, client, has_records, metric_key
 from engine.runs.plugins.tracking import recorded_run
 from engine.runs.runner import run
 from tests.data import small_recipe
@@ -238,6 +238,19 @@ def test_every_class_can_be_in_the_name_of_a_metric(tracked: tuple[Path, RunResu
     for key in keys:
         server.log_metric(found, key, 3.0)
     assert {*server.get_run(found).data.metrics} == keys
+
+
+def test_metrics_of_two_classes_have_two_names() -> None:
+    """The last of the classes 狗 and 猫 was the only one that MLflow had."""
+    values = {"rows.狗": 1.0, "rows._": 2.0, "rows.猫": 3.0, "Rows._": 4.0, "rows.a?b": 5.0, "rows.a b": 6.0}
+    assert by_metric_key(values) == {
+        "Rows._": 4.0,
+        "rows.a b": 6.0,
+        "rows.a_b": 5.0,
+        "rows.__2": 2.0,
+        "rows.__3": 1.0,
+        "rows.__4": 3.0,
+    }
 
 
 def test_warnings_of_a_state_that_is_not_there(tracked: tuple[Path, RunResult]) -> None:

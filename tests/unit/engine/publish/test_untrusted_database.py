@@ -30,7 +30,7 @@ from engine.publish.mlflow_outbox import (
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
 from engine.publish.record_delivery import DirectSender
 from engine.publish.tracking import VERSION_TAG, Tracker, client
-from engine.training import registry
+from engine.training import registration
 from engine.training.serving import stored_models
 from tests.tables import forge_journal
 
@@ -285,7 +285,7 @@ def test_a_model_is_registered_in_the_output_alone(kind: str, shared: tuple[Path
     )
     result = SimpleNamespace(version=SimpleNamespace(output=out, name="v1"), folder=victim)
     with pytest.raises(InputError, match="which is not in"):
-        registry.register(cast(Any, result), cast(Any, None), "m", seed=0)
+        registration.register(cast(Any, result), cast(Any, None), "m", seed=0)
     assert below(victim) == []
 
 
@@ -301,11 +301,11 @@ def test_a_model_is_not_registered_where_the_place_changes_after_its_check(
         update(out, "update experiments set artifact_location = ?", victim.as_uri())
         return found
 
-    monkeypatch.setattr(registry, "experiment_id", checked)
-    monkeypatch.setattr(registry, "_log", lambda *_: pytest.fail("something was logged"))
+    monkeypatch.setattr(registration, "experiment_id", checked)
+    monkeypatch.setattr(registration, "_log", lambda *_: pytest.fail("something was logged"))
     result = SimpleNamespace(version=SimpleNamespace(output=out, name="v1"), folder=victim)
     with pytest.raises(InputError, match="which is not in"):
-        registry.register(cast(Any, result), cast(Any, None), "m", seed=0)
+        registration.register(cast(Any, result), cast(Any, None), "m", seed=0)
     assert below(victim) == []
 
 

@@ -1,4 +1,4 @@
-"""The operator's policy keeps recipes from clusters, schemes and hosts; and the policy file itself."""
+"""The administrator's policy keeps recipes from clusters, schemes and hosts; and the policy file itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The report's tables where there are thousands of groups, or the truth column names no groups."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,11 +9,12 @@ import pytest
 
 from engine.recipe.recipe import TruthSection
 from engine.report.groups import GroupRow, group_rows
-from engine.report.rows import group_requests
+from engine.report.page import printable_sections
+from engine.report.rows import group_requests, sample_rows
 from engine.report.scores import group_scores
 from engine.report.survey import ROW, SMALL, Key, Rows, ShardSurvey, Summary, Survey
 from operators.base import ROW_ID
-from operators.report import RowStatistics
+from operators.report import ExampleRows, ReportSection, RowStatistics
 
 NONE = np.empty(0, np.int64)
 
@@ -44,6 +46,17 @@ def test_groups_of_one_number_in_several_classes_have_pictures_of_their_own() ->
         "noise-0--1",
         "noise-1--1",
     ]
+
+
+def test_a_section_may_ask_for_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no row of the page was to be shown, the report ended with an error."""
+    monkeypatch.setattr("engine.report.rows.shown_fields", lambda plan, sections: ([], []))
+    monkeypatch.setattr("engine.report.rows.rows_per_request", lambda plan, n_requests: 24)
+    section = ReportSection("Doubtful labels", [ExampleRows("Rows", [])])
+    plan: Any = None
+    samples = sample_rows(plan, Survey({}, 0, NONE, {}, NONE), [], [], [ExampleRows("Centre", [])], [section])
+    [printed] = printable_sections([("labels", section)], iter(samples.sections))
+    assert [item["sample"].title for item in printed["items"]] == ["Rows"]
 
 
 def test_thousands_of_groups_take_a_moment() -> None:

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +20,8 @@ from engine.report.groups import (
     worst_group,
 )
 from engine.report.rows import group_requests
-from engine.report.scores import adjusted_rand_index, group_scores, outlier_scores
-from engine.report.survey import ROW, Key, Survey, first_per_group
+from engine.report.scores import adjusted_rand_index, group_scores, outlier_scores, score
+from engine.report.survey import ROW, Key, Survey, cast_or_null, first_per_group
 from engine.report.thumbnails import flat_numbers, scaled
 from operators.hashing import row_hashes
 from operators.planes import plane_of_products, principal_plane
@@ -41,6 +42,28 @@ def test_rand_index_is_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     assert adjusted_rand_index(contingency(pairs)) == pytest.approx(
         adjusted_rand_score(first, second), abs=1e-12
     )
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_one_text_that_is_no_boolean_takes_its_row_alone(kind: pa.DataType) -> None:
+    """It took its whole shard out of the scores of outliers, while those of other shards were scored."""
+    column = pa.chunked_array([pa.array(["true", "FALSE", "1", "0", "maybe", " true", None]).cast(kind)])
+    found = cast_or_null(column, pa.bool_())
+    assert found.to_pylist() == [True, False, True, False, None, None, None]
+
+
+def test_rows_whose_truth_is_not_read_are_told() -> None:
+    none = np.empty(0, np.int64)
+    cells = {
+        Key(0, 0, None, False, None, None, None, truth): RowStatistics(rows)
+        for truth, rows in ((True, 3), (False, 5), (None, 2))
+    }
+    (note,) = score(Survey(cells, 0, none, {}, none), None, "bad").notes
+    assert note.startswith(
+        "truth.outlier: 2 rows without a value in the column 'bad' that can be read as true"
+    )
+    known = {key: rows for key, rows in cells.items() if key.true_outlier is not None}
+    assert score(Survey(known, 0, none, {}, none), None, "bad").notes == ()
 
 
 def test_rand_index_of_large_counts_does_not_overflow() -> None:

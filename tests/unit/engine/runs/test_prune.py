@@ -123,7 +123,7 @@ def test_a_model_is_recorded_when_it_is_registered(
     fails: bool, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before MLflow has it, so that an interruption leaves no model without a record."""
-    from engine.training import registry
+    from engine.training import registration
     from engine.training.data.version import open_version
 
     out = tmp_path / "out"
@@ -139,15 +139,15 @@ def test_a_model_is_recorded_when_it_is_registered(
 
     run_ = SimpleNamespace(info=SimpleNamespace(run_id="r"))
     server = MagicMock(create_run=lambda *_, **__: run_)
-    monkeypatch.setattr(registry, "client", lambda _: server)
-    monkeypatch.setattr(registry, "check_artifacts", lambda *_: None)
-    monkeypatch.setattr(registry, "experiment_id", lambda *_: "0")
-    monkeypatch.setattr(registry, "_log", lambda *_: None)
-    monkeypatch.setattr(registry, "_log_model", log_model)
-    monkeypatch.setattr(registry, "trainer_of", lambda _: "erm")
+    monkeypatch.setattr(registration, "client", lambda _: server)
+    monkeypatch.setattr(registration, "check_artifacts", lambda *_: None)
+    monkeypatch.setattr(registration, "experiment_id", lambda *_: "0")
+    monkeypatch.setattr(registration, "_log", lambda *_: None)
+    monkeypatch.setattr(registration, "_log_model", log_model)
+    monkeypatch.setattr(registration, "trainer_of", lambda _: "erm")
     result: Any = SimpleNamespace(version=version, folder=tmp_path / "t")
     try:
-        registry.register(result, cast(Any, None), "small", seed=0)
+        registration.register(result, cast(Any, None), "small", seed=0)
     except KeyboardInterrupt:
         assert fails
     expected = "(registration was interrupted)" if fails else "4"

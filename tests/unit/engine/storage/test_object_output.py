@@ -182,7 +182,7 @@ def test_a_registration_that_fails_leaves_no_running_mlflow_run(
     def fails(*arguments: Any) -> None:
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr("engine.training.registry.signature", fails)
+    monkeypatch.setattr("engine.training.registration.signature", fails)
     spec = TrainSpec(Path(str(on_disk.path)).parents[1], ErmParams(epochs=1))
     with pytest.raises(RuntimeError, match="disk is full"):
         retrain(spec, LocalExecutor(), RetrainOptions(name="broken"))

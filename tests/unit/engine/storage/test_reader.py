@@ -18,7 +18,13 @@ def test_a_mask_that_a_sidecar_did_not_have_when_it_was_read_first_counts(tmp_pa
     store = RunStore(tmp_path / "store")
     shards = (ShardInfo(0, "0.csv", 0, 3, 0),)
     reader = StoreReader(
-        cast(Source, None), (), pa.schema([]), shards, store, {"a": "f"}, validity_sources=("f", "g")
+        source=cast(Source, None),
+        source_shards=(),
+        schema=pa.schema([]),
+        shards=shards,
+        store=store,
+        columns={"a": "f"},
+        validity_sources=("f", "g"),
     )
     store.commit("f", 0, COLUMNS, seconds=1.0)
     assert reader.read_all(0, ["a"])["a"].to_pylist() == [1, 2, 3]

@@ -21,9 +21,9 @@ from engine.recipe.incremental import TrainSection
 from engine.recipe.search import Range
 from engine.recipe.trainers import parse_params
 from engine.runs.plugins.training import train_if_due
-from engine.training import selection
+from engine.training import search as training_search
 from engine.training.candidates import Candidate
-from engine.training.selection import Selection, select
+from engine.training.search import SearchResult, search_parameters
 from engine.training.training_run import TrainSpec
 from tests.data import small_recipe
 
@@ -59,16 +59,16 @@ class Landscape:
 
 def searched(
     published: Path, landscape: Landscape, monkeypatch: pytest.MonkeyPatch, **given: Any
-) -> Selection:
-    monkeypatch.setattr(selection, "try_one", landscape)
+) -> SearchResult:
+    monkeypatch.setattr(training_search, "try_one", landscape)
     params = parse_params({"trainer": "gdro", "model": "mlp"})
     spec = TrainSpec(published, params, seed=given.pop("seed", 0))
-    return select(
+    return search_parameters(
         spec, given.pop("space", SPACE), LocalExecutor(), **{"trials": 30, "sampler": "tpe", **given}
     )
 
 
-def regret(found: Selection) -> float:
+def regret(found: SearchResult) -> float:
     values = found.candidates[found.best].values
     return abs(np.log10(values["lr"] / BEST)) + 0.5 * (values["hidden"] != [16])
 
@@ -207,4 +207,4 @@ def test_the_command_takes_a_sampler(published: Path) -> None:
 def test_the_oracle_needs_a_truth(published: Path) -> None:
     spec = TrainSpec(published, parse_params({"trainer": "gdro"}))
     with pytest.raises(InputError, match="name a column with the true groups"):
-        select(spec, {"lr": [0.1]}, LocalExecutor(), criterion="oracle_worst_true_group")
+        search_parameters(spec, {"lr": [0.1]}, LocalExecutor(), criterion="oracle_worst_true_group")

@@ -11,7 +11,7 @@ from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
 from engine.runs.plugins import training
-from engine.runs.plugins.training import decide
+from engine.runs.plugins.training import decide_training
 from engine.runs.retraction import retract
 from engine.runs.runner import run
 from engine.runs.training_record import training_file
@@ -61,7 +61,7 @@ PREDICT: dict[str, Any] = {"outcome": "predict"}
 def test_when_it_trains(when: str, record: dict[str, Any] | None, trains: bool, why: str) -> None:
     manifest = {"version": "v1", "incremental": record}
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
-    found = decide(TrainSection(when=when), Recipe.parse(value), Path("out"), manifest, pytest.fail)
+    found = decide_training(TrainSection(when=when), Recipe.parse(value), Path("out"), manifest, pytest.fail)
     assert found[0] is trains
     assert why in found[1]
 
@@ -75,7 +75,7 @@ def test_a_champion_of_withdrawn_rows_is_a_reason_to_train(
     manifest = {"version": "v2", "incremental": {"outcome": "predict", "drift": [], "base": "v1"}}
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": str(tmp_path)}}
     section = TrainSection(when="drift", register_as="m")
-    found = decide(section, Recipe.parse(value), tmp_path, manifest, pytest.fail)
+    found = decide_training(section, Recipe.parse(value), tmp_path, manifest, pytest.fail)
     assert found == (True, "the champion was trained on v1, which was withdrawn: labels of May")
 
 
@@ -106,7 +106,7 @@ def test_a_drift_whose_training_failed_is_not_forgotten(
     monkeypatch.setattr(training, "is_published", lambda output, name: name >= "v1")
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
     section = TrainSection(when="drift", register_as="m")
-    found = decide(section, Recipe.parse(value), Path("out"), manifest(None, "v4"), pytest.fail)
+    found = decide_training(section, Recipe.parse(value), Path("out"), manifest(None, "v4"), pytest.fail)
     assert found[0] is trains
     assert why in found[1]
 
@@ -132,7 +132,7 @@ def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(training, "is_published", lambda output, name: True)
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
     section = TrainSection(when="drift", register_as="m")
-    found = decide(section, Recipe.parse(value), Path("out"), manifest("v4"), pytest.fail)
+    found = decide_training(section, Recipe.parse(value), Path("out"), manifest("v4"), pytest.fail)
     assert found == (False, "no significant drift beyond the thresholds")
 
 

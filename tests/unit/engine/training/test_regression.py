@@ -36,7 +36,7 @@ from engine.training.evaluation.regression_scores import (
 )
 from engine.training.fit.job import TrainingJob
 from engine.training.page import write_page
-from engine.training.selection import select
+from engine.training.search import search_parameters
 from engine.training.serving.pyfunc import ServedModel, write_served_model
 from tests.unit.engine.training.publishing import publish
 
@@ -235,12 +235,12 @@ def test_a_champion_of_classes_cannot_be_compared(output: Path, tmp_path: Path) 
 
 def test_a_grid_is_chosen_by_the_worst_groups_loss(output: Path) -> None:
     spec = TrainSpec(output, parse_params({"trainer": "gdro", **NUMBERS, "epochs": 5}))
-    found = select(spec, {"lr": [1e-5, 0.05]}, LocalExecutor())
+    found = search_parameters(spec, {"lr": [1e-5, 0.05]}, LocalExecutor())
     assert found.best == 1
     assert found.candidates[1].score is not None
     assert found.candidates[1].score < 0
     with pytest.raises(InputError, match="losses of several objectives cannot be compared"):
-        select(spec, {"objective": ["squared", "pinball:0.5"]}, LocalExecutor())
+        search_parameters(spec, {"objective": ["squared", "pinball:0.5"]}, LocalExecutor())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.trainers import LATER_KEYS, parse_params
-from engine.training import selection
+from engine.training import search as training_search
 from engine.training.data.version import open_version
 from engine.training.fit.in_memory import fit_arrays
 from engine.training.fit.job import training_fingerprint
@@ -25,7 +25,7 @@ from engine.training.fit.kernel import fit
 from engine.training.fit.learner import HEAD, Learner, step_size_factor
 from engine.training.objectives import ClassLosses, CrossEntropy
 from engine.training.retrain import parse_grid
-from engine.training.selection import Candidate, Range, candidates_of, select
+from engine.training.search import Candidate, Range, candidates_of, search_parameters
 from engine.training.training_run import TrainSpec
 from tests.data import small_recipe
 from tests.unit.engine.training.fit.test_training import data
@@ -51,7 +51,7 @@ def test_random_candidates_are_as_many_as_asked_different_and_repeatable() -> No
     assert len(candidates_of({"lr": [0.1, 0.2]}, 10, seed=0)) == 2
     assert candidates_of({"a": [1, 2], "b": [3]}, None, 0) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
     with pytest.raises(InputError, match=r"--grid lr: a range has no cells; give --trials"):
-        select(TrainSpec("none", parse_params({})), {"lr": Range(1, 2)}, LocalExecutor())
+        search_parameters(TrainSpec("none", parse_params({})), {"lr": Range(1, 2)}, LocalExecutor())
 
 
 def test_poor_candidates_are_pruned_after_each_seed(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,12 +66,12 @@ def test_poor_candidates_are_pruned_after_each_seed(published: Path, monkeypatch
         noise = float(np.random.default_rng([int(1e6 * lr), seed]).normal(0, 0.05))
         return Candidate({}, f"{lr}-{seed}", 0.5 + lr + noise, 0.5)
 
-    monkeypatch.setattr(selection, "try_one", scored)
+    monkeypatch.setattr(training_search, "try_one", scored)
     spec = TrainSpec(published, parse_params({"trainer": "gdro"}), seed=4)
     rates = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2, 1e-1, 1e38]
-    pruned = select(spec, {"lr": rates}, LocalExecutor(), seeds=3, prune=True)
+    pruned = search_parameters(spec, {"lr": rates}, LocalExecutor(), seeds=3, prune=True)
     assert [len({lr for lr, seed in tried if seed == spec.seed + more}) for more in range(3)] == [8, 4, 2]
-    full = select(spec, {"lr": rates}, LocalExecutor(), seeds=3)
+    full = search_parameters(spec, {"lr": rates}, LocalExecutor(), seeds=3)
     by_lr = {one.values["lr"]: one for one in pruned.candidates}
     assert by_lr[1e38].fault
     assert not by_lr[1e38].pruned
@@ -82,7 +82,7 @@ def test_poor_candidates_are_pruned_after_each_seed(published: Path, monkeypatch
     best = max(one.score for one in finished if one.score is not None)
     assert pruned.candidates[pruned.best].score == best
     with pytest.raises(InputError, match="give --seeds 2 or more"):
-        select(spec, {"lr": rates}, LocalExecutor(), prune=True)
+        search_parameters(spec, {"lr": rates}, LocalExecutor(), prune=True)
 
 
 def test_a_search_without_a_winner_names_a_fault(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +93,10 @@ def test_a_search_without_a_winner_names_a_fault(published: Path, monkeypatch: p
             return Candidate({}, "", None, None, "it diverged")
         return Candidate({}, "folder", spec.params.lr, 0.5)
 
-    monkeypatch.setattr(selection, "try_one", tried)
+    monkeypatch.setattr(training_search, "try_one", tried)
     spec = TrainSpec(published, parse_params({"trainer": "gdro"}))
     with pytest.raises(InputError, match=r"it diverged.* 1 others were pruned.*without --prune"):
-        select(spec, {"lr": [0.1, 0.2]}, LocalExecutor(), seeds=2, prune=True)
+        search_parameters(spec, {"lr": [0.1, 0.2]}, LocalExecutor(), seeds=2, prune=True)
 
 
 def test_tables_of_two_searches_with_a_faulty_cell_each_are_two_files(published: Path) -> None:
@@ -107,9 +107,9 @@ def test_tables_of_two_searches_with_a_faulty_cell_each_are_two_files(published:
 
     before = tables()
     for faulty in (1e37, 1e38):
-        select(spec, {"lr": [0.01, faulty]}, LocalExecutor())
+        search_parameters(spec, {"lr": [0.01, faulty]}, LocalExecutor())
     assert len(tables() - before) == 2
-    select(spec, {"lr": [0.01, 1e38]}, LocalExecutor())
+    search_parameters(spec, {"lr": [0.01, 1e38]}, LocalExecutor())
     assert len(tables() - before) == 2
 
 
@@ -131,7 +131,7 @@ def test_a_draw_is_within_its_range() -> None:
 def test_a_search_scores_the_mean_of_its_seeds(published: Path) -> None:
     params = parse_params({"trainer": "erm", "optimizer": "sgd", "epochs": 2, "batch_size": 32})
     spec = TrainSpec(str(published), params, seed=4)
-    found = select(spec, {"lr": Range(1e-4, 0.3)}, LocalExecutor(), trials=3)
+    found = search_parameters(spec, {"lr": Range(1e-4, 0.3)}, LocalExecutor(), trials=3)
     assert len(found.candidates) == 3
     for one in found.candidates:
         assert len(one.by_seed) == 3
@@ -139,7 +139,7 @@ def test_a_search_scores_the_mean_of_its_seeds(published: Path) -> None:
     assert found.spec.seed == 4
     scores = [one.score or 0 for one in found.candidates]
     assert scores[found.best] == max(scores)
-    single = select(spec, {"lr": [0.1, 0.2]}, LocalExecutor())
+    single = search_parameters(spec, {"lr": [0.1, 0.2]}, LocalExecutor())
     assert [len(one.by_seed) for one in single.candidates] == [1, 1]
     (table,) = [
         kept
@@ -310,10 +310,10 @@ def test_cells_that_share_a_training_are_one_task(published: Path, monkeypatch: 
         tried.append(spec.params.alpha)  # type: ignore[attr-defined]
         return Candidate({}, f"{spec.params.lr}", spec.params.alpha, 0.5)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(selection, "try_one", scored)
+    monkeypatch.setattr(training_search, "try_one", scored)
     spec = TrainSpec(published, parse_params({"trainer": "boosted_cvar"}))
     executor = Tasks()
-    found = select(spec, {"alpha": [0.1, 0.3, 0.3], "lr": [0.01, 0.1]}, executor)
+    found = search_parameters(spec, {"alpha": [0.1, 0.3, 0.3], "lr": [0.01, 0.1]}, executor)
     (jobs,) = executor.jobs
     assert [[one.params.lr for one in specs] for specs, _ in jobs] == [[0.01, 0.01], [0.1, 0.1]]
     assert [(c.values["alpha"], c.values["lr"]) for c in found.candidates] == [
@@ -321,6 +321,6 @@ def test_cells_that_share_a_training_are_one_task(published: Path, monkeypatch: 
     ]
     assert [c.score for c in found.candidates] == [0.1, 0.1, 0.3, 0.3]
     assert [c.folder for c in found.candidates] == ["0.01", "0.1", "0.01", "0.1"]
-    equal = selection._try_in_process(([spec, spec], "worst_inferred_group"))
+    equal = training_search._try_in_process(([spec, spec], "worst_inferred_group"))
     assert equal[0] == equal[1]
     assert len(tried) == 5

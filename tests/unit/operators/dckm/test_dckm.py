@@ -270,7 +270,16 @@ def test_the_objective_never_rises(
 ) -> None:
     coded = problem(seed, n=20, coding=coding)
     rows = InMemory(coded)
-    settings = DckmSettings(n_clusters, lambda1, lambda2, 1.0, n_loops, 0.0, init, seed)
+    settings = DckmSettings(
+        n_clusters=n_clusters,
+        lambda1=lambda1,
+        lambda2=lambda2,
+        lambda3=1.0,
+        max_iter=n_loops,
+        tol=0.0,
+        init=init,
+        seed=seed,
+    )
     found = solve(rows, settings)
     check_descent(coded, settings)
     check_solution(coded, rows, found)
@@ -284,7 +293,16 @@ def test_the_objective_never_rises(
 def test_the_objective_never_rises_in_a_hundred_loops(seed: int, d: int, lambda2: float, dtype: Any) -> None:
     """Few rows then hold all weight, and a feature's share of it falls below MIN_SHARE."""
     Z = np.where(np.random.default_rng(seed).normal(size=(300, d)) > 0, 1, -1)
-    settings = DckmSettings(3, 0.01, lambda2, 1.0, 100, 0.0, "random", seed)
+    settings = DckmSettings(
+        n_clusters=3,
+        lambda1=0.01,
+        lambda2=lambda2,
+        lambda3=1.0,
+        max_iter=100,
+        tol=0.0,
+        init="random",
+        seed=seed,
+    )
     found = solve(InMemory(Coded(np.ascontiguousarray(Z, dtype), signs=True)), settings).objective
     assert (np.diff(found) <= 1e-13 * found[:-1]).all()
 
@@ -380,7 +398,19 @@ def test_draws_of_different_centres_are_independent() -> None:
 def test_k_means_plus_plus_takes_distinct_rows() -> None:
     coded = Coded(np.repeat(np.array([[1.0, -1], [-1, 1], [1, 1]]), 5, axis=0), signs=True)
     rows = InMemory(coded)
-    found = solve(rows, DckmSettings(3, 0.0, 10.0, 1.0, 1, 0.01, "k-means++", 4))
+    found = solve(
+        rows,
+        DckmSettings(
+            n_clusters=3,
+            lambda1=0.0,
+            lambda2=10.0,
+            lambda3=1.0,
+            max_iter=1,
+            tol=0.01,
+            init="k-means++",
+            seed=4,
+        ),
+    )
     assert sorted(found.sizes) == [5, 5, 5]
 
 
@@ -498,7 +528,15 @@ def test_the_search_ends_at_the_second_value_that_differs_by_less_than_the_toler
 def test_a_search_that_ends_at_the_least_share_has_not_converged(share: float) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 1)) + 0.7 * rng.normal(size=(400, 6))
-    settings = DckmSettings(0, 100.0, 0.01, 1.0, 2000, 0.0, min_effective_share=share)
+    settings = DckmSettings(
+        n_clusters=0,
+        lambda1=100.0,
+        lambda2=0.01,
+        lambda3=1.0,
+        max_iter=2000,
+        tol=0.0,
+        min_effective_share=share,
+    )
     found = solve(InMemory(Coder.of(X, "binarize")(X)), settings)
     assert (found.converged, found.limited) == (share == 0, share > 0)
 

@@ -50,7 +50,20 @@ def test_same_as_in_memory_whatever_the_shards(
     result, metrics = run_operator(Dckm(params), split_table(table, cuts), tmp_path, seed=5)
     X = vectors_to_numpy(table[FEATURES])
     rows = InMemory(Coder.of(X, coding)(X))
-    found = solve(rows, DckmSettings(4, 1.0, 10.0, 1.0, 8, 0.01, init, 5, 0.5))
+    found = solve(
+        rows,
+        DckmSettings(
+            n_clusters=4,
+            lambda1=1.0,
+            lambda2=10.0,
+            lambda3=1.0,
+            max_iter=8,
+            tol=0.01,
+            init=init,
+            seed=5,
+            min_effective_share=0.5,
+        ),
+    )
     np.testing.assert_array_equal(result["dckm_cluster"], rows.labels)
     weight = result["dckm_weight"].to_numpy()
     np.testing.assert_allclose(weight, rows.weight * N / found.weight_sum, rtol=1e-3, atol=1e-5)
@@ -71,7 +84,18 @@ def test_decorrelation_weights(tmp_path: Path) -> None:
     result, metrics = run_operator(Decorrelation(params), split_table(table, [50]), tmp_path)
     X = vectors_to_numpy(table[FEATURES])
     rows = InMemory(Coder.of(X, "binarize")(X))
-    found = solve(rows, DckmSettings(0, 10.0, 10.0, 1.0, 30, 0.01, min_effective_share=0.3))
+    found = solve(
+        rows,
+        DckmSettings(
+            n_clusters=0,
+            lambda1=10.0,
+            lambda2=10.0,
+            lambda3=1.0,
+            max_iter=30,
+            tol=0.01,
+            min_effective_share=0.3,
+        ),
+    )
     weight = result["decorrelation_weight"].to_numpy()
     np.testing.assert_allclose(weight, rows.weight * N / found.weight_sum, rtol=1e-3, atol=1e-5)
     assert metrics["correlation_after"] < metrics["correlation_before"] / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -239,6 +240,14 @@ def test_landmarks_by_kmeans_do_not_depend_on_units() -> None:
     units = np.array([1.0, 1024.0, 0.125], np.float32)  # powers of two: nothing is rounded
     found = [pick_landmarks(rows, 8, "kmeans", 0) for rows in (sample, sample * units)]
     np.testing.assert_allclose(found[0] * units, found[1], rtol=1e-4)
+
+
+def test_landmarks_by_kmeans_are_the_same_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same split had other rows, under one name, where the extra `cpu` was not installed."""
+    sample = np.random.default_rng(2).normal(size=(300, 3))
+    found = pick_landmarks(sample, 8, "kmeans", 0)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    np.testing.assert_array_equal(found, pick_landmarks(sample, 8, "kmeans", 0))
 
 
 def test_landmarks_by_kmeans_follow_the_seed() -> None:

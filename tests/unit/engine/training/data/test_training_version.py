@@ -21,7 +21,7 @@ from engine.storage.lease import hold_lease
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.data.features import FeatureMaker, dataset_of_version
 from engine.training.data.version import Version, VersionReader, open_version
-from engine.training.selection import select
+from engine.training.search import search_parameters
 from operators.metrics.group_scores import MIN_ROWS
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.engine.training.publishing import publish as publish_frame
@@ -282,7 +282,7 @@ def test_another_mixture_needs_no_training(published: Path) -> None:
 def test_the_grid_is_resumed_and_the_worst_inferred_group_decides(published: Path) -> None:
     spec = TrainSpec(published, parse_params({**SMALL, "epochs": 3}), seed=4, truth="truth")
     grid = {"lr": [1e-5, 0.1, 1e30], "step_size": [0.01, 0.3]}
-    found = select(spec, grid, LocalExecutor())
+    found = search_parameters(spec, grid, LocalExecutor())
     assert [one.values for one in found.candidates[:2]] == [{"lr": 1e-5, "step_size": s} for s in (0.01, 0.3)]
     assert all("lower train.lr" in one.fault.lower() for one in found.candidates[4:])
     scores = [one.score or 0.0 for one in found.candidates]
@@ -294,9 +294,9 @@ def test_the_grid_is_resumed_and_the_worst_inferred_group_decides(published: Pat
     (record,) = (published / "models").glob("grid-*.json")
     assert json.loads(record.read_text())["best"] == found.best
     before = {path: path.stat().st_mtime_ns for path in (published / "models").rglob("*.safetensors")}
-    assert select(spec, grid, LocalExecutor()).candidates == found.candidates
+    assert search_parameters(spec, grid, LocalExecutor()).candidates == found.candidates
     assert before == {path: path.stat().st_mtime_ns for path in (published / "models").rglob("*.safetensors")}
-    oracle = select(spec, grid, LocalExecutor(), criterion="oracle_worst_true_group")
+    oracle = search_parameters(spec, grid, LocalExecutor(), criterion="oracle_worst_true_group")
     assert (
         oracle.candidates[0].score
         == train(
@@ -308,11 +308,13 @@ def test_the_grid_is_resumed_and_the_worst_inferred_group_decides(published: Pat
         .worst_group_accuracy
     )
     with pytest.raises(InputError, match="name a column with the true groups"):
-        select(replace(spec, truth=None), grid, LocalExecutor(), criterion="oracle_worst_true_group")
+        search_parameters(
+            replace(spec, truth=None), grid, LocalExecutor(), criterion="oracle_worst_true_group"
+        )
     with pytest.raises(InputError, match="stepsize: unknown key"):
-        select(spec, {"stepsize": [1]}, LocalExecutor())
+        search_parameters(spec, {"stepsize": [1]}, LocalExecutor())
     with pytest.raises(InputError, match=r"None of the 1 cells .* diverged"):
-        select(spec, {"lr": [1e38]}, LocalExecutor())
+        search_parameters(spec, {"lr": [1e38]}, LocalExecutor())
 
 
 @pytest.mark.parametrize("encoded", [False, True], ids=["columns", "encode"])

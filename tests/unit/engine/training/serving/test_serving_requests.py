@@ -13,15 +13,36 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import typer
 
+from engine.cli.common import print_errors
+from engine.core.errors import Exit
 from engine.training.data.raw_rows import table_of
-from engine.training.serving.pyfunc import ServedModel, _open_encoder, _request_ids, image_columns
+from engine.training.serving.pyfunc import (
+    ServedFeatures,
+    ServedModel,
+    _open_encoder,
+    _request_ids,
+    image_columns,
+)
+from operators.base import OperatorError
 from operators.embed.params import EmbedParams
 
 ENCODER: dict[str, Any] = {
     "name": "embed",
     "params": {"model": "efficientnet_lite0", "column": "photo", "image_size": 32},
 }
+
+
+def test_features_that_no_encoder_of_this_machine_makes_are_told_by_the_command() -> None:
+    """`predict` said "unexpected ValueError", and asked for a report, where a package was missing."""
+
+    def lacks(table: pa.Table) -> pa.Table:
+        raise OperatorError("the package is not installed")
+
+    with pytest.raises(typer.Exit) as ended, print_errors(verbose=False):
+        ServedFeatures._encoded(lacks, pa.table({"a": [1]}), [None])
+    assert ended.value.exit_code == Exit.BAD_INPUT
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.publish.mlflow_outbox import BATCH, experiment_id
 from engine.publish.own_artifacts import check_artifacts, upload_file, upload_folder
-from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, metric_key, param_text, tracking_uri
+from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, by_metric_key, client, param_text, tracking_uri
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.registrations import record_registration
 from engine.training.data.features import FeatureMaker
@@ -176,7 +176,7 @@ def _log(
         _log_importance(result.importance, mlflow_client, run_id)
     mlflow_client.log_batch(run_id, params=[Param(key, value) for key, value in values.items()])
     mlflow_client.log_inputs(run_id, [dataset_input(result.version)])
-    found = [(metric_key(key), value, 0, 0) for key, value in scores_of(result, reference).items()]
+    found = [(key, value, 0, 0) for key, value in by_metric_key(scores_of(result, reference)).items()]
     found = [*found, *curve_values(result.record["curve"], 0)] if is_new else []
     for start in range(0, len(found), BATCH):
         metrics = [Metric(*value) for value in found[start : start + BATCH]]

@@ -1,8 +1,8 @@
-"""Selection of hyperparameters without group labels, by the worst inferred group on validation rows.
+"""Search for parameters of a training without group labels, by the worst inferred group on validation rows.
 
 Candidates are the cells of a grid, or as many random draws from lists and ranges (Bergstra and Bengio, Random
 search for hyper-parameter optimization, JMLR 2012). Each may be trained with several seeds; its score is the
-mean. A selection reads validation rows only, so the scores on test rows remain unbiased.
+mean. A search reads validation rows only, so the scores on test rows remain unbiased.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]
 
 
 @dataclass(frozen=True)
-class Selection:
+class SearchResult:
     """All candidates of a grid, and the best of them."""
 
     criterion: Criterion
@@ -64,7 +64,7 @@ class Selection:
         return f"best of {len(self.candidates)} cells{told}{mean}: {chosen}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the selection as JSON-able values."""
+        """Return the result as JSON-able values."""
         cells = [asdict(candidate) for candidate in self.candidates]
         return {
             "criterion": self.criterion,
@@ -75,7 +75,7 @@ class Selection:
         }
 
 
-def select(
+def search_parameters(
     spec: TrainSpec,
     grid: Mapping[str, Axis],
     executor: Executor,
@@ -87,7 +87,7 @@ def select(
     listener: Listener = silent,
     sampler: Sampler | None = None,
     names: Mapping[str, str] = ON_COMMAND_LINE,
-) -> Selection:
+) -> SearchResult:
     """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
     Each cell is one task if the data is small, and so are all cells that share base models, such as those of
@@ -138,10 +138,10 @@ def select(
     try_each = partial(_try_each, criterion, executor, on_ray, progress, version)
     if sampler == "tpe" and trials is not None:
         # Not at the top: Optuna is an extra.
-        from engine.training.adaptive_search import search
+        from engine.training.adaptive_search import search_by_tpe
 
         progress.expect(trials * repeats)
-        cells, by_cell = search(spec, grid, trials, repeats, prune, try_each)
+        cells, by_cell = search_by_tpe(spec, grid, trials, repeats, prune, try_each)
     else:
         cells = candidates_of(grid, trials, spec.seed)
         progress.expect(_count_trainings(len(cells), repeats, prune))
@@ -152,10 +152,10 @@ def select(
     found = tuple(_candidate(own, cell, repeats) for own, cell in zip(by_cell, cells, strict=True))
     best = _best(found)
     how = sampler or ("grid" if trials is None else "random")
-    selection = Selection(criterion, found, best, specs[best], how, repeats)
+    result = SearchResult(criterion, found, best, specs[best], how, repeats)
     name = digest([[one.folder for own in by_cell for one in own], cells, criterion])[:12]
-    write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict(), root=version.output)
-    return selection
+    write_json(version.output / "models" / f"grid-{name}.json", result.to_dict(), root=version.output)
+    return result
 
 
 class SearchProgress:

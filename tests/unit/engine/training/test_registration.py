@@ -24,12 +24,12 @@ from engine.core.errors import InfeasibleError, InputError
 from engine.publish.lineage import trace
 from engine.recipe.promotion import Condition, PromotionRule
 from engine.storage.manifest import read_manifest
-from engine.training import Ensemble, promotion, registry
+from engine.training import Ensemble, promotion, registration
 from engine.training.data import version
 from engine.training.data.version import open_version
 from engine.training.page import sentences
 from engine.training.promotion import PromotionDecision
-from engine.training.registry import RegisteredModel
+from engine.training.registration import RegisteredModel
 from engine.training.retrain import find_dataset, parse_grid, parse_settings
 from engine.training.serving.stored_models import champion_of, trained_on
 from operators.groups.by_cue import ByCue
@@ -341,18 +341,18 @@ def test_another_mixture_of_the_same_base_models_is_another_model(
     def found(result: Any, tags: dict[str, str]) -> RegisteredModel | None:
         version = SimpleNamespace(tags=tags, version="7", run_id="r")
         server = SimpleNamespace(search_model_versions=lambda _: [version])
-        monkeypatch.setattr(registry, "client", lambda _: server)
-        return registry.registered_before(result, "m")
+        monkeypatch.setattr(registration, "client", lambda _: server)
+        return registration.registered_before(result, "m")
 
-    old = {registry.TRAINING_TAG: "abc"}
-    both = {**old, registry.MIXTURE_TAG: registry.mixture_digest(trained(0.5, 0.5))}
+    old = {registration.TRAINING_TAG: "abc"}
+    both = {**old, registration.MIXTURE_TAG: registration.mixture_digest(trained(0.5, 0.5))}
     same = found(trained(0.5, 0.5 + 1e-12), both)
     assert same is not None
     assert same.version == "7"
     assert found(trained(0.2, 0.8), both) is None
     assert found(trained(1.0), old) is not None
     assert found(trained(0.5, 0.5), old) is None
-    assert found(trained(1.0), {registry.TRAINING_TAG: "other"}) is None
+    assert found(trained(1.0), {registration.TRAINING_TAG: "other"}) is None
 
 
 @pytest.mark.parametrize(
