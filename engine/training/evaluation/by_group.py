@@ -349,9 +349,7 @@ def _table(
         average=sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
         without_rows=tuple(score.group for score in scores if not score.rows),
         left_out=tuple(labels(not_compared(rows, min_rows=min_rows))),
-        wrong_labels={
-            group_label(grouping, name): share for name, share in wrong_labels.items() if name in names
-        },
+        wrong_labels={group_label(grouping, name): n for name, n in wrong_labels.items() if name in names},
     )
 
 

@@ -144,6 +144,9 @@ def fit_with_words(
 ) -> tuple[CueState, Floats] | None:
     """Return the state that balances the words, and the features with one for each set; None without a gain.
 
+    What the search finds is mostly the same shortcut in other features: it has a part beside the words only
+    where the worst group is no better for these alone.
+
     Parameters
     ----------
     words
@@ -161,5 +164,9 @@ def fit_with_words(
     extended = np.hstack([X, with_directions(raw, words.directions)[:, raw.shape[1] :]])
     named = tuple(Named((X.shape[1] + k,), 0.0) for k in range(len(words.sets)))
     settings = replace(s, spurious=named, named_share=s.named_share * words.gate, only_if_better=True)
-    state = fit(extended, y, ids, settings, class_counts=counts, n_classes=len(counts))
-    return (state, extended) if state.named is not None and state.blend > 0 else None
+    for beside in (0.0, s.searched_share):
+        tried = replace(settings, searched_share=beside)
+        state = fit(extended, y, ids, tried, class_counts=counts, n_classes=len(counts))
+        if state.named is not None and state.blend > 0:
+            return state, extended
+    return None

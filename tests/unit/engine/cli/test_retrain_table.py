@@ -43,7 +43,17 @@ def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
 
 def test_a_group_of_wrong_labels_is_told_from_the_worst() -> None:
     groups = (GroupScore("0", 92, 0.978, 0.92, 0.99, 300), GroupScore("1", 80, 0.3, 0.2, 0.4, 160))
-    table = GroupTable(groups, "0", 92, 0.978, 0.92, 0.99, 0.95, (), wrong_labels={"0": 0.1, "1": 0.9})
+    table = GroupTable(
+        groups=groups,
+        worst_group="0",
+        worst_group_rows=92,
+        worst_group_accuracy=0.978,
+        worst_group_low=0.92,
+        worst_group_high=0.99,
+        average=0.95,
+        without_rows=(),
+        wrong_labels={"0": 0.1, "1": 0.9},
+    )
     console = Console(width=100)
     with console.capture() as shown:
         console.print(group_table(table))
