@@ -383,7 +383,7 @@ def test_free_text_that_no_network_reads_is_named(tmp_path: Path, monkeypatch: p
     words = RNG.choice(["slow", "polite", "early", "broken", "again", "parcel", "letter"], (N, 9))
     texts = ["note", *map(" ".join, words)]
     (tmp_path / "people.csv").write_text("\n".join(map(", ".join, zip(lines, texts, strict=True))) + "\n")
-    monkeypatch.setattr("engine.plan.first_recipe._installed", lambda model: False)
+    monkeypatch.setattr("engine.plan.first_recipe.missing_packages", lambda model: ["torch"])
     done = init("people.csv", "--label", "income", "-o", "people.yaml")
     assert done.exit_code == 0, done.output
     assert (
