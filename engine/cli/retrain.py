@@ -204,7 +204,7 @@ def group_table(table: GroupTable, reference: Mapping[str, float | None] = Mappi
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
         label = group.group + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled and group.rows else ""
-        label += " (wrong labels)" if table.is_mostly_wrong(group.group) else ""
+        label += " (wrong labels)" if table.is_nearly_all_wrong(group.group) else ""
         accuracy = _number(group.accuracy) if group.rows else "no rows"
         beside = [_number(reference.get(group.group))] if reference else []
         shown.add_row(label, f"{group.rows:,}", accuracy, interval, *beside, f"{group.train_rows:,}")

@@ -33,7 +33,7 @@ from operators.arrays import Int64
 from operators.base import Executor
 from operators.metrics.group_scores import (
     MAX_NAMES,
-    MOSTLY_WRONG,
+    NEARLY_ALL_WRONG,
     few_rows_text,
     group_name,
     pool_groups,
@@ -139,7 +139,7 @@ class PairedAnswers:
 
     groupings: Mapping[str, Mapping[Any, PairedCell]]
     wrong_labels: Mapping[int, float] = field(default_factory=dict)
-    """Estimated share of wrong labels in inferred groups: where most are wrong, a group is not compared."""
+    """Estimated share of wrong labels in inferred groups: where nearly all are, a group is not compared."""
 
     def __call__(self, metric: str, bound: float, confidence: float) -> TestResult:
         """Test whether the challenger exceeds the champion by more than ``bound``."""
@@ -182,10 +182,14 @@ class PairedAnswers:
         return pool_groups({name: cell.rows for name, cell in self._compared(grouping).items()})
 
     def _compared(self, grouping: str) -> dict[Any, PairedCell]:
-        """Return the groups that a test may compare: those in which not most labels are wrong."""
+        """Return the groups that a test may compare: all, but for those in which nearly all labels are wrong.
+
+        Where these have all rows, they are compared as well.
+        """
         wrong = self.wrong_labels if grouping == INFERRED else {}
-        cells = self.groupings[grouping].items()
-        return {name: cell for name, cell in cells if wrong.get(name, 0.0) <= MOSTLY_WRONG}
+        cells = self.groupings[grouping]
+        kept = {name: cell for name, cell in cells.items() if wrong.get(name, 0.0) <= NEARLY_ALL_WRONG}
+        return kept if any(cell.rows for cell in kept.values()) else cells
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from engine.training.fit.ensemble import Ensemble
 from operators.arrays import Float64
 from operators.metrics.group_scores import (
     MIN_ROWS,
-    MOSTLY_WRONG,
+    NEARLY_ALL_WRONG,
     compare_groups,
     few_rows_text,
     not_compared,
@@ -111,11 +111,11 @@ class GroupTable:
     """Groups with rows that are in no figure of the worst group: they have too few rows, also together."""
     wrong_labels: dict[str, float] = field(default_factory=dict)
     """Estimated share of wrong labels, by group. A group is in no figure of the worst group if it is above
-    ``MOSTLY_WRONG``: the worst group would be decided by how well a model fits wrong labels."""
+    ``NEARLY_ALL_WRONG``: the worst group would be decided by how well a model fits wrong labels."""
 
-    def is_mostly_wrong(self, group: str) -> bool:
-        """Return whether most labels of a group are wrong by the estimate."""
-        return self.wrong_labels.get(group, 0.0) > MOSTLY_WRONG
+    def is_nearly_all_wrong(self, group: str) -> bool:
+        """Return whether nearly all labels of a group are wrong by the estimate."""
+        return self.wrong_labels.get(group, 0.0) > NEARLY_ALL_WRONG
 
     def notes(self) -> str:
         """Name the groups that are pooled or left out, with the rows that are right, or have wrong labels."""
@@ -124,7 +124,7 @@ class GroupTable:
         return "; ".join(filter(None, [self._few_rows_text(), wrong_labels_text(wrong)]))
 
     def _few_rows_text(self) -> str:
-        rows = {group.group: group.rows for group in self.groups if not self.is_mostly_wrong(group.group)}
+        rows = {group.group: group.rows for group in self.groups if not self.is_nearly_all_wrong(group.group)}
         right = {
             group.group: f"{round(group.accuracy * group.rows):,} right"
             for group in self.groups
@@ -308,7 +308,8 @@ def _table(
 ) -> GroupTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=place_of_group)
-    rows = {name: found.rows[name] for name in names if wrong_labels.get(name, 0.0) <= MOSTLY_WRONG}
+    rows = {name: found.rows[name] for name in names if wrong_labels.get(name, 0.0) <= NEARLY_ALL_WRONG}
+    rows = rows if any(rows.values()) else {name: found.rows[name] for name in names}
     compared = compare_groups(rows, found.right, min_rows=min_rows)
     alone = {group.members[0] for group in compared if not group.pooled}
     scores = []

@@ -52,7 +52,7 @@ def test_a_group_of_wrong_labels_is_told_from_the_worst() -> None:
         worst_group_high=0.99,
         average=0.95,
         without_rows=(),
-        wrong_labels={"0": 0.1, "1": 0.9},
+        wrong_labels={"0": 0.1, "1": 0.95},
     )
     console = Console(width=100)
     with console.capture() as shown:

@@ -253,13 +253,19 @@ def test_the_reason_has_the_counts_of_every_group_that_give_its_p() -> None:
 def test_a_group_of_wrong_labels_is_in_no_comparison() -> None:
     cells = {0: PairedCell(300, 240, 40, 2), 1: PairedCell(200, 160, 0, 90)}
     assert not PairedAnswers({"inferred": cells})("worst_group_accuracy", 0.0, 0.95).holds
-    found = PairedAnswers({"inferred": cells}, {1: 0.9})("worst_group_accuracy", 0.0, 0.95)
+    found = PairedAnswers({"inferred": cells}, {1: 0.95})("worst_group_accuracy", 0.0, 0.95)
     assert found.holds
     assert found.text.endswith("group 1 is left out of the worst group")
-    whole = PairedAnswers({"inferred": cells}, {1: 0.9})("accuracy", 0.0, 0.95).text
+    whole = PairedAnswers({"inferred": cells}, {1: 0.95})("accuracy", 0.0, 0.95).text
     assert "of 500 rows" in whole
-    true = PairedAnswers({"inferred": cells, "true": cells}, {1: 0.9})
+    true = PairedAnswers({"inferred": cells, "true": cells}, {1: 0.95})
     assert not true("true_worst_group_accuracy", 0.0, 0.95).holds
+    most = PairedAnswers({"inferred": cells}, {1: 0.66})("worst_group_accuracy", 0.0, 0.95)
+    assert not most.holds, (
+        "without it the groups that follow a shortcut are left, which reward a model for it"
+    )
+    everything = PairedAnswers({"inferred": cells}, {0: 0.95, 1: 0.95})
+    assert not everything("worst_group_accuracy", 0.0, 0.95).holds, "it was a bare ValueError"
 
 
 @pytest.mark.parametrize(
