@@ -189,7 +189,7 @@ class PairedAnswers:
         wrong = self.wrong_labels if grouping == INFERRED else {}
         cells = self.groupings[grouping]
         kept = {name: cell for name, cell in cells.items() if wrong.get(name, 0.0) <= NEARLY_ALL_WRONG}
-        return kept if any(cell.rows for cell in kept.values()) else cells
+        return kept if any(cell.rows for cell in kept.values()) else dict(cells)
 
 
 @dataclass(frozen=True)

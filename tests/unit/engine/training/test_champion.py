@@ -261,9 +261,7 @@ def test_a_group_of_wrong_labels_is_in_no_comparison() -> None:
     true = PairedAnswers({"inferred": cells, "true": cells}, {1: 0.95})
     assert not true("true_worst_group_accuracy", 0.0, 0.95).holds
     most = PairedAnswers({"inferred": cells}, {1: 0.66})("worst_group_accuracy", 0.0, 0.95)
-    assert not most.holds, (
-        "without it the groups that follow a shortcut are left, which reward a model for it"
-    )
+    assert not most.holds, "the other groups follow the shortcut, and reward a model that leans on it"
     everything = PairedAnswers({"inferred": cells}, {0: 0.95, 1: 0.95})
     assert not everything("worst_group_accuracy", 0.0, 0.95).holds, "it was a bare ValueError"
 
