@@ -17,6 +17,10 @@ from operators.cues.settings import Named
 from operators.cues.sides.class_sides import classes_of_levels, equal_factors, independent_factors
 from operators.cues.sides.sides import Sides, level_of
 
+MIN_RARE_FACTOR = 4 / 3
+"""Factor from which a side is rare in one of more than two classes: one that has about as much of it as all
+classes together goes along with neither side."""
+
 
 def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) -> Sides:
     """Count the sides of one shortcut on the sample.
@@ -44,7 +48,8 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
     sides = np.array([0, 1])
     count = np.bincount(y * 2 + level, minlength=n_classes * 2).reshape(n_classes, 2).astype(float)
     if np.count_nonzero(count.sum(axis=1)) > 2:
-        return Sides(named.columns, cuts, sides, independent_factors(level, y, n_classes))
+        factor = independent_factors(level, y, n_classes)
+        return Sides(named.columns, cuts, sides, factor, rare=factor >= MIN_RARE_FACTOR)
     return Sides(named.columns, cuts, sides, equal_factors(count))
 
 

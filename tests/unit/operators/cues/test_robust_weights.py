@@ -187,6 +187,18 @@ def test_a_named_number_is_independent_of_the_label_of_any_number_of_classes():
     assert np.allclose(shares, shares[0])
 
 
+def test_no_row_breaks_a_named_number_in_a_class_that_goes_with_neither_side():
+    """Half of the rows of such a class counted as rows that break it, by chance."""
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 5, 5000)
+    share = np.array([0.95, 0.9, 0.62, 0.58, 0.05])[y]
+    Z = (rng.random((5000, 1)) < share[:, None]).astype(np.float32)
+    breaks = fit_sides(Named((0,)), Z, y, 5, 0.5).breaks(Z, y)
+    assert [breaks[y == c].mean() < 0.2 for c in range(5)] == [True] * 5
+    assert breaks[y == 4].tolist() == (Z[y == 4, 0] > 0).tolist()
+    assert not breaks[np.isin(y, (2, 3))].any()
+
+
 def test_twins_that_find_a_shortcut_have_a_part_beside_the_name(cue_problem, monkeypatch):
     def without_columns(*arguments):
         found = fit_searched(*arguments)
