@@ -54,9 +54,24 @@ def has_ended(note: Place, process: Mapping[str, Any], started: str) -> bool:
     """
     then = datetime.fromisoformat(started)
     age = datetime.now(UTC) - (then if then.tzinfo else then.replace(tzinfo=UTC))
-    if process.get("kernel") == boot_id() and age >= JUST_STARTED and _is_free(note):
+    if "kernel" not in process:  # a note of an earlier release, which nobody holds
+        return age > LONGEST_RUN or _is_gone(process)
+    if process["kernel"] == boot_id() and age >= JUST_STARTED and _is_free(note):
         return True
     return age > LONGEST_RUN
+
+
+def _is_gone(process: Mapping[str, Any]) -> bool:
+    """Return whether a process of this host does not run any more."""
+    if process.get("host") != os.uname().nodename:
+        return False
+    try:
+        os.kill(int(process["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, KeyError, TypeError, ValueError, OverflowError):
+        return False
+    return False
 
 
 def _is_free(note: Place) -> bool:

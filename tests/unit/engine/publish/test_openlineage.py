@@ -41,6 +41,7 @@ from engine.publish.lineage_outbox import (
     outbox_of,
 )
 from engine.publish.results import RunResult
+from engine.publish.run_process import has_ended
 from engine.recipe.trainers import parse_params
 from engine.runs.history import remove
 from engine.runs.retraction import retract, undo_retraction
@@ -269,6 +270,17 @@ def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_pat
         pass
     assert time.perf_counter() - started < 15
     assert len(outbox_of(tmp_path).waiting()) == 2
+
+
+def test_a_note_of_an_earlier_release_is_judged_by_host_and_process_number(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host, now = os.uname().nodename, datetime.now(UTC).isoformat()
+    note = tmp_path / "a.open.json"
+    assert has_ended(note, {"host": host, "pid": ended.pid}, now)
+    assert not has_ended(note, {"host": host, "pid": os.getpid()}, now)
+    assert not has_ended(note, {"host": "elsewhere", "pid": ended.pid}, now)
+    assert not has_ended(note, {"host": host, "pid": "x"}, now)
 
 
 def test_a_killed_run_is_reported_as_aborted(
