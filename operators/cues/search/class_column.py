@@ -165,7 +165,7 @@ def judge(best: Candidate, rows: SearchedRows, s: CueSettings) -> ClassColumn | 
     own = {same for feature in best.sides.columns for same in features_of(feature, Z, s.columns)}
     kept = best.has_class
     broken, shown, label = (best.side != y)[kept], Z[kept], y[kept]
-    unseen = with_mirrors(sorted(own), broken, shown, label)
+    unseen = with_mirrors(sorted(own), broken, shown, label, s.columns)
     judged = independence(broken, shown, label, ids[kept], unseen, seed=s.seed, l2=s.l2)
     if not judged.rows:
         return None

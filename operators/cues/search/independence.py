@@ -5,7 +5,7 @@ do not see the column judge the rows that break the shortcut as well, and as sur
 wrong labels; and within a class no other column tells the side. A column that decides the label honestly is
 mostly one of several that go together: the others tell its side, and rows on the rare side of their class are
 hard for them as well, or lie near the border between the classes. Or they are easy, where the column and the
-others add up to the label. A feature that says nearly the same as the side, as where an attribute is recorded
+others add up to the label. A column that says nearly the same as the side, as where an attribute is recorded
 twice, carries the same shortcut or none, and does not judge (``with_mirrors``). Measured in
 tests/paper/REAL.md, ninth, tenth and twenty-sixth study.
 """
@@ -25,6 +25,7 @@ from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import class_balance
 from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.ramps import SINGLE_RAMPS, Measurement, ramp
+from operators.cues.settings import SourceColumn
 
 CERTAINTY = (0.3, 0.7)
 """Quantiles of the probability of the label at which evenness compares the rows."""
@@ -37,9 +38,10 @@ MIN_RIGHT_ROWS = 10
 SIDE_L2 = 1e-2
 """Ridge penalty of the models of the side, whose rarer part may have few rows."""
 MIRROR = 0.5
-"""Correlation with the side, within the classes, from which a feature says the same and does not judge."""
+"""Multiple correlation with the side, within the classes, from which a column says the same and does not
+judge."""
 MAX_MIRRORS = 4
-"""Such features above which all of them judge: a shortcut that many repeat, as pixels do, shows itself so."""
+"""Such columns above which all of them judge: a shortcut that many repeat, as pixels do, shows itself so."""
 TINY = 1e-9
 """Least divisor, against division by 0."""
 STANDARD_ERRORS = 2.0
@@ -146,11 +148,18 @@ def independence(
     return _mean_over_classes(cells, areas, common)
 
 
-def with_mirrors(features: Sequence[int], broken: npt.NDArray[np.bool_], Z: Floats, y: Integers) -> list[int]:
-    """Return features with those that say nearly the same as the side of a slice, in their order.
+def with_mirrors(
+    features: Sequence[int],
+    broken: npt.NDArray[np.bool_],
+    Z: Floats,
+    y: Integers,
+    columns: Sequence[SourceColumn] = (),
+) -> list[int]:
+    """Return features with those of the columns that say nearly the same as the side of a slice, in order.
 
-    They do so within the classes: by the absolute correlation, mean over the classes with 20 rows on both
-    sides. Nothing is added where these are more than 4, or where no feature would be left.
+    They do so within the classes: by the multiple correlation of the side with the features of the column,
+    corrected for their number, mean over the classes with 20 rows on both sides. Nothing is added where more
+    than 4 columns do, or where no feature would be left.
 
     Parameters
     ----------
@@ -160,21 +169,39 @@ def with_mirrors(features: Sequence[int], broken: npt.NDArray[np.bool_], Z: Floa
         Whether each row is on the rarer side, shape (n,).
     Z, y
         Standardised rows (n, d), labels (n,).
+    columns
+        Source columns; a feature of none of them is a column of its own.
 
     """
-    found = []
-    for c in np.unique(y):
-        rows, mark = Z[y == c], broken[y == c].astype(np.float32)
-        if min(mark.sum(), len(mark) - mark.sum()) < MIN_CELL_ROWS:
-            continue
-        spread = rows.std(axis=0) * mark.std()
-        covariance = (mark - mark.mean()) @ rows / len(mark)
-        found.append(np.abs(np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > TINY)))
-    same = np.flatnonzero(np.mean(found, axis=0) > MIRROR).tolist() if found else []
-    all_ = sorted({*features, *same})
-    return (
-        sorted(features) if len(set(same) - set(features)) > MAX_MIRRORS or len(all_) == Z.shape[1] else all_
-    )
+    own = sorted(features)
+    together = [column.features for column in columns if not set(column.features) & set(own)]
+    alone = set(range(Z.shape[1])) - set(own) - {place for column in together for place in column}
+    others = [*together, *((place,) for place in sorted(alone))]
+    cells = [(Z[y == c], broken[y == c]) for c in np.unique(y)]
+    cells = [(rows, mark) for rows, mark in cells if min(mark.sum(), (~mark).sum()) >= MIN_CELL_ROWS]
+    if not cells:
+        return own
+    same = [
+        column
+        for column in others
+        if np.mean([_multiple_correlation(rows[:, list(column)], mark) for rows, mark in cells]) > MIRROR
+    ]
+    both = sorted({*own, *(place for column in same for place in column)})
+    return both if len(same) <= MAX_MIRRORS and len(both) < Z.shape[1] else own
+
+
+def _multiple_correlation(rows: Floats, mark: npt.NDArray[np.bool_]) -> float:
+    """Return the correlation of a mark (n,) with its best linear prediction from features (n, k)."""
+    X = rows - rows.mean(axis=0, dtype=np.float64)
+    target = mark - mark.mean()
+    if X.shape[1] == 1:
+        spread = float(np.sqrt((X[:, 0] ** 2).sum() * (target**2).sum()))
+        return abs(float(X[:, 0] @ target)) / spread if spread > TINY else 0.0
+    predicted = X @ np.linalg.lstsq(X.T @ X, X.T @ target, rcond=1e-9)[0]
+    n, k = X.shape
+    unexplained = float(((target - predicted) ** 2).sum() / (target**2).sum())
+    explained = 1.0 - unexplained * (n - 1) / max(n - 1 - k, 1)
+    return float(np.sqrt(max(explained, 0.0)))
 
 
 def rarer_side(side: npt.NDArray[np.bool_], y: Integers) -> npt.NDArray[np.bool_]:

@@ -89,7 +89,7 @@ def judge_strongest_slice(slices: Slices, rows: SearchedRows, s: CueSettings) ->
     own = features_of(int(slices.feature[order[0]]), Z, s.columns)
     side = slices.sides(order[:1], Z)[0]
     broken = rarer_side(side, y)
-    unseen = with_mirrors(own, broken, Z, y)
+    unseen = with_mirrors(own, broken, Z, y, s.columns)
     judged = independence(broken, Z, y, ids, unseen, seed=s.seed, l2=s.l2)
     if not judged.rows:
         return StrongestSlice()

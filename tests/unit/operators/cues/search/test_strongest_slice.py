@@ -105,6 +105,22 @@ def test_a_column_that_says_the_same_in_most_rows_does_not_judge():
     assert state.blend == 1.0
 
 
+def test_a_column_of_many_values_that_says_the_same_does_not_judge_either():
+    """Each of its values alone hardly correlates with the side, as where a hospital has several wards."""
+    X, y, side = table(5, core=0.7)
+    rng = np.random.default_rng(6)
+    hospital = np.where(rng.random(N) < 0.95, side, ~side)
+    ward = np.eye(6)[rng.integers(0, 3, N) + 3 * hospital]
+    Z = Scaler.from_rows(np.column_stack([X, ward])).apply(np.column_stack([X, ward]))
+    columns = (SourceColumn(tuple(range(6, 12))),)
+    broken = rarer_side(side, y)
+    assert with_mirrors([0], broken, Z, y) == [0], "as columns of their own"
+    assert with_mirrors([0], broken, Z, y, columns) == [0, *range(6, 12)]
+    assert with_mirrors([0], broken, Z, y, (SourceColumn((1, 2, 3)),)) == [0], "honest ones judge"
+    state = fit(np.column_stack([X, ward]), y, np.arange(N), CueSettings(columns=columns))
+    assert state.blend == 1.0
+
+
 def test_no_column_leads_where_the_strongest_slice_is_weak():
     rng = np.random.default_rng(5)
     y, Z = rng.integers(0, 2, N), rng.normal(size=(N, 3)).astype(np.float32)
