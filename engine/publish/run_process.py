@@ -70,7 +70,7 @@ def _is_gone(process: Mapping[str, Any]) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, KeyError, TypeError, ValueError, OverflowError):
-        return False
+        pass  # it belongs to somebody else, or the note holds no number
     return False
 
 

@@ -280,7 +280,7 @@ def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:
         "average": "–" if table.average is None else percent(table.average),
         "groups": [group for group in table.groups if group in shown],
         "hidden": len(table.groups) - len(shown),
-        "mostly_wrong": {group.group for group in table.groups if table.is_nearly_all_wrong(group.group)},
+        "nearly_all_wrong": {group.group for group in table.groups if table.is_nearly_all_wrong(group.group)},
         "notes": table.notes(),
         "picture": _data_uri(picture),
     }

@@ -15,12 +15,8 @@ from engine.core.errors import InputError
 from engine.training.evaluation.by_group import GroupScore, GroupTable
 
 
-def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
-    groups = (
-        GroupScore("0", 92, 0.978, 0.92, 0.99, 300),
-        GroupScore("1", 48, 0.875, 0.75, 0.94, 160, pooled=True),
-        GroupScore("2", 0, None, 0.0, 1.0, 3, pooled=True),
-    )
+def printed(groups: tuple[GroupScore, ...], **more: Any) -> list[str]:
+    """Return the lines of the table of these groups, of which the first is the worst."""
     table = GroupTable(
         groups=groups,
         worst_group="0",
@@ -29,12 +25,21 @@ def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
         worst_group_low=0.92,
         worst_group_high=0.99,
         average=0.95,
-        without_rows=("2",),
+        **more,
     )
     console = Console(width=100)
     with console.capture() as shown:
         console.print(group_table(table))
-    lines = shown.get().splitlines()
+    return shown.get().splitlines()
+
+
+def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
+    groups = (
+        GroupScore("0", 92, 0.978, 0.92, 0.99, 300),
+        GroupScore("1", 48, 0.875, 0.75, 0.94, 160, pooled=True),
+        GroupScore("2", 0, None, 0.0, 1.0, 3, pooled=True),
+    )
+    lines = printed(groups, without_rows=("2",))
     assert lines[1].startswith("0 (worst)")
     assert lines[2].startswith("1 (few rows)")
     assert "no rows" in lines[3]
@@ -43,21 +48,7 @@ def test_a_group_of_few_rows_is_told_from_the_worst() -> None:
 
 def test_a_group_of_wrong_labels_is_told_from_the_worst() -> None:
     groups = (GroupScore("0", 92, 0.978, 0.92, 0.99, 300), GroupScore("1", 80, 0.3, 0.2, 0.4, 160))
-    table = GroupTable(
-        groups=groups,
-        worst_group="0",
-        worst_group_rows=92,
-        worst_group_accuracy=0.978,
-        worst_group_low=0.92,
-        worst_group_high=0.99,
-        average=0.95,
-        without_rows=(),
-        wrong_labels={"0": 0.1, "1": 0.95},
-    )
-    console = Console(width=100)
-    with console.capture() as shown:
-        console.print(group_table(table))
-    lines = shown.get().splitlines()
+    lines = printed(groups, without_rows=(), wrong_labels={"0": 0.1, "1": 0.95})
     assert [line[:18].rstrip() for line in lines[1:3]] == ["0 (worst)", "1 (wrong labels)"]
 
 

@@ -105,10 +105,14 @@ def test_the_page_shows_a_group_that_only_the_train_rows_have(published: Path) -
     evaluation = found.result.evaluations["validation"]
     table = evaluation.groupings["inferred"]
     alone = replace(table.groups[0], group="rows without a group, class 1", rows=0)
-    groupings = {**evaluation.groupings, "inferred": replace(table, groups=(*table.groups, alone))}
+    wrong = {table.groups[0].group: 0.95, table.groups[1].group: 0.2}
+    marked = replace(table, groups=(*table.groups, alone), wrong_labels=wrong)
+    groupings = {**evaluation.groupings, "inferred": marked}
     scores: dict[str, Any] = {**found.result.scores, "validation": replace(evaluation, groupings=groupings)}
     path = write_page(replace(found.result, scores=scores), reference=found.reference)
-    row = next(line for line in path.read_text("utf-8").splitlines() if "class 1</td>" in line)
+    page = path.read_text("utf-8")
+    assert page.count('<span class="tag">wrong labels</span>') == 1, "where nearly all labels are wrong"
+    row = next(line for line in page.splitlines() if "class 1</td>" in line)
     assert "no rows here" in row
     assert "<td>–</td>" in row
 
