@@ -66,7 +66,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 41
+    version = 42
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

@@ -16,7 +16,7 @@ from operators.cues.models.twins import environment_factor, fit_twins, mean_erro
 from operators.cues.row_weights import combine, mask_columns
 from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
 from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
-from operators.cues.search.one_class import one_class_column
+from operators.cues.search.class_set import class_set_column
 from operators.cues.search.ramps import SOME_EVIDENCE, SURE_COLUMN, ramp
 from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_part
@@ -91,7 +91,7 @@ def fit_searched(
     equal = C <= 2 and evidence.slice_rival >= EQUAL_RIVAL
     column = None if judged is None or judged.partial or equal else judged.sides
     together = None if judged is None else join_columns(state, judged, likely, evidence, rows, s)
-    alone = None if together or C <= 2 else follow_one_class(state, evidence, rows, s)
+    alone = None if together or C <= 2 else follow_class_set(state, evidence, rows, s)
     return Search(state, column, together, alone)
 
 
@@ -190,11 +190,11 @@ def join_columns(
     )
 
 
-def follow_one_class(
+def follow_class_set(
     state: CueState, evidence: Evidence, rows: SearchedRows, s: CueSettings
 ) -> CueState | None:
-    """Return the state that balances a column which tells one class; None where none is a shortcut."""
-    found = one_class_column(state.slices, evidence, rows, s)
+    """Return the state that balances a column which tells some of the classes; None where none is a shortcut."""
+    found = class_set_column(state.slices, evidence, rows, s)
     if found is None:
         return None
     return replace(state, blend=found.gate * found.column.part(), class_column=found.column.sides)

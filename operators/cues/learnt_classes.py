@@ -80,12 +80,12 @@ class LearntClasses:
         """
         if len(self.labels) == self.n_classes:
             return found
-        together, one_class = (
+        together, class_set = (
             None if one is None else self._state(one, class_factor)
-            for one in (found.together, found.one_class)
+            for one in (found.together, found.class_set)
         )
         column = None if found.column is None else self._sides(found.column)
-        return Search(self._state(found.state, class_factor), column, together, one_class)
+        return Search(self._state(found.state, class_factor), column, together, class_set)
 
     def _state(self, state: CueState, class_factor: Floats) -> CueState:
         return replace(
@@ -120,8 +120,8 @@ class LearntClasses:
         rare = None if sides.rare is None else np.zeros(factor.shape, np.bool_)
         if rare is not None:
             rare[np.ix_(self.labels, columns)] = sides.rare
-        one_class = None if sides.one_class is None else int(self.labels[sides.one_class])
-        return replace(sides, level_side=level_side, factor=factor, rare=rare, one_class=one_class)
+        told = tuple(self.labels[list(sides.told)].tolist())
+        return replace(sides, level_side=level_side, factor=factor, rare=rare, told=told)
 
     def _spread(self, values: Floats, others: float) -> Float64:
         """Return values whose last axis has K entries with C of them, ``others`` for the other classes."""

@@ -43,7 +43,7 @@ def balance_in_other_classes(found: Search, sample: Sample) -> Search:
         balanced(found.state),
         found.column and with_other_classes(found.column, Z, sample.y, learnt),
         found.together,
-        found.one_class and balanced(found.one_class),
+        found.class_set and balanced(found.class_set),
     )
 
 

@@ -140,7 +140,7 @@ def _search(
     y = learnt.number(rows.y)
     found = fit_searched(rows.Z, y, rows.ids, strict, len(labels), scaler, class_factor[labels])
     found = balance_in_other_classes(learnt.as_all_classes(found, class_factor), sample)
-    others = [one for one in (found.together, found.one_class) if one]
+    others = [one for one in (found.together, found.class_set) if one]
     balanced = [one.class_columns for one in (found.state, *others)]
     balanced += [(found.column,)] if found.column else []
     distinct = {tuple(side.columns for side in columns): columns for columns in balanced}.values()
@@ -150,7 +150,7 @@ def _search(
         replace(found.state, judged_labels=known),
         found.column,
         found.together and replace(found.together, judged_labels=known),
-        found.one_class and replace(found.one_class, judged_labels=known),
+        found.class_set and replace(found.class_set, judged_labels=known),
     )
 
 

@@ -184,15 +184,15 @@ class Search(NamedTuple):
         about as strong, and where it holds shares of classes.
     together
         The state that balances several columns, each of which carries a shortcut; None where there are none.
-    one_class
-        The state that balances a column which carries a shortcut of one class; None where there is none.
+    class_set
+        The state that balances a column which carries a shortcut of some of the classes; None where there is none.
 
     """
 
     state: CueState
     column: Sides | None
     together: CueState | None = None
-    one_class: CueState | None = None
+    class_set: CueState | None = None
 
 
 def class_balance_only(scaler: Scaler, class_factor: Floats, s: CueSettings, reason: str) -> CueState:

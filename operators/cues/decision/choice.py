@@ -1,6 +1,6 @@
 """Choice among what the search has found: which state is followed, and how far.
 
-In this order: several columns together, if there are any; the column that tells one class, if nothing else
+In this order: several columns together, if there are any; the column that tells some of the classes, if nothing else
 opens the gate, or if held-out rows favour it; the column that stands for the classes; twins and slices. Each
 is decided on by held-out rows (``sample_decision``); where none is better than the baseline, the classes are
 balanced. What may be followed although the gate is shut is in ``full_weights``.
@@ -29,7 +29,7 @@ from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 SURE_RISE = 0.15
 """Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
 CLEAR_RISE = 0.05
-"""Least rise of the worst group by which a column that tells one class is balanced in place of what opens the
+"""Least rise of the worst group by which a column that tells some of the classes is balanced in place of what opens the
 gate."""
 
 
@@ -37,26 +37,26 @@ def choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> t
     """Return the state that is followed, and the decision on it.
 
     Several columns are balanced together or not at all: one of them alone leaves the others, of which models
-    then make more. A column that tells one of several classes takes the place of what opens the gate where
+    then make more. A column that tells some of several classes takes the place of what opens the gate where
     held-out rows favour it, unless the same column stands for every class there.
     """
     if found.together:
         return found.together, decide_on(found.together, sample, s, fits=fits)
-    one_class = found.one_class
-    if one_class and found.state.blend < LEAST_PART:
-        return one_class, decide_on(one_class, sample, s, fits=fits)
+    class_set = found.class_set
+    if class_set and found.state.blend < LEAST_PART:
+        return class_set, decide_on(class_set, sample, s, fits=fits)
     search, decision = _choose_factor(found.state, sample, s, fits)
-    if one_class is None or _balances_all_classes(search, one_class):
+    if class_set is None or _balances_all_classes(search, class_set):
         return search, decision
-    other = decide_on(one_class, sample, s, fits=fits)
-    if other.blend > 0 and _is_better(other, decision, one_class, search, sample):
-        return one_class, other
+    other = decide_on(class_set, sample, s, fits=fits)
+    if other.blend > 0 and _is_better(other, decision, class_set, search, sample):
+        return class_set, other
     return search, decision
 
 
-def _balances_all_classes(search: CueState, one_class: CueState) -> bool:
+def _balances_all_classes(search: CueState, class_set: CueState) -> bool:
     """Return whether the search balances the same column by values that stand for every class."""
-    column, own = search.class_column, one_class.class_column
+    column, own = search.class_column, class_set.class_column
     if column is None or own is None or not set(column.columns) & set(own.columns):
         return False
     C = len(column.factor)
@@ -64,15 +64,15 @@ def _balances_all_classes(search: CueState, one_class: CueState) -> bool:
 
 
 def _is_better(
-    other: Decision, decision: Decision, one_class: CueState, search: CueState, sample: Sample
+    other: Decision, decision: Decision, class_set: CueState, search: CueState, sample: Sample
 ) -> bool:
-    """Return whether balancing one class's column is better for its shortcut, and no worse for the other.
+    """Return whether balancing the column of a set of classes is better for its shortcut, and no worse for the other.
 
     Where the other one lies in a column too, rows are compared by which of both they break: the classes that
     that column does not tell apart have rows of their own that break that column.
     """
     X, y, ids, _ = sample
-    own, others = broken_column(one_class, X, y, ids), broken_column(search, X, y, ids)
+    own, others = broken_column(class_set, X, y, ids), broken_column(search, X, y, ids)
     if search.class_columns:
         others = own + 2 * others
     changes = [

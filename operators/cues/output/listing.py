@@ -77,7 +77,7 @@ def write_suspects(
         "legitimate": params.model_dump(mode="json")["legitimate"],
         "part": state.blend if found_by_search else None,
         "balanced_columns": _balanced_columns(state, columns),
-        **_one_class(state, classes),
+        **_told_classes(state, classes),
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
         **({"several": True} if state.further and state.blend > 0 else {}),
         **_wrong_labels(state, classes),
@@ -99,11 +99,11 @@ def _balanced_columns(state: CueState, columns: FeatureColumns) -> list[str] | N
     return list(dict.fromkeys(name for sides in state.class_columns for name in _sources(sides, columns)))
 
 
-def _one_class(state: CueState, classes: Sequence[str]) -> dict[str, str]:
-    """Return the name of the class that the balanced column tells from all others, if it is such a column."""
-    if state.class_column is None or state.blend <= 0 or state.class_column.one_class is None:
+def _told_classes(state: CueState, classes: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the classes that the balanced column tells from all others, if it is such a column."""
+    if state.class_column is None or state.blend <= 0 or not state.class_column.told:
         return {}
-    return {"one_class": classes[state.class_column.one_class]}
+    return {"told_classes": [classes[c] for c in state.class_column.told]}
 
 
 def _wrong_labels(state: CueState, classes: Sequence[str]) -> dict[str, dict[str, list[float]]]:

@@ -60,8 +60,8 @@ class FoundCues(TypedDict, total=False):
     """As in ``CueState``."""
     balanced_columns: Sequence[str] | str | None
     """Columns that the search balances, where it does not follow twins and slices."""
-    one_class: str
-    """The class that the balanced column tells from all others."""
+    told_classes: Sequence[str]
+    """Classes that the balanced column tells from all others."""
     several: bool
     """Whether each of the balanced columns carries a shortcut of its own."""
     leaning: str

@@ -315,11 +315,16 @@ def _columns(found: FoundCues) -> Verdict:
     if found.get("expected_gain"):
         reason = f". {expected_sentence(found)}"
     told = "go with the classes"
-    if "one_class" in found:
-        told = f"tell class {found['one_class']} from the others"
+    if "told_classes" in found:
+        told = f"tell {_classes(found['told_classes'])} from the others"
     return Verdict(
         f"The values of {listed} {told}{reason}: the weights balance {it} against the label {share}.", honest
     )
+
+
+def _classes(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"the classes {', '.join(first)} and {last}" if first else f"class {last}"
 
 
 def words_sentence(found: FoundCues) -> str:

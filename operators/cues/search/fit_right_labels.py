@@ -1,9 +1,10 @@
 """Measures the share of right labels among the rows that break balanced columns, by what the others say.
 
-A model that sees none of the columns learns the classes from the rows that break none, of which few have a
-wrong label. The share of right labels in a cell is that of the largest likelihood. Nothing is said where that
-model hardly tells the classes, or where rows that break the columns differ from the others of their class by
-more than wrong labels: they may be as hard for the other columns though their labels are right.
+A model that sees none of the columns, nor what mirrors one of them, learns the classes from the rows that
+break none, of which few have a wrong label. The share of right labels in a cell is that of the largest
+likelihood. Nothing is said where that model hardly tells the classes, or where rows that break the columns
+differ from the others of their class by more than wrong labels: they may be as hard for the other columns
+though their labels are right.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import fit_softmax, predict, predict_exactly
 from operators.cues.search.gain import MIN_CELL_ROWS
 from operators.cues.search.independence import independence
-from operators.cues.search.wrong_labels import own_features
+from operators.cues.search.wrong_labels import unseen_features
 from operators.cues.settings import CueSettings
 from operators.cues.sides.right_labels import TINY, RightLabels, cells_of, n_sides, right_probability
 from operators.cues.sides.sides import Sides
@@ -59,8 +60,8 @@ def fit_right_labels(
     if not 0 < len(columns) <= MOST_COLUMNS:
         return None
     broken = np.any([one.breaks(Z, y) for one in columns], axis=0)
-    own = sorted(own_features(columns, Z, s))
-    coef = _fit_classes(Z, y, ids, ~broken, own, s, n_classes)
+    unseen = unseen_features(columns, Z, y, s)
+    coef = _fit_classes(Z, y, ids, ~broken, unseen, s, n_classes)
     if coef is None:
         return None
     rows = np.flatnonzero(broken)
@@ -75,7 +76,7 @@ def fit_right_labels(
         found += _judge(cells[of_part], int(y[of_part[0]]), follow[side[of_part]], p)
     if not found:
         return None
-    judged = independence(broken, Z, y, ids, own, seed=s.seed, l2=s.l2)
+    judged = independence(broken, Z, y, ids, unseen, seed=s.seed, l2=s.l2)
     if judged.dependence > MAX_DEPENDENCE or judged.label_accuracy < MIN_LABEL_ACCURACY:
         return None
     return _joined(columns, coef, found)
@@ -105,7 +106,7 @@ def _joined(columns: Sequence[Sides], coef: Floats, found: Sequence[_Cell]) -> R
 
 
 def _fit_classes(
-    Z: Floats, y: Integers, ids: Integers, follows: Mask, own: Sequence[int], s: CueSettings, C: int
+    Z: Floats, y: Integers, ids: Integers, follows: Mask, unseen: Sequence[int], s: CueSettings, C: int
 ) -> Floats | None:
     """Return the coefficients of ``RightLabels``; None where a class has too few rows that follow.
 
@@ -113,7 +114,7 @@ def _fit_classes(
     models of many features are too sure of themselves. Classes weigh the same, whatever their size.
     """
     half, seen = halves(ids, s.seed, Split.FIRST), Z.copy()
-    seen[:, list(own)] = 0.0
+    seen[:, list(unseen)] = 0.0
     rows = [np.flatnonzero(follows & (half == h)) for h in (0, 1)]
     present = np.unique(y)
     if any(np.bincount(y[part], minlength=C)[present].min() < MIN_CELL_ROWS for part in rows):
@@ -123,7 +124,7 @@ def _fit_classes(
     labels = np.concatenate([y[part] for part in reversed(rows)])
     logits = np.log(np.maximum(np.concatenate(held_out), TINY))
     coef = best_slope(logits, labels, _equal_totals(labels)) * (models[0] + models[1]) / 2
-    coef[list(own)] = 0.0
+    coef[list(unseen)] = 0.0
     return np.asarray(coef)
 
 

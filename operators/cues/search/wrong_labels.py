@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from operators.arrays import Floats, Integers
-from operators.cues.search.independence import Independence, independence
+from operators.cues.search.independence import Independence, independence, with_mirrors
 from operators.cues.search.related_features import features_of
 from operators.cues.settings import CueSettings
 from operators.cues.sides.joint_balance import breaks_several
@@ -25,6 +25,18 @@ def own_features(columns: Sequence[Sides], Z: Floats, s: CueSettings) -> frozens
     """Return the features of the columns, and all others of the same source columns."""
     features = [feature for one in columns for feature in one.columns]
     return frozenset(same for feature in features for same in features_of(feature, Z, s.columns))
+
+
+def unseen_features(columns: Sequence[Sides], Z: Floats, y: Integers, s: CueSettings) -> list[int]:
+    """Return the features that models do not see which judge the rows that break columns, in order.
+
+    These are the features of the columns, and those of others that mirror one of them (``with_mirrors``).
+    """
+    found = set[int]()
+    for one in columns:
+        own = sorted(own_features([one], Z, s))
+        found.update(with_mirrors(own, one.breaks(Z, y), Z, y, s.columns))
+    return sorted(found) if len(found) < Z.shape[1] else sorted(own_features(columns, Z, s))
 
 
 def judge_several(
@@ -42,8 +54,8 @@ def judge_several(
         Settings, with the source columns of the features.
 
     """
-    own, several = sorted(own_features(columns, Z, s)), breaks_several(columns, Z, y)
-    return independence(several, Z, y, ids, own, seed=s.seed, l2=s.l2, with_dependence=False)
+    unseen, several = unseen_features(columns, Z, y, s), breaks_several(columns, Z, y)
+    return independence(several, Z, y, ids, unseen, seed=s.seed, l2=s.l2, with_dependence=False)
 
 
 def are_wrong_labels(judged: Independence) -> bool:

@@ -30,8 +30,9 @@ class Sides:
     rare
         Whether a side is rare in a class, shape (C, S), where the factor does not say so: of several
         shortcuts that are balanced together it depends on the others.
-    one_class
-        The class that the column tells from all others, where its values stand for that class or the rest.
+    told
+        Classes that the column tells from all others, where its values stand for these or the rest: the first
+        class of either side stands for it in ``level_side``. Empty where values stand for each class.
 
     """
 
@@ -40,7 +41,7 @@ class Sides:
     level_side: Integers
     factor: Floats
     rare: Mask | None = None
-    one_class: int | None = None
+    told: tuple[int, ...] = ()
 
     def is_rare(self) -> Mask:
         """Return whether each side is rarer in a class than its balance has it, shape (C, S)."""

@@ -12,6 +12,7 @@ from operators.cues import CueSettings, fit, weights
 from operators.cues.models.linear import Scaler
 from operators.cues.row_weights import breaks, right_label
 from operators.cues.search.fit_right_labels import best_slope, fit_right_labels, right_share
+from operators.cues.search.wrong_labels import unseen_features
 from operators.cues.settings import Named
 from operators.cues.sides.class_sides import independent_factors
 from operators.cues.sides.right_labels import RightLabels, right_probability
@@ -189,3 +190,25 @@ def test_another_cut_of_the_column_is_another_column() -> None:
     assert found.is_of(columns)
     assert not found.is_of((replace(columns[0], cuts=columns[0].cuts + 0.5),))
     assert not found.is_of((*columns, *columns))
+
+
+@pytest.mark.parametrize("flips", [0.0, 0.06])
+def test_a_mirror_of_the_column_does_not_judge_its_labels(flips: float) -> None:
+    X, y, true, ids = table(flips)
+    mirror = np.where(np.random.default_rng(1).random(N) < 0.95, X[:, 0] > 1, X[:, 0] <= 1)
+    Z = Scaler.from_rows(np.column_stack([X, mirror])).apply(np.column_stack([X, mirror]).astype(np.float32))
+    columns = (sides_of_cue(Z, y, 2),)
+    assert unseen_features(columns, Z, y, CueSettings()) == [0, 6]
+    found, alone = (fit_right_labels(columns, rows, y, ids, CueSettings(), 2) for rows in (Z, Z[:, :6]))
+    if not flips:
+        assert found is None
+    else:
+        assert found is not None and alone is not None
+        assert found.shares == pytest.approx(alone.shares, abs=1e-6)
+
+
+def test_columns_that_are_all_there_is_are_left_out_without_their_mirrors() -> None:
+    X, y, _, _ = table(0.0)
+    Z = Scaler.from_rows(X).apply(X)[:, [0, 0]]
+    Z[:, 1] = np.sign(Z[:, 0]) + 0.4 * np.random.default_rng(0).normal(size=N)
+    assert unseen_features((sides_of_cue(Z, y, 2),), Z, y, CueSettings()) == [0]

@@ -1,4 +1,4 @@
-"""A shortcut that tells one of several classes from all others."""
+"""A shortcut that tells one of several classes, or a set of them, from all others."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.models.trade_off import Fits
 from operators.cues.named.references import FeatureColumns
-from operators.cues.output.listing import _one_class as one_class_record
+from operators.cues.output.listing import _told_classes as told_record
 from operators.cues.output.listing import shortcut_names
 from operators.cues.output.verdict import verdict
 from operators.cues.row_weights import breaks
+from operators.cues.search.class_set import _sets_of_levels
+from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.settings import SourceColumn
 from tests.unit.operators.cues.output.test_cue_report import FOUND
 
@@ -84,10 +86,10 @@ def test_it_takes_the_place_of_twins_that_see_less_of_it(form: str):
     found = fit_searched(scaler.apply(X), y, IDS, s, C, scaler, class_factors(counts))
     assert found.state.blend >= 0.5
     assert found.state.class_column is None
-    assert found.one_class is not None
+    assert found.class_set is not None
     state = fit(X, y, IDS, s)
     assert state.class_column is not None
-    assert state.class_column.one_class == TARGET
+    assert state.class_column.told == (TARGET,)
     sample, fits = Sample(X, y, IDS, counts), Fits()
     twins = decide_on(found.state, sample, s, fits=fits)
     w, without = weights(state, X, y, IDS), weights(_decided(found.state, twins), X, y, IDS)
@@ -102,7 +104,7 @@ def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.Mo
     X, y, _, columns = table("0/1", told=0.96)
     monkeypatch.setattr(choice, "CLEAR_RISE", 1.0)
     state = fit(X, y, IDS, CueSettings(columns=columns))
-    assert state.class_column is None or state.class_column.one_class is None
+    assert state.class_column is None or not state.class_column.told
 
 
 def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: pytest.MonkeyPatch):
@@ -114,12 +116,12 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
     scaler, counts = Scaler.from_rows(rows), np.bincount(y)
     found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
     assert found.state.class_column is not None
-    sides = replace(found.state.class_column, one_class=TARGET)
-    other = found._replace(one_class=replace(found.state, class_column=sides))
+    sides = replace(found.state.class_column, told=(TARGET,))
+    other = found._replace(class_set=replace(found.state, class_column=sides))
     monkeypatch.setattr(choice, "_is_better", lambda *_: True)
     state, _ = choice.choose_state(other, Sample(rows, y, IDS, counts), s, Fits())
     assert state.class_column is not None
-    assert state.class_column.one_class is None
+    assert not state.class_column.told
 
 
 @pytest.mark.parametrize(
@@ -146,12 +148,14 @@ def test_the_list_names_the_class():
     X, y, _, _ = table("0/1")
     state = fit(X, y, IDS)
     columns = FeatureColumns(tuple("abcdefg"), (1,) * 7)
-    assert one_class_record(state, ["lost", "late", "ok"]) == {"one_class": "late"}
-    assert one_class_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
+    assert told_record(state, ["lost", "late", "ok"]) == {"told_classes": ["late"]}
+    assert told_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
     assert shortcut_names(state, columns) == ["g"]
     assert shortcut_names(replace(state, blend=0.0, leaning_column=state.class_column), columns) == ["g"]
-    found = {**FOUND, "part": 1.0, "balanced_columns": ["hub"], "one_class": "late"}
+    found = {**FOUND, "part": 1.0, "balanced_columns": ["hub"], "told_classes": ["late"]}
     assert "The values of `hub` tell class late from the others, and" in verdict(found)
+    found["told_classes"] = ["late", "lost"]
+    assert "The values of `hub` tell the classes late and lost from the others, and" in verdict(found)
 
 
 def test_a_column_of_which_the_others_tell_the_side_is_not_followed():
@@ -181,3 +185,45 @@ def test_features_that_tell_nothing_are_no_shortcut_of_a_class():
     y = rng.integers(0, 5, 1000)
     X = np.eye(3)[rng.integers(0, 3, 1000)].astype(np.float32)
     assert fit(X, y, np.arange(1000), CueSettings(columns=(SourceColumn((0, 1, 2)),))).class_column is None
+
+
+def table_of_sets(*, mirrored: float = 0.0, told: float = 0.93) -> tuple[Any, Any, Any]:
+    """Features, five classes, and whether a column says that the class is 1 or 3; with its mirror, if any."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 5, N)
+    belongs = np.isin(y, [1, 3])
+    cue = np.where(rng.random(N) < told, belongs, ~belongs)
+    X = rng.normal(size=(N, 6))
+    X[np.arange(N), y] += 2.0
+    columns = [X, cue]
+    if mirrored:
+        columns.append(np.where(rng.random(N) < mirrored, cue, ~cue))
+    return np.column_stack(columns).astype(np.float32), y, cue
+
+
+@pytest.mark.parametrize("mirrored", [0.0, 0.93])
+def test_a_column_of_two_of_five_classes_is_found_and_balanced(mirrored: float):
+    X, y, cue = table_of_sets(mirrored=mirrored)
+    state = fit(X, y, IDS)
+    assert state.class_column is not None
+    assert state.class_column.columns == (6,)
+    assert set(state.class_column.told) in ({1, 3}, {0, 2, 4})
+    w = weights(state, X, y, IDS)
+    share = [np.average(cue[y == c], weights=w[y == c]) for c in range(5)]
+    assert np.ptp(share) < 0.3  # in the rows it is .86
+
+
+def test_sets_of_one_class_are_left_to_the_columns_of_one_class():
+    y = np.arange(N) % 4
+    rows = SearchedRows(np.zeros((N, 1)), y, IDS, np.full((N, 4), 0.25))
+    assert _sets_of_levels((y == 2).astype(int), 2, rows) == []
+    found = _sets_of_levels(np.isin(y, [0, 3]).astype(int), 2, rows)
+    assert [np.flatnonzero(told).tolist() for told in found] in ([[0, 3]], [[1, 2]])
+
+
+def test_sides_of_sets_are_those_of_the_labels_where_a_class_is_not_searched():
+    X, y, _ = table_of_sets()
+    y = np.where(y == 0, 0, y + 1)  # class 1 has no rows
+    state = fit(X, y, IDS, class_counts=np.bincount(y), n_classes=6)
+    assert state.class_column is not None
+    assert set(state.class_column.told) in ({2, 4}, {0, 3, 5})
