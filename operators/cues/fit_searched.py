@@ -15,8 +15,8 @@ from operators.cues.models.linear import Scaler
 from operators.cues.models.twins import environment_factor, fit_twins, mean_errors
 from operators.cues.row_weights import combine, mask_columns
 from operators.cues.search.class_column import Candidate, ClassColumn, candidates, judge
-from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.search.class_set import class_set_column
+from operators.cues.search.evidence import EQUAL_RIVAL, Evidence, class_correlation, measure, slice_part
 from operators.cues.search.ramps import SOME_EVIDENCE, SURE_COLUMN, ramp
 from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.several_columns import LEAST_TOGETHER, balanced, columns_together, joint_part
@@ -193,7 +193,7 @@ def join_columns(
 def follow_class_set(
     state: CueState, evidence: Evidence, rows: SearchedRows, s: CueSettings
 ) -> CueState | None:
-    """Return the state that balances a column which tells some of the classes; None where none is a shortcut."""
+    """Return the state that balances a column which tells some classes; None where none is a shortcut."""
     found = class_set_column(state.slices, evidence, rows, s)
     if found is None:
         return None

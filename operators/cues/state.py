@@ -185,7 +185,7 @@ class Search(NamedTuple):
     together
         The state that balances several columns, each of which carries a shortcut; None where there are none.
     class_set
-        The state that balances a column which carries a shortcut of some of the classes; None where there is none.
+        The state that balances a column which carries a shortcut of some classes; None where there is none.
 
     """
 

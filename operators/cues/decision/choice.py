@@ -1,8 +1,8 @@
 """Choice among what the search has found: which state is followed, and how far.
 
-In this order: several columns together, if there are any; the column that tells some of the classes, if nothing else
-opens the gate, or if held-out rows favour it; the column that stands for the classes; twins and slices. Each
-is decided on by held-out rows (``sample_decision``); where none is better than the baseline, the classes are
+In this order: several columns together, if there are any; the column that tells some of the classes, if
+nothing else opens the gate, or if held-out rows favour it; the column that stands for the classes; twins and
+slices. Each is decided on by held-out rows (``sample_decision``); where none is better than the baseline, the classes are
 balanced. What may be followed although the gate is shut is in ``full_weights``.
 """
 
@@ -29,8 +29,8 @@ from operators.metrics.group_scores import MIN_ROWS as MIN_GROUP_ROWS
 SURE_RISE = 0.15
 """Least rise of the worst group by a column of two classes where twins and slices gain nothing."""
 CLEAR_RISE = 0.05
-"""Least rise of the worst group by which a column that tells some of the classes is balanced in place of what opens the
-gate."""
+"""Least rise of the worst group by which a column that tells some of the classes is balanced in place of
+what opens the gate."""
 
 
 def choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
@@ -66,7 +66,7 @@ def _balances_all_classes(search: CueState, class_set: CueState) -> bool:
 def _is_better(
     other: Decision, decision: Decision, class_set: CueState, search: CueState, sample: Sample
 ) -> bool:
-    """Return whether balancing the column of a set of classes is better for its shortcut, and no worse for the other.
+    """Return whether it is better for one shortcut, and no worse for the other, to balance a set's column.
 
     Where the other one lies in a column too, rows are compared by which of both they break: the classes that
     that column does not tell apart have rows of their own that break that column.

@@ -100,7 +100,7 @@ def _balanced_columns(state: CueState, columns: FeatureColumns) -> list[str] | N
 
 
 def _told_classes(state: CueState, classes: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of the classes that the balanced column tells from all others, if it is such a column."""
+    """Return the names of the classes that the balanced column tells from all others, if it does."""
     if state.class_column is None or state.blend <= 0 or not state.class_column.told:
         return {}
     return {"told_classes": [classes[c] for c in state.class_column.told]}

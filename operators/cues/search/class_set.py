@@ -37,7 +37,7 @@ from operators.cues.sides.class_sides import independent_factors
 from operators.cues.sides.sides import Sides
 
 JUDGED = 3
-"""Columns that are judged, each with one set of classes: those first that explain the set's probability best."""
+"""Columns that are judged, each with one set of classes: those that explain the set's probability best."""
 
 
 class ClassSet(NamedTuple):
@@ -109,9 +109,7 @@ def _sets_of_levels(level: Integers, n_levels: int, rows: SearchedRows) -> list[
     return [told] if 2 <= told.sum() <= C - 2 else []
 
 
-def _judge_pair(
-    pair: _Pair, evidence: Evidence, rows: SearchedRows, s: CueSettings
-) -> ClassSet | None:
+def _judge_pair(pair: _Pair, evidence: Evidence, rows: SearchedRows, s: CueSettings) -> ClassSet | None:
     """Judge a column as a shortcut of a set of classes; None where too few rows can say anything."""
     Z, y, ids, _ = rows
     belongs = pair.told[y].astype(np.intp)
@@ -127,11 +125,9 @@ def _judge_pair(
 
 
 def _of_all_classes(sides: Sides, told: Mask, rows: SearchedRows) -> Sides:
-    """Return sides of two classes as sides of all: the first class of the set, and of the rest, stand for it."""
+    """Return sides of two classes as sides of all: the first class of the set stands for it, as of the rest."""
     C, first = rows.n_classes, int(told.argmax())
     level_side = np.array([int(told.argmin()), first, C])[sides.level_side]
     place = replace(sides, level_side=level_side).of_rows(rows.Z)
     factor = independent_factors(place, rows.y, C)
-    return replace(
-        sides, level_side=level_side, factor=factor, told=tuple(np.flatnonzero(told).tolist())
-    )
+    return replace(sides, level_side=level_side, factor=factor, told=tuple(np.flatnonzero(told).tolist()))

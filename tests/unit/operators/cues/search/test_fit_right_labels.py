@@ -194,16 +194,14 @@ def test_another_cut_of_the_column_is_another_column() -> None:
 
 @pytest.mark.parametrize("flips", [0.0, 0.06])
 def test_a_mirror_of_the_column_does_not_judge_its_labels(flips: float) -> None:
-    X, y, true, ids = table(flips)
+    X, y, _, ids = table(flips)
     mirror = np.where(np.random.default_rng(1).random(N) < 0.95, X[:, 0] > 1, X[:, 0] <= 1)
     Z = Scaler.from_rows(np.column_stack([X, mirror])).apply(np.column_stack([X, mirror]).astype(np.float32))
     columns = (sides_of_cue(Z, y, 2),)
     assert unseen_features(columns, Z, y, CueSettings()) == [0, 6]
     found, alone = (fit_right_labels(columns, rows, y, ids, CueSettings(), 2) for rows in (Z, Z[:, :6]))
-    if not flips:
-        assert found is None
-    else:
-        assert found is not None and alone is not None
+    assert (found is None) == (alone is None) == (not flips)
+    if found is not None and alone is not None:
         assert found.shares == pytest.approx(alone.shares, abs=1e-6)
 
 
