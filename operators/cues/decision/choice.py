@@ -2,8 +2,8 @@
 
 In this order: several columns together, if there are any; the column that tells some of the classes, if
 nothing else opens the gate, or if held-out rows favour it; the column that stands for the classes; twins and
-slices. Each is decided on by held-out rows (``sample_decision``); where none is better than the baseline, the classes are
-balanced. What may be followed although the gate is shut is in ``full_weights``.
+slices. Each is decided on by held-out rows (``sample_decision``); where none is better than the baseline, the
+classes are balanced. What may be followed although the gate is shut is in ``full_weights``.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _judge_pair(pair: _Pair, evidence: Evidence, rows: SearchedRows, s: CueSetti
 
 
 def _of_all_classes(sides: Sides, told: Mask, rows: SearchedRows) -> Sides:
-    """Return sides of two classes as sides of all: the first class of the set stands for it, as of the rest."""
+    """Return sides of two classes as sides of all: the first class of the set, or the rest, stands for it."""
     C, first = rows.n_classes, int(told.argmax())
     level_side = np.array([int(told.argmin()), first, C])[sides.level_side]
     place = replace(sides, level_side=level_side).of_rows(rows.Z)
