@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import accumulate, product
 
 from connectors.foundation.messages import first_of, nearest
 from operators.base import FEATURES, OperatorError
@@ -104,7 +104,7 @@ class FeatureColumns:
             There is no such column, feature, entry or slice.
 
         """
-        if columns := whole_columns(name, self.names):
+        if columns := [name] if name in self._ranges else whole_columns(name, self.names):
             places = [self._places(column) for column in columns]
             main = tuple(p for own in places for p in self._main(own))
             return Meaning(tuple(p for own in places for p in own), main)
@@ -131,9 +131,14 @@ class FeatureColumns:
 
     def _range(self, column: str) -> range:
         """Return the positions of a column's features, if it has any."""
-        index = self.names.index(column)
-        start = sum(self.widths[:index])
-        return range(start, start + self.widths[index])
+        return self._ranges[column]
+
+    @cached_property
+    def _ranges(self) -> Mapping[str, range]:
+        """The positions of each column's features."""
+        ends = list(accumulate(self.widths))
+        bounds = zip(self.names, self.widths, ends, strict=True)
+        return {name: range(end - width, end) for name, width, end in bounds}
 
     def _main(self, places: range) -> list[int]:
         """Return those features of a column that are balanced where it is named."""
@@ -145,7 +150,7 @@ class FeatureColumns:
     def _entry(self, name: str) -> int | None:
         """Return the position of an entry of a vector column; None for another name."""
         found = ENTRY.fullmatch(name)
-        if found is None or found["column"] not in self.names:
+        if found is None or found["column"] not in self._ranges:
             return None
         places, entry = self._places(found["column"]), int(found["entry"])
         if entry >= len(places):
@@ -299,7 +304,9 @@ class FeatureColumns:
 
 def whole_columns(name: str, known: Sequence[str]) -> list[str]:
     """Return the columns that a name means as a whole: the one of this name, else those of a pattern."""
-    return [name] if name in known else [column for column in known if is_meant(column, name)]
+    if name in known or not name.endswith("*"):
+        return [name] if name in known else []
+    return [column for column in known if is_meant(column, name)]
 
 
 def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | None]]:
