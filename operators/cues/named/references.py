@@ -11,6 +11,7 @@ columns before their features are known.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -136,8 +137,7 @@ class FeatureColumns:
     @cached_property
     def _ranges(self) -> Mapping[str, range]:
         """The positions of each column's features."""
-        ends = list(accumulate(self.widths))
-        bounds = zip(self.names, self.widths, ends, strict=True)
+        bounds = zip(self.names, self.widths, self._ends, strict=True)
         return {name: range(end - width, end) for name, width, end in bounds}
 
     def _main(self, places: range) -> list[int]:
@@ -220,6 +220,15 @@ class FeatureColumns:
         if position >= self.n_features:
             return self.mentions[position - self.n_features].label
         return self._labels[position]
+
+    def source(self, position: int) -> str:
+        """Return the column that a feature is made of, words of texts excepted."""
+        return self.names[bisect_right(self._ends, position)]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The position behind the last feature of each column."""
+        return list(accumulate(self.widths))
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:
