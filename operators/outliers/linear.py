@@ -196,7 +196,7 @@ def _block_loss(W: Float32, rows: Float32, y: Int64, share: Float32) -> tuple[fl
     value = float(share.astype(np.float64) @ (np.log(total) - logit))
     p *= (share / total)[:, None]
     p[own, y] -= share
-    return value, p.T @ rows
+    return value, np.asarray(p.T @ rows, np.float32)
 
 
 def principal_directions(V: npt.NDArray[np.floating], rank: int) -> tuple[Float64, Float64]:

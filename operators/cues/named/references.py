@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate
 
 from connectors.foundation.messages import first_of, nearest
 from operators.base import FEATURES, OperatorError
@@ -341,51 +341,10 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
     raise OperatorError(_unknown(name, known))
 
 
-def check_references(
-    references: Iterable[Reference], known: Sequence[str], key: str, label: str | None = None
-) -> None:
-    """Raise OperatorError for the first name that is not a feature column; ``key`` says where it stands."""
-    for reference in references:
-        for name in names_of(reference):
-            if name == label:
-                raise OperatorError(
-                    f"operators.cues.{key}: {name!r} is the label. Name columns that may carry a shortcut "
-                    "to it."
-                )
-            try:
-                columns_of(name, known)
-            except OperatorError as error:
-                raise OperatorError(f"operators.cues.{key}: {error}") from None
-
-
-def check_answers(
-    spurious: Iterable[Reference], legitimate: Iterable[Reference], known: Sequence[str]
-) -> None:
-    """Raise OperatorError if a feature is named as spurious and as legitimate, also by pattern or entry."""
-    for (name, column, entry), (other, other_column, other_entry) in product(
-        _meanings(spurious, known), _meanings(legitimate, known)
-    ):
-        if column == other_column and (entry is None or other_entry in (None, entry)):
-            raise OperatorError(
-                f"operators.cues: {name!r} under spurious and {other!r} under legitimate both name "
-                f"features of {column!r}. Remove one of the two."
-            )
-
-
 def _is_label(name: str, column: str) -> bool:
     """Return whether a name is the label of a feature that `encode` makes of a column."""
     rest = name.removeprefix(column)
     return rest != name and rest.startswith((*WORDS, ": "))
-
-
-def _meanings(
-    references: Iterable[Reference], known: Sequence[str]
-) -> Iterator[tuple[str, str, int | str | None]]:
-    """Yield every name as written, with each column and entry that it means."""
-    for reference in references:
-        for name in names_of(reference):
-            for column, entry in columns_of(name, known):
-                yield name, column, entry
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

@@ -12,8 +12,9 @@ import pytest
 import rowsieve
 from operators.base import OperatorError
 from operators.cues import CueSettings, fit, weights
+from operators.cues.named.name_checks import check_references
 from operators.cues.named.recipe_text import yaml_reference
-from operators.cues.named.references import FeatureColumns, _unknown, check_references, columns_of
+from operators.cues.named.references import FeatureColumns, _unknown, columns_of
 from operators.cues.output.listing import recipe_reference
 from operators.cues.params import CueSlice, CuesParams
 from operators.cues.settings import Named

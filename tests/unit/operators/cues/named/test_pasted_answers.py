@@ -7,8 +7,9 @@ from itertools import permutations, product
 import pytest
 import yaml
 
+from operators.cues.named.name_checks import check_references
 from operators.cues.named.recipe_text import yaml_reference
-from operators.cues.named.references import FeatureColumns, check_references
+from operators.cues.named.references import FeatureColumns
 from operators.cues.output.listing import recipe_reference, recipe_section
 from operators.cues.params import CuesParams, CueWords, Reference
 from operators.encode.words import ElapsedWords, Gap, LevelWords, NumberWords, PartWords, Words
