@@ -97,7 +97,7 @@ def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
 def _head(spec: SourceSpec, path: str) -> list[str]:
     """Return the whole lines at the start of a file."""
     data = b"".join(text_blocks(spec, path, 0, HEAD_BYTES, HEAD_BYTES))
-    text = data.decode(spec.encoding, "replace").removeprefix("\ufeff")
+    text = data.decode(spec.encoding, "replace").lstrip("\ufeff")
     lines = [*io.StringIO(text, newline="")]
     return lines[:-1] if len(data) == HEAD_BYTES else lines
 

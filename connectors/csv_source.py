@@ -42,6 +42,8 @@ MAX_COLUMNS = 100_000
 MAX_NAME_BYTES, MAX_HEADER_BYTES = 2**10, 2**24
 """Largest lengths of a column name and of all of them. Longer ones are not a header, or an attempt to use up
 the memory."""
+MARK = "\ufeff"
+"""The byte order mark as text."""
 MAX_DIGITS = 64
 """A longer name is not checked for being a number."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
@@ -80,6 +82,7 @@ class CsvSource(TextSource):
         """
         path = find_names(self.spec, Csv)[0]
         names, start = self._header(path)
+        start += self._mark_length(path, start)
         try:
             blocks = self._blocks(path, start, sys.maxsize)
             piece = next(self._pieces(path, blocks, start, n_bytes), None)
@@ -104,7 +107,7 @@ class CsvSource(TextSource):
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
             self._check_same_order(path, first_path)
-        return start
+        return start + self._mark_length(path, start)
 
     def _check_same_order(self, path: str, first_path: str) -> None:
         """Raise ConnectorError where names are given by place, and headers have them in other orders."""
@@ -127,7 +130,7 @@ class CsvSource(TextSource):
         return text
 
     def _header(self, path: str) -> tuple[list[str], int]:
-        """Return the column names and the offset of the first row."""
+        """Return the column names and the offset of the first row, or of a byte order mark before it."""
         cells, begin, stop = self._first_cells(path)
         return self._names(path, cells), stop if self.options.header else begin
 
@@ -294,11 +297,15 @@ class CsvSource(TextSource):
             odd = OddValue(name, column[row].as_py(), "number")
             value = shorten(odd.value)
             most = "over 99%" if share > 0.99 else f"{share:.0%}"
+            remedy = (
+                f"Correct the value or leave it empty; if it stands for a missing value, set "
+                f"source.missing: [{value}]; if the column is text, name it in source.text_columns."
+            )
+            if str(odd.value).startswith(MARK):
+                remedy = "A byte order mark begins it, as where files are joined. Remove the mark."
             raise ConnectorError(
                 f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is not a number, but "
-                f"{most} of the column are. Correct the value or leave it empty; if it stands for a "
-                f"missing value, set source.missing: [{value}]; if the column is text, name it in "
-                f"source.text_columns.",
+                f"{most} of the column are. {remedy}",
                 odd,
             )
 
@@ -347,6 +354,11 @@ class CsvSource(TextSource):
             except pa.ArrowInvalid:
                 as_text = self._read(path, row, [one.name], {one.name: pa.string()})
                 value = as_text[one.name][0].as_py()
+                if str(value).startswith(MARK):
+                    return Diagnosis(
+                        f"column {one.name!r}: a byte order mark begins {shorten(value)}, as where files are "
+                        f"joined. Remove it."
+                    )
                 return Diagnosis(
                     f"column {one.name!r}: {shorten(value)} is not {one.type}, the type of the rows "
                     f"before. Correct the value or leave it empty; source.missing: [{value!r}] reads it as "

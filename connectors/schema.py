@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from connectors.column_names import check_same_names
@@ -71,6 +72,8 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return names and types alone, without what pandas and others write beside them; no view types.
 
+    Lists that are views are plain lists, and JSON is text.
+
     Dictionaries have indices of 32 bits. A file's own may have 8, and all files together have more values
     than these count.
     """
@@ -80,8 +83,34 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    if pa.types.is_list_view(kind):
+        return pa.list_(kind.value_type)
+    if pa.types.is_large_list_view(kind):
+        return pa.large_list(kind.value_type)
+    if isinstance(kind, pa.JsonType):
+        return _plain(kind.storage_type)
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return plain.get(kind, kind)
+
+
+def is_list_view(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds lists by their place and length, which may overlap."""
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _plain_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of list views as plain lists. Arrow's own cast loses values behind a null."""
+    kind = _plain(column.type)
+    make, offset = (
+        (pa.LargeListArray, pa.int64()) if pa.types.is_large_list(kind) else (pa.ListArray, pa.int32())
+    )
+    chunks = []
+    for chunk in column.chunks:
+        present = chunk.is_valid().to_numpy(zero_copy_only=False)
+        sizes = np.where(present, chunk.sizes.to_numpy(zero_copy_only=False), 0)
+        ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), offset)
+        chunks.append(make.from_arrays(ends, chunk.flatten(), mask=pa.array(~present)))
+    return pa.chunked_array(chunks, kind)
 
 
 def map_type(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -109,7 +138,8 @@ def cast_table(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     for field in schema:
         column = table[field.name]
         try:
-            columns.append(column.cast(field.type))
+            plain = _plain_lists(column) if is_list_view(column.type) else column
+            columns.append(plain.cast(field.type))
         except pa.ArrowException as error:
             raise ConnectorError(
                 f"{where}, column {field.name!r}: {column.type} values do not fit {field.type}: "

@@ -313,10 +313,15 @@ class TextSource(FileSource, ABC):
             f"Name it with source.encoding: utf-16-le (usual on Windows) or utf-16-be."
         )
 
-    def _mark_length(self, path: str) -> int:
-        """Return the bytes of the byte order mark that a file begins with; 0 without one."""
-        mark = self._encoding(path).mark
-        return len(mark) if mark and self._bytes(path, 0, len(mark)) == mark else 0
+    def _mark_length(self, path: str, start: int = 0) -> int:
+        """Return the bytes of the byte order marks that stand at ``start``; 0 without one.
+
+        There are several where files with a mark were joined, or a writer added a second one.
+        """
+        mark, length = self._encoding(path).mark, 0
+        while mark and self._bytes(path, start + length, start + length + len(mark)) == mark:
+            length += len(mark)
+        return length
 
 
 def whole(data: bytes) -> tuple[io.BytesIO, int]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connectors.errors import ConnectorError
-from connectors.schema import is_list
+from connectors.schema import is_list, is_list_view
 
 VIEWS = (pa.string_view(), pa.binary_view())
 
@@ -57,6 +57,10 @@ def written_out_bytes(array: pa.Array) -> int:
         return _view_bytes(array)
     if pa.types.is_struct(kind):
         return sum(written_out_bytes(inner) for inner in array.flatten())
+    if is_list_view(kind):  # the same values may be in every list
+        values, present = array.values, array.is_valid().to_numpy(zero_copy_only=False)
+        held = int(array.sizes.to_numpy(zero_copy_only=False)[present].sum())
+        return 8 * len(array) + held * (written_out_bytes(values) // max(len(values), 1) + 1)
     if is_list(kind):
         return 8 * len(array) + written_out_bytes(array.flatten())
     return int(array.nbytes)

@@ -153,10 +153,12 @@ def codes_read_as_missing(
             alike = sum(len(value) == len(word) and value.isupper() for value in values)
             is_code = word.isalpha() and word.isupper() and alike > ALIKE * len(values)
             is_category = word.lower() == NONE and name in summaries and summaries[name].form == Form.TEXT
-            if share >= MIN_CODE_SHARE and (is_code or is_category):
+            if MIN_CODE_SHARE <= share < 1 and (is_code or is_category):
                 read, shown = f"{share_text(share)} of the rows", ", ".join(map(repr, values[:3]))
+                others = f"{shown} {'are values' if len(values) > 1 else 'is a value'}"
+                others = others if values else "the column has no value"
                 yield (
-                    f"column {name!r}: {word!r}, {read}, is read as a missing value, and {shown} are values. "
+                    f"column {name!r}: {word!r}, {read}, is read as a missing value, and {others}. "
                     "If it is one as well, take the word out of source.missing, which is for all columns."
                 )
 
@@ -187,17 +189,16 @@ def doubtful_categories(
     """
     is_missing = NONE in {word.lower() for word in missing}
     for column in columns:
-        if (
-            column.use.kind != Kind.CATEGORICAL
-            or column.name in named
-            or column.name not in rows.column_names
-        ):
+        without_value = column.use.reason == Unused.MISSING
+        if column.use.kind != Kind.CATEGORICAL and not without_value:
             continue
         summary = column.summary
+        if column.name in named or column.name not in rows.column_names:
+            continue
         if summary is None or summary.form != Form.TEXT or summary.values is None:
             continue
         word, share = _none_of(rows[column.name]) if is_missing else ("", 0.0)
-        if share >= MIN_CODE_SHARE:
+        if share >= MIN_CODE_SHARE and not (without_value and share == 1):
             yield (
                 f"column {column.name!r}: {word!r}, {share_text(share)} of the rows, is read as a missing "
                 "value. If it is a category, set operators.encode.missing_values to the words that stand for "

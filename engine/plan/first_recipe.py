@@ -28,7 +28,7 @@ from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID
 from operators.embed.params import missing_packages
 from operators.encode.column_forms import Form
-from operators.encode.column_use import Kind, KindOptions
+from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
 from operators.leaks import Leak
 
@@ -175,9 +175,12 @@ def _excluded_unusable(excluded: Iterable[str], *, has_leaks: bool) -> Choice:
 
 
 def _doubtful_codes(source: InspectedSource, label: str, found: Preview) -> Iterator[str]:
-    """Yield a warning for each feature of codes of which a word for missing values may be one."""
+    """Yield a warning for each feature of codes of which a word for missing values may be one.
+
+    A column whose only value is such a word would be a feature as well.
+    """
     words = source.keys["missing"].words if "missing" in source.keys else {}
-    used = {column.name for column in found.columns if column.use.used}
+    used = {one.name for one in found.columns if one.use.used or one.use.reason == Unused.MISSING}
     of_features = {name: shares for name, shares in words.items() if name in used}
     yield from codes_read_as_missing(of_features, source.summaries, label)
 

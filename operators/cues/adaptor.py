@@ -31,7 +31,8 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.cues.named.references import FeatureColumns, check_answers, check_references
+from operators.cues.named.name_checks import check_answers, check_references
+from operators.cues.named.references import FeatureColumns
 from operators.cues.params import (
     IF_HONEST,
     LEFT_OUT,

@@ -64,7 +64,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 11
+    version = 12
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 

@@ -152,12 +152,35 @@ def checkable_classes(
         if seen.any() and planted.any():
             t, flips = log_ratios[0][seen], log_ratios[1][planted]
             back = float(posterior[planted].mean()) / (n_classes - 1)
-            wrong = min(float(posterior[seen].mean()), share_of_label(t, flips, min(back, MAX_RIGHT)))
             area = separation(t, flips)
             area -= LOWER_LIMIT * float(np.sqrt((1 / seen.sum() + 1 / planted.sum()) / 12))
-            enough = 1 - wrong - back >= MIN_RIGHT
-            found[label] = enough and unmixed_separation(area, wrong, back) >= min_separation
+            most = float(posterior[seen].mean())
+            decided = _decided_for_all_shares(area, most, back, min_separation)
+            if decided is None:  # only then, as the share takes long
+                wrong = min(most, share_of_label(t, flips, min(back, MAX_RIGHT)))
+                decided = _stands_out(area, wrong, back, min_separation)
+            found[label] = decided
     return found
+
+
+def _stands_out(area: float, wrong: float, back: float, min_separation: float) -> bool:
+    """Return whether wrong labels stand out where a share of the labels is wrong."""
+    enough = 1 - wrong - back >= MIN_RIGHT
+    return enough and unmixed_separation(area, wrong, back) >= min_separation
+
+
+def _decided_for_all_shares(area: float, most: float, back: float, min_separation: float) -> bool | None:
+    """Return what :func:`_stands_out` says of all shares from 0 to ``most``; None where it depends on them.
+
+    The separation rises or falls all the way with the share, so that the ends decide.
+    """
+    last = min(most, 1 - back - MIN_RIGHT)  # with more wrong labels nothing stands out
+    if last < 0:
+        return False
+    first, at_last = (unmixed_separation(area, wrong, back) >= min_separation for wrong in (0.0, last))
+    if first and at_last and last == most:
+        return True
+    return None if first or at_last else False
 
 
 def separation(log_ratio: Float64, planted: Float64) -> float:

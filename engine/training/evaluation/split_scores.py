@@ -154,8 +154,13 @@ def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def wrong_labels_of(job: TrainingJob) -> dict[int, float]:
-    """Return the estimated share of wrong labels in each inferred group that has some."""
-    found = read_record(job.folder).get("wrong_labels", {})
+    """Return the estimated share of wrong labels in each inferred group that has some.
+
+    That is what the training has recorded. A training of an earlier release that is found again has recorded
+    nothing, nor has one whose rows are those of an earlier version without estimates: then it is what the
+    version says.
+    """
+    found = read_record(job.folder).get("wrong_labels") or job.version.wrong_labels()
     return {int(group): float(share) for group, share in found.items()}
 
 

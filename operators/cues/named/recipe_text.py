@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operators.cues.params import CueSlice, CueWords
+from operators.yaml_text import inline_yaml
 
 
 def yaml_reference(reference: Any) -> str:
@@ -35,7 +36,7 @@ def yaml_references(references: Sequence[Any]) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotation marks: as it is where all of it can be read, else with escapes."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else inline_yaml(text)
 
 
 def _is_plain(text: str) -> bool:

@@ -11,10 +11,11 @@ columns before their features are known.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import accumulate
 
 from connectors.foundation.messages import first_of, nearest
 from operators.base import FEATURES, OperatorError
@@ -104,7 +105,7 @@ class FeatureColumns:
             There is no such column, feature, entry or slice.
 
         """
-        if columns := whole_columns(name, self.names):
+        if columns := [name] if name in self._ranges else whole_columns(name, self.names):
             places = [self._places(column) for column in columns]
             main = tuple(p for own in places for p in self._main(own))
             return Meaning(tuple(p for own in places for p in own), main)
@@ -131,9 +132,13 @@ class FeatureColumns:
 
     def _range(self, column: str) -> range:
         """Return the positions of a column's features, if it has any."""
-        index = self.names.index(column)
-        start = sum(self.widths[:index])
-        return range(start, start + self.widths[index])
+        return self._ranges[column]
+
+    @cached_property
+    def _ranges(self) -> Mapping[str, range]:
+        """The positions of each column's features."""
+        bounds = zip(self.names, self.widths, self._ends, strict=True)
+        return {name: range(end - width, end) for name, width, end in bounds}
 
     def _main(self, places: range) -> list[int]:
         """Return those features of a column that are balanced where it is named."""
@@ -145,7 +150,7 @@ class FeatureColumns:
     def _entry(self, name: str) -> int | None:
         """Return the position of an entry of a vector column; None for another name."""
         found = ENTRY.fullmatch(name)
-        if found is None or found["column"] not in self.names:
+        if found is None or found["column"] not in self._ranges:
             return None
         places, entry = self._places(found["column"]), int(found["entry"])
         if entry >= len(places):
@@ -215,6 +220,15 @@ class FeatureColumns:
         if position >= self.n_features:
             return self.mentions[position - self.n_features].label
         return self._labels[position]
+
+    def source(self, position: int) -> str:
+        """Return the column that a feature is made of, words of texts excepted."""
+        return self.names[bisect_right(self._ends, position)]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The position behind the last feature of each column."""
+        return list(accumulate(self.widths))
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:
@@ -299,7 +313,9 @@ class FeatureColumns:
 
 def whole_columns(name: str, known: Sequence[str]) -> list[str]:
     """Return the columns that a name means as a whole: the one of this name, else those of a pattern."""
-    return [name] if name in known else [column for column in known if is_meant(column, name)]
+    if name in known or not name.endswith("*"):
+        return [name] if name in known else []
+    return [column for column in known if is_meant(column, name)]
 
 
 def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | None]]:
@@ -325,51 +341,10 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
     raise OperatorError(_unknown(name, known))
 
 
-def check_references(
-    references: Iterable[Reference], known: Sequence[str], key: str, label: str | None = None
-) -> None:
-    """Raise OperatorError for the first name that is not a feature column; ``key`` says where it stands."""
-    for reference in references:
-        for name in names_of(reference):
-            if name == label:
-                raise OperatorError(
-                    f"operators.cues.{key}: {name!r} is the label. Name columns that may carry a shortcut "
-                    "to it."
-                )
-            try:
-                columns_of(name, known)
-            except OperatorError as error:
-                raise OperatorError(f"operators.cues.{key}: {error}") from None
-
-
-def check_answers(
-    spurious: Iterable[Reference], legitimate: Iterable[Reference], known: Sequence[str]
-) -> None:
-    """Raise OperatorError if a feature is named as spurious and as legitimate, also by pattern or entry."""
-    for (name, column, entry), (other, other_column, other_entry) in product(
-        _meanings(spurious, known), _meanings(legitimate, known)
-    ):
-        if column == other_column and (entry is None or other_entry in (None, entry)):
-            raise OperatorError(
-                f"operators.cues: {name!r} under spurious and {other!r} under legitimate both name "
-                f"features of {column!r}. Remove one of the two."
-            )
-
-
 def _is_label(name: str, column: str) -> bool:
     """Return whether a name is the label of a feature that `encode` makes of a column."""
     rest = name.removeprefix(column)
     return rest != name and rest.startswith((*WORDS, ": "))
-
-
-def _meanings(
-    references: Iterable[Reference], known: Sequence[str]
-) -> Iterator[tuple[str, str, int | str | None]]:
-    """Yield every name as written, with each column and entry that it means."""
-    for reference in references:
-        for name in names_of(reference):
-            for column, entry in columns_of(name, known):
-                yield name, column, entry
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from operators.base import OperatorError
 from operators.bounded_json import read_json
 from operators.cues.named.answers import Answers
 from operators.cues.named.recipe_text import yaml_references
@@ -200,11 +201,17 @@ def recipe_reference(position: int, columns: FeatureColumns, inside: str) -> Any
 
     A column of categories is named as a whole: its other values tell about as much of the label. A point in
     time, or a part of a date, is named as its slice: the name of the column answers for its other parts, too.
+    Where that name is the one of another column, such as ``n > 3``, the feature's own column is named.
     """
     if position >= columns.n_features:
         return columns.mentions[position - columns.n_features].model_dump(mode="json")
     of_date = isinstance(columns.words_of(position), ElapsedWords | PartWords | YearWords)
-    return inside if of_date else _whole_name(position, columns)
+    name = inside if of_date else _whole_name(position, columns)
+    try:
+        is_meant = position in columns.meaning(name).positions
+    except OperatorError:  # a slice that holds for no row cannot be told
+        is_meant = False
+    return name if is_meant else columns.source(position)
 
 
 def _whole_name(position: int, columns: FeatureColumns) -> str:

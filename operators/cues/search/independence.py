@@ -42,6 +42,8 @@ MIRROR = 0.5
 judge."""
 MAX_MIRRORS = 4
 """Such columns above which all of them judge: a shortcut that many repeat, as pixels do, shows itself so."""
+CORRELATED = 64
+"""Features whose correlations with the side are computed at a time."""
 TINY = 1e-9
 """Least divisor, against division by 0."""
 STANDARD_ERRORS = 2.0
@@ -175,28 +177,41 @@ def with_mirrors(
     """
     own = sorted(features)
     together = [column.features for column in columns if not set(column.features) & set(own)]
-    alone = set(range(Z.shape[1])) - set(own) - {place for column in together for place in column}
-    others = [*together, *((place,) for place in sorted(alone))]
+    alone = sorted(set(range(Z.shape[1])) - set(own) - {place for column in together for place in column})
     cells = [(Z[y == c], broken[y == c]) for c in np.unique(y)]
     cells = [(rows, mark) for rows, mark in cells if min(mark.sum(), (~mark).sum()) >= MIN_CELL_ROWS]
     if not cells:
         return own
     same = [
         column
-        for column in others
+        for column in together
         if np.mean([_multiple_correlation(rows[:, list(column)], mark) for rows, mark in cells]) > MIRROR
     ]
+    single = np.mean([_correlations(rows, mark, alone) for rows, mark in cells], axis=0)
+    same += [(place,) for place, found in zip(alone, single, strict=True) if found > MIRROR]
     both = sorted({*own, *(place for column in same for place in column)})
     return both if len(same) <= MAX_MIRRORS and len(both) < Z.shape[1] else own
 
 
+def _correlations(rows: Floats, mark: npt.NDArray[np.bool_], places: Sequence[int]) -> Floats:
+    """Return the absolute correlations of a mark (n,) with features of rows (n, d), shape (len(places),)."""
+    target, found = mark - mark.mean(), np.zeros(len(places))
+    size = float((target**2).sum())
+    for start in range(0, len(places), CORRELATED):
+        part = slice(start, start + CORRELATED)
+        X = rows[:, places[part]]
+        X = X - X.mean(axis=0, dtype=np.float64)
+        spread = np.sqrt((X**2).sum(axis=0) * size)
+        found[part] = np.where(spread > TINY, abs(target @ X) / np.maximum(spread, TINY), 0.0)
+    return found
+
+
 def _multiple_correlation(rows: Floats, mark: npt.NDArray[np.bool_]) -> float:
     """Return the correlation of a mark (n,) with its best linear prediction from features (n, k)."""
+    if rows.shape[1] == 1:
+        return float(_correlations(rows, mark, [0])[0])
     X = rows - rows.mean(axis=0, dtype=np.float64)
     target = mark - mark.mean()
-    if X.shape[1] == 1:
-        spread = float(np.sqrt((X[:, 0] ** 2).sum() * (target**2).sum()))
-        return abs(float(X[:, 0] @ target)) / spread if spread > TINY else 0.0
     predicted = X @ np.linalg.lstsq(X.T @ X, X.T @ target, rcond=1e-9)[0]
     n, k = X.shape
     unexplained = float(((target - predicted) ** 2).sum() / (target**2).sum())

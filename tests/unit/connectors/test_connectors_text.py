@@ -86,6 +86,32 @@ def test_any_jsonl_comes_back(
     assert read_all(source).to_pylist() == rows
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (f"{BOM}{BOM}1,a\n2,b\n", None),
+        (f"{BOM}{BOM}n,c\n1,a\n2,b\n", ["n", "c"]),
+        (f"{BOM}n,c\n{BOM}1,a\n2,b\n", ["n", "c"]),
+        (f"n,c\n{BOM}{BOM}1,a\n2,b\n", ["n", "c"]),
+    ],
+)
+def test_marks_before_the_header_or_the_first_row_are_no_text(
+    text: str, names: list[str] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(text, "utf-8")
+    source = open_source(str(tmp_path / "a.csv"), options={} if names else {"header": False})
+    table = read_all(source)
+    assert table.schema.names == (names or ["column_1", "column_2"])
+    assert [column.to_pylist() for column in table.columns] == [[1, 2], ["a", "b"]]
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 10**6])
+def test_a_mark_among_numbers_is_named(shard_bytes: int, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,c\n" + "1,a\n" * 9 + f"{BOM}2,b\n", "utf-8")
+    with pytest.raises(ConnectorError, match=r"line 11: .*byte order mark begins .*Remove"):
+        read_all(open_source(str(tmp_path / "a.csv"), shard_bytes=shard_bytes))
+
+
 @pytest.mark.parametrize("options", [{}, {"strip": True}, {"encoding": "utf-16-le"}])
 @pytest.mark.parametrize("shard_bytes", [1, 9, 16, 10**6])
 def test_a_mark_within_a_csv_file_stays_wherever_shards_begin(

@@ -113,6 +113,28 @@ def test_none_that_is_a_category_is_said_to_be_read_as_missing(tmp_path: Path) -
     assert "3 values: full 33%, none 33%, part 33%" in remedied.columns[0].about
 
 
+def test_none_that_is_the_only_word_beside_gaps_is_said_to_be_read_as_missing(tmp_path: Path) -> None:
+    """Such a column was listed as without a value, and nothing said why."""
+    lien = ["none" if k % 3 == 0 else "" for k in range(N)]
+    found = drafted(tmp_path, lien=lien, every=["none"] * N, x=[k % 11 for k in range(N)])
+    assert [*found.preview.values] == [
+        "column 'lien': 'none', 33.3% of the rows, is read as a missing value. If it is a category, set "
+        "operators.encode.missing_values to the words that stand for no value, such as ['', NA, n/a, nan]."
+    ]
+
+
+@pytest.mark.parametrize(("other", "said"), [("", "the column has no value"), ("full", "'full' is a value")])
+def test_none_is_told_of_by_what_else_there_is(tmp_path: Path, other: str, said: str) -> None:
+    lien = ["none" if k // 2 % 3 == 0 else other for k in range(N)]
+    found = drafted(
+        tmp_path, lien=lien, x=["none" if k % 7 == 0 else k for k in range(N)], z=[k % 11 for k in range(N)]
+    )
+    assert [*found.warnings] == [
+        f"column 'lien': 'none', 33.3% of the rows, is read as a missing value, and {said}. "
+        "If it is one as well, take the word out of source.missing, which is for all columns."
+    ]
+
+
 def test_none_that_stands_for_a_missing_number_elsewhere_is_said(tmp_path: Path) -> None:
     deposit = [("none", "part", "full")[k // 2 % 3] for k in range(N)]
     found = drafted(tmp_path, deposit=deposit, x=["none" if k % 7 == 0 else k for k in range(N)])

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from operators.outliers import flip_share
 from operators.outliers.assessment import assess
 from operators.outliers.flip_share import (
     _loss,
@@ -127,3 +128,27 @@ def test_the_marked_share_hardly_depends_on_the_draw() -> None:
     assert min(recall) >= 0.6
     assert min(precision) >= 0.9
     assert np.abs(np.array(stated) - precision).max() <= 0.1
+
+
+def test_the_share_of_a_label_is_fitted_only_where_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With hundreds of classes the fits took longer than all models."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 500)
+    seen, planted = (
+        rng.normal(size=1000),
+        rng.normal(3 * (1 - y), 1.0),
+    )  # class 0 stands out, class 1 does not
+    posterior = np.full(1000, 0.1)
+    expected = checkable_classes((seen, planted), (y, y), np.zeros(1000), 2, 0.8)
+    fitted = list[float]()
+
+    def counted(observed: Floats, planted: Floats, right: float) -> float:
+        fitted.append(right)
+        return 0.0
+
+    monkeypatch.setattr(flip_share, "share_of_label", counted)
+    assert checkable_classes((seen, planted), (y, y), posterior, 2, 0.8).tolist() == expected.tolist()
+    assert expected.tolist() == [True, False]
+    assert not fitted
+    checkable_classes((seen, planted / 3), (y, y), np.full(1000, 0.4), 2, 0.8)
+    assert fitted

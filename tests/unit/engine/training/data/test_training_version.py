@@ -93,6 +93,24 @@ def test_wrong_labels_are_read_from_the_state_of_groups(
     assert Version(tmp_path, {"operators": []}).wrong_labels() == {}
 
 
+def test_a_training_that_is_found_again_tells_of_the_same_wrong_labels(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training of an earlier release has recorded none: its worst group was one of wrong labels."""
+    run(published, tmp_path / "model")
+    monkeypatch.setattr(Version, "wrong_labels", lambda self: {"0": 0.9})
+    again, new = run(published, tmp_path / "model"), run(published, tmp_path / "new")
+    assert (again.reused, new.reused) == (True, False)
+    tables = [one.evaluations["validation"].groupings["inferred"] for one in (again, new)]
+    assert [table.wrong_labels for table in tables] == [{"0": 0.9}] * 2
+    assert tables[0].worst_group == tables[1].worst_group
+    monkeypatch.setattr(Version, "wrong_labels", lambda self: {})
+    assert (
+        run(published, tmp_path / "new").evaluations["validation"].groupings
+        == new.evaluations["validation"].groupings
+    )
+
+
 @pytest.mark.slow
 def test_a_group_in_which_most_labels_are_wrong_is_not_the_worst(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 import rowsieve
 from operators.base import OperatorError
 from operators.cues import CueSettings, fit, weights
+from operators.cues.named.name_checks import check_references
 from operators.cues.named.recipe_text import yaml_reference
-from operators.cues.named.references import FeatureColumns, _unknown, check_references, columns_of
+from operators.cues.named.references import FeatureColumns, _unknown, columns_of
 from operators.cues.output.listing import recipe_reference
 from operators.cues.params import CueSlice, CuesParams
 from operators.cues.settings import Named
@@ -132,6 +134,15 @@ def test_the_name_of_a_column_is_no_slice_of_another_one(names):
     assert known.named("n > 4") == Named((names.index("n"),), 4.0)
     assert known.named("n > 3 > 0.5") == Named((place,), 0.5)
     assert columns_of("n > 3", names) == [("n > 3", None)]
+
+
+def test_columns_of_a_wide_table_are_found_quickly():
+    """Each was looked for among all others."""
+    names = tuple(f"column {i}" for i in range(20_000))
+    known = FeatureColumns(names, (1,) * len(names))
+    started = time.process_time()
+    assert [known.meaning(name).positions for name in names] == [(i,) for i in range(len(names))]
+    assert time.process_time() - started < 2
 
 
 def test_the_label_of_a_feature_is_found_whichever_columns_begin_like_it():
