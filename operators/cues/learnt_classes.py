@@ -120,8 +120,8 @@ class LearntClasses:
         rare = None if sides.rare is None else np.zeros(factor.shape, np.bool_)
         if rare is not None:
             rare[np.ix_(self.labels, columns)] = sides.rare
-        told = tuple(self.labels[list(sides.told)].tolist())
-        return replace(sides, level_side=level_side, factor=factor, rare=rare, told=told)
+        sets = tuple(tuple(self.labels[list(one)].tolist()) for one in sides.class_sets)
+        return replace(sides, level_side=level_side, factor=factor, rare=rare, class_sets=sets)
 
     def _spread(self, values: Floats, others: float) -> Float64:
         """Return values whose last axis has K entries with C of them, ``others`` for the other classes."""

@@ -13,6 +13,7 @@ from operators.cues.decision.groups import leaning_groups, shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.models.trade_off import rows_by_group
 from operators.cues.output.curve_report import curve_record
+from operators.cues.output.notes import listed
 from operators.cues.row_weights import broken_column, right_label
 from operators.cues.state import CueState
 from operators.metrics.group_scores import not_compared
@@ -61,9 +62,9 @@ def measured_curve(
         if not counted[k]:
             return f"class {classes[k]}, too small to divide"
         if part == 0 and k not in divided:
-            return f"class {classes[k]}, no row of which breaks {_listed(columns, 'or')}"
+            return f"class {classes[k]}, no row of which breaks {listed(columns, 'or')}"
         if part == 0:
-            return f"class {classes[k]}, follows {_listed(columns)}"
+            return f"class {classes[k]}, follows {listed(columns)}"
         return f"class {classes[k]}, breaks {broken[part - 1]}"
 
     record = curve_record(
@@ -85,11 +86,6 @@ def _classes_left_out(
     names, rows = np.unique(y[left_out], return_counts=True)
     whole = rows == np.bincount(y, minlength=len(classes))[names]
     return {classes[c]: int(n) for c, n in zip(names[whole], rows[whole], strict=True)}
-
-
-def _listed(names: Sequence[str], conjunction: str = "and") -> str:
-    *first, last = names
-    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:

@@ -78,7 +78,7 @@ def write_suspects(
         "legitimate": params.model_dump(mode="json")["legitimate"],
         "part": state.blend if found_by_search else None,
         "balanced_columns": _balanced_columns(state, columns),
-        **_told_classes(state, classes),
+        **_class_sets(state, classes),
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
         **({"several": True} if state.further and state.blend > 0 else {}),
         **_wrong_labels(state, classes),
@@ -100,11 +100,13 @@ def _balanced_columns(state: CueState, columns: FeatureColumns) -> list[str] | N
     return list(dict.fromkeys(name for sides in state.class_columns for name in _sources(sides, columns)))
 
 
-def _told_classes(state: CueState, classes: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of the classes that the balanced column tells from all others, if it does."""
-    if state.class_column is None or state.blend <= 0 or not state.class_column.told:
+def _class_sets(state: CueState, classes: Sequence[str]) -> dict[str, list[list[str]]]:
+    """Return the names of the classes of each set that the balanced column tells, the smallest set first."""
+    if state.class_column is None or state.blend <= 0 or not state.class_column.class_sets:
         return {}
-    return {"told_classes": [classes[c] for c in state.class_column.told]}
+    return {
+        "class_sets": [[classes[c] for c in one] for one in sorted(state.class_column.class_sets, key=len)]
+    }
 
 
 def _wrong_labels(state: CueState, classes: Sequence[str]) -> dict[str, dict[str, list[float]]]:

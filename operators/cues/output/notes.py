@@ -92,3 +92,9 @@ def ineffective_answers(found: FoundCues) -> list[str]:
         return notes
     listed = "`rowsieve cues OUTPUT` lists features and words that divide the rows."
     return [f"{undivided_sentence(found)} {listed}"] if found.get("undivided") else []
+
+
+def listed(names: Sequence[str], conjunction: str = "and") -> str:
+    """Return names as a sentence has them: `a`, `a and b` or `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} {conjunction} {last}" if first else last

@@ -60,8 +60,8 @@ class FoundCues(TypedDict, total=False):
     """As in ``CueState``."""
     balanced_columns: Sequence[str] | str | None
     """Columns that the search balances, where it does not follow twins and slices."""
-    told_classes: Sequence[str]
-    """Classes that the balanced column tells from all others."""
+    class_sets: Sequence[Sequence[str]]
+    """Classes of each set that the balanced column tells from the others, the smallest set first."""
     several: bool
     """Whether each of the balanced columns carries a shortcut of its own."""
     leaning: str

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
-from operators.cues.output.notes import limit_sentence, undivided_sentence, wrong_labels_sentence
+from operators.cues.output.notes import limit_sentence, listed, undivided_sentence, wrong_labels_sentence
 from operators.cues.output.record import FoundCues, Suspect
 from operators.cues.output.shown_suspects import ASKED_STRENGTH, SEE_ROWS, asked_suspects, is_entry, wins_much
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
@@ -134,9 +134,9 @@ def _kept_sentence(found: FoundCues) -> str:
 
 
 def _kept_columns(found: FoundCues) -> str:
-    *first, last = [f"`{name}`" for name in found["kept"]]
-    listed, it = (f"{', '.join(first)} and {last}", "them") if first else (last, "it")
-    return f"{listed} (if that is honest signal, name {it} under `legitimate`)"
+    names = [f"`{name}`" for name in found["kept"]]
+    it = "them" if len(names) > 1 else "it"
+    return f"{listed(names)} (if that is honest signal, name {it} under `legitimate`)"
 
 
 def _others(found: FoundCues) -> str:
@@ -298,10 +298,8 @@ def _columns(found: FoundCues) -> Verdict:
     """Say which column stands for the classes, or which columns of one value each, and how far that is
     balanced."""
     columns = found["balanced_columns"] or ()
-    names = [columns] if isinstance(columns, str) else columns
-    *first, last = (f"`{name}`" for name in names)
-    listed = f"{', '.join(first)} and {last}" if first else last
-    it_is, it = ("they are", "them") if first else ("it is", "it")
+    names = [f"`{name}`" for name in ([columns] if isinstance(columns, str) else columns)]
+    it_is, it = ("they are", "them") if len(names) > 1 else ("it is", "it")
     many = (found["evidence"] or {}).get("classes", 2) > 2
     why = MORE_LOST if many and found.get("wrong_labels") else ""
     share = "in full" if found["part"] == 1 else f"by {found['part']:.0%}{why}"
@@ -315,16 +313,18 @@ def _columns(found: FoundCues) -> Verdict:
     if found.get("expected_gain"):
         reason = f". {expected_sentence(found)}"
     told = "go with the classes"
-    if "told_classes" in found:
-        told = f"tell {_classes(found['told_classes'])} from the others"
+    if "class_sets" in found:
+        told = f"tell {_told_sets(found['class_sets'])}"
     return Verdict(
-        f"The values of {listed} {told}{reason}: the weights balance {it} against the label {share}.", honest
+        f"The values of {listed(names)} {told}{reason}: the weights balance {it} against the label {share}.",
+        honest,
     )
 
 
-def _classes(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"the classes {', '.join(first)} and {last}" if first else f"class {last}"
+def _told_sets(sets: Sequence[Sequence[str]]) -> str:
+    """Say which classes are told from the others, or of three and more sets which from each other."""
+    named = [f"the classes {listed(names)}" if len(names) > 1 else f"class {names[0]}" for names in sets]
+    return f"{named[0]} from the others" if len(sets) == 2 else f"{'; '.join(named)} from each other"
 
 
 def words_sentence(found: FoundCues) -> str:

@@ -30,9 +30,9 @@ class Sides:
     rare
         Whether a side is rare in a class, shape (C, S), where the factor does not say so: of several
         shortcuts that are balanced together it depends on the others.
-    told
-        Classes that the column tells from all others, where its values stand for these or the rest: the first
-        class of either side stands for it in ``level_side``. Empty where values stand for each class.
+    class_sets
+        Sets of classes that the column tells from each other, where its values stand for sets: in
+        ``level_side`` the first class of a set stands for it. Empty where values stand for classes.
 
     """
 
@@ -41,7 +41,7 @@ class Sides:
     level_side: Integers
     factor: Floats
     rare: Mask | None = None
-    told: tuple[int, ...] = ()
+    class_sets: tuple[tuple[int, ...], ...] = ()
 
     def is_rare(self) -> Mask:
         """Return whether each side is rarer in a class than its balance has it, shape (C, S)."""

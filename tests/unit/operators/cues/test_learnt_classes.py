@@ -77,10 +77,16 @@ def test_sides_that_stand_for_classes_stand_for_their_labels() -> None:
     learnt = LearntClasses(LABELS, 5)
     y = np.repeat([0, 1, 2], 40)
     side = np.where(np.arange(120) % 10 == 0, 3, y)
-    sides = Sides((0,), np.array([0.5, 1.5]), np.array([2, 0, 3]), independent_factors(side, y, 3), told=(1,))
+    sides = Sides(
+        (0,),
+        np.array([0.5, 1.5]),
+        np.array([2, 0, 3]),
+        independent_factors(side, y, 3),
+        class_sets=((0, 2), (1,)),
+    )
     found = learnt._sides(replace(sides, rare=sides.factor > 1.1))
     assert found.level_side.tolist() == [3, 0, 5]
-    assert found.told == (2,)
+    assert found.class_sets == ((0, 3), (2,))
     assert found.factor.shape == found.rare.shape == (5, 6)
     np.testing.assert_array_equal(found.factor[np.ix_(LABELS, [0, 2, 3, 5])], sides.factor)
     assert (found.factor[[1, 4]] == 1).all()

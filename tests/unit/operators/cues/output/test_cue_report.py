@@ -429,7 +429,12 @@ def test_the_summary_does_not_end_in_a_name() -> None:
     assert summary(FOUND | words).endswith("by 85%, which costs 0.007 of balanced accuracy on held-out rows.")
     expected = {"part": 1.0, "balanced_columns": "depot", "expected_gain": 0.2}
     assert summary(FOUND | expected).endswith("the weights balance it against the label in full.")
-    backtick = {**FOUND, "part": 1.0, "balanced_columns": ["a`b. c"], "told_classes": ["St. Paul`s. x"]}
+    backtick = {
+        **FOUND,
+        "part": 1.0,
+        "balanced_columns": ["a`b. c"],
+        "class_sets": [["St. Paul`s. x"], ["b", "c"]],
+    }
     assert summary(backtick).endswith("the weights balance it against the label in full.")
     assert verdict(backtick).startswith(f"{summary(backtick)} If it is honest signal")
 

@@ -18,12 +18,11 @@ from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.models.trade_off import Fits
 from operators.cues.named.references import FeatureColumns
-from operators.cues.output.listing import _told_classes as told_record
+from operators.cues.output.listing import _class_sets as sets_record
 from operators.cues.output.listing import shortcut_names
 from operators.cues.output.verdict import verdict
 from operators.cues.row_weights import breaks
-from operators.cues.search.class_set import _sets_of_levels
-from operators.cues.search.searched_rows import SearchedRows
+from operators.cues.search.class_set import class_sets
 from operators.cues.settings import SourceColumn
 from tests.unit.operators.cues.output.test_cue_report import FOUND
 
@@ -89,7 +88,7 @@ def test_it_takes_the_place_of_twins_that_see_less_of_it(form: str):
     assert found.class_set is not None
     state = fit(X, y, IDS, s)
     assert state.class_column is not None
-    assert state.class_column.told == (TARGET,)
+    assert state.class_column.class_sets == ((0, 2), (TARGET,))
     sample, fits = Sample(X, y, IDS, counts), Fits()
     twins = decide_on(found.state, sample, s, fits=fits)
     w, without = weights(state, X, y, IDS), weights(_decided(found.state, twins), X, y, IDS)
@@ -104,7 +103,7 @@ def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.Mo
     X, y, _, columns = table("0/1", told=0.96)
     monkeypatch.setattr(choice, "CLEAR_RISE", 1.0)
     state = fit(X, y, IDS, CueSettings(columns=columns))
-    assert state.class_column is None or not state.class_column.told
+    assert state.class_column is None or not state.class_column.class_sets
 
 
 def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: pytest.MonkeyPatch):
@@ -116,12 +115,12 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
     scaler, counts = Scaler.from_rows(rows), np.bincount(y)
     found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
     assert found.state.class_column is not None
-    sides = replace(found.state.class_column, told=(TARGET,))
+    sides = replace(found.state.class_column, class_sets=((0, 2), (TARGET,)))
     other = found._replace(class_set=replace(found.state, class_column=sides))
     monkeypatch.setattr(choice, "_is_better", lambda *_: True)
     state, _ = choice.choose_state(other, Sample(rows, y, IDS, counts), s, Fits())
     assert state.class_column is not None
-    assert not state.class_column.told
+    assert not state.class_column.class_sets
 
 
 @pytest.mark.parametrize(
@@ -148,14 +147,17 @@ def test_the_list_names_the_class():
     X, y, _, _ = table("0/1")
     state = fit(X, y, IDS)
     columns = FeatureColumns(tuple("abcdefg"), (1,) * 7)
-    assert told_record(state, ["lost", "late", "ok"]) == {"told_classes": ["late"]}
-    assert told_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
+    assert sets_record(state, ["lost", "late", "ok"]) == {"class_sets": [["late"], ["lost", "ok"]]}
+    assert sets_record(replace(state, blend=0.0), ["lost", "late", "ok"]) == {}
     assert shortcut_names(state, columns) == ["g"]
     assert shortcut_names(replace(state, blend=0.0, leaning_column=state.class_column), columns) == ["g"]
-    found = {**FOUND, "part": 1.0, "balanced_columns": ["hub"], "told_classes": ["late"]}
+    found = {**FOUND, "part": 1.0, "balanced_columns": ["hub"], "class_sets": [["late"], ["lost", "ok"]]}
     assert "The values of `hub` tell class late from the others, and" in verdict(found)
-    found["told_classes"] = ["late", "lost"]
+    found["class_sets"] = [["late", "lost"], ["ok", "new", "gone"]]
     assert "The values of `hub` tell the classes late and lost from the others, and" in verdict(found)
+    found["class_sets"] = [["late"], ["ok", "new"], ["lost", "gone", "old"]]
+    told = "tell class late; the classes ok and new; the classes lost, gone and old from each other, and"
+    assert told in verdict(found)
 
 
 def test_a_column_of_which_the_others_tell_the_side_is_not_followed():
@@ -207,18 +209,41 @@ def test_a_column_of_two_of_five_classes_is_found_and_balanced(mirrored: float):
     state = fit(X, y, IDS)
     assert state.class_column is not None
     assert state.class_column.columns == (6,)
-    assert set(state.class_column.told) in ({1, 3}, {0, 2, 4})
+    assert state.class_column.class_sets == ((0, 2, 4), (1, 3))
     w = weights(state, X, y, IDS)
     share = [np.average(cue[y == c], weights=w[y == c]) for c in range(5)]
     assert np.ptp(share) < 0.3  # in the rows it is .86
 
 
-def test_sets_of_one_class_are_left_to_the_columns_of_one_class():
-    y = np.arange(N) % 4
-    rows = SearchedRows(np.zeros((N, 1)), y, IDS, np.full((N, 4), 0.25))
-    assert _sets_of_levels((y == 2).astype(int), 2, rows) == []
-    found = _sets_of_levels(np.isin(y, [0, 3]).astype(int), 2, rows)
-    assert [np.flatnonzero(told).tolist() for told in found] in ([[0, 3]], [[1, 2]])
+@pytest.mark.parametrize(
+    ("level_of_class", "sets"),
+    [
+        ([0, 1, 1, 0], [[0, 1, 1, 0]]),
+        ([2, 0, 1, 1, 2, 0], [[0, 1, 2, 2, 0, 1]]),
+        ([0, 0, 1, 0], []),  # one class is looked at for every column
+        ([0, 1, 2, 3], []),  # each class has a value of its own
+    ],
+)
+def test_classes_that_are_alike_in_the_values_of_a_column_are_one_set(level_of_class: Any, sets: Any):
+    rng, C = np.random.default_rng(0), len(level_of_class)
+    y, L = np.arange(N) % C, max(level_of_class) + 1
+    level = np.where(rng.random(N) < 0.9, np.array(level_of_class)[y], rng.integers(0, L, N))
+    assert [found.tolist() for found in class_sets(level, L, y, C)] == sets
+
+
+def test_a_value_for_each_of_three_sets_of_six_classes_is_found_and_balanced():
+    rng, set_of = np.random.default_rng(5), np.array([0, 1, 1, 2, 0, 2])
+    y = rng.integers(0, 6, N)
+    cue = np.where(rng.random(N) < 0.93, set_of[y], (set_of[y] + rng.integers(1, 3, N)) % 3)
+    X = rng.normal(size=(N, 6))
+    X[np.arange(N), y] += 2.0
+    rows = np.column_stack([X, np.eye(3)[cue]]).astype(np.float32)
+    state = fit(rows, y, IDS, CueSettings(columns=(SourceColumn((6, 7, 8)),)))
+    assert state.class_column is not None
+    assert state.class_column.class_sets == ((0, 4), (1, 2), (3, 5))
+    w = weights(state, rows, y, IDS)
+    share = np.array([np.bincount(cue[y == c], w[y == c]) / w[y == c].sum() for c in range(6)])
+    assert np.ptp(share, axis=0).max() < 0.35  # in the rows it is .9
 
 
 def test_sides_of_sets_are_those_of_the_labels_where_a_class_is_not_searched():
@@ -226,4 +251,4 @@ def test_sides_of_sets_are_those_of_the_labels_where_a_class_is_not_searched():
     y = np.where(y == 0, 0, y + 1)  # class 1 has no rows
     state = fit(X, y, IDS, class_counts=np.bincount(y), n_classes=6)
     assert state.class_column is not None
-    assert set(state.class_column.told) in ({2, 4}, {0, 3, 5})
+    assert state.class_column.class_sets == ((0, 3, 5), (2, 4))
