@@ -15,10 +15,10 @@ from engine.execution.local_executor import LocalExecutor
 from engine.publish.tracking import client
 from engine.recipe.promotion import CannotCompareError, Condition, PromotionRule
 from engine.storage.object_run_store import synced_executor
-from engine.training.champion import count_paired_answers, rows_for
+from engine.training.champion import PairedAnswers, count_paired_answers, rows_for
 from engine.training.data.version import Version
 from engine.training.evaluation.by_group import INFERRED, Scores
-from engine.training.evaluation.split_scores import score
+from engine.training.evaluation.split_scores import GroupFacts, RowSource, score
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
 from engine.training.registration import RegisteredModel
@@ -138,13 +138,7 @@ def _compare(
             reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
             reason += _withdrawn_text(mlflow_client, registered.name, version, output)
             return _Comparison(version, PromotionDecision(False, reason))
-        champion = Ensemble.load(folder)
-        with synced_executor(executor, result.place, result.folder) as opened:
-            scored = score(job, champion, opened, folder=folder, truth=truth, splits=[split], source=source)
-            paired = count_paired_answers(
-                job, result.folder, folder, source, opened, split=split, truth=truth
-            )
-    theirs = scored[split].metrics()
+        theirs, paired = _answers(result, job, folder, source, executor, split, truth)
     holds, reason = rule.evaluate(mine, theirs, paired)
     untested = [one for one in rule.conditions if one.confidence is None or paired is None]
     reason += _notes(untested, result.scores[split])
@@ -156,6 +150,28 @@ def _compare(
     if not holds:
         reason += _withdrawn_text(mlflow_client, registered.name, version, output)
     return _Comparison(version, PromotionDecision(holds, reason), lost)
+
+
+def _answers(
+    result: TrainResult,
+    job: TrainingJob,
+    champion: Path,
+    source: RowSource | None,
+    executor: Executor,
+    split: str,
+    truth: str | None,
+) -> tuple[dict[str, float], PairedAnswers | None]:
+    """Return the champion's scores on a split, and the answers of both models to its rows."""
+    groups = GroupFacts.of_record(result.record)
+    with synced_executor(executor, result.place, result.folder) as opened:
+        model = Ensemble.load(champion)
+        scored = score(
+            job, model, opened, groups, folder=champion, truth=truth, splits=[split], source=source
+        )
+        paired = count_paired_answers(
+            job, result.folder, champion, opened, groups, split=split, source=source, truth=truth
+        )
+    return scored[split].metrics(), paired
 
 
 def _notes(conditions: Sequence[Condition], scores: Scores) -> str:

@@ -23,7 +23,7 @@ from engine.training.data.version import Version, open_version
 from engine.training.evaluation.by_group import Evaluation, Scores
 from engine.training.evaluation.importance import importance_of
 from engine.training.evaluation.regression_scores import RegressionEvaluation
-from engine.training.evaluation.split_scores import score
+from engine.training.evaluation.split_scores import GroupFacts, score
 from engine.training.fit.callbacks import EpochEnd
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.estimators import check_model
@@ -141,7 +141,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _watched(job, executor, place, watcher)
             model = _mixed(spec, job)
-            scores = score(job, model, executor, truth=spec.truth)
+            record = read_record(folder)
+            scores = score(job, model, executor, GroupFacts.of_record(record), truth=spec.truth)
             found = {split: scored.to_dict() for split, scored in scores.items()}
             write_json(folder / EVALUATION, found, root=job.root)
             rows = {split: scored.rows for split, scored in scores.items()}
@@ -150,7 +151,6 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
-    record = read_record(folder)
     return TrainResult(
         folder=folder,
         version=version,

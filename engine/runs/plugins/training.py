@@ -190,9 +190,9 @@ def _champion_scores(
     """
     from engine.training.champion import rows_for
     from engine.training.data.version import open_version
-    from engine.training.evaluation.split_scores import score
+    from engine.training.evaluation.split_scores import GroupFacts, score
     from engine.training.fit.ensemble import Ensemble
-    from engine.training.fit.job import RECORD, TrainingJob
+    from engine.training.fit.job import TrainingJob
     from engine.training.serving.stored_models import champion_of
 
     # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
@@ -209,13 +209,13 @@ def _champion_scores(
         remote = output / "runs" / Path(scratch).name
         with synced_executor(executor(), remote, Path(scratch)) as synced:
             job.maker.fit(synced)
-            write_json(job.folder / RECORD, {"groups": {}})
             champion = Ensemble.load(current[1])
             source = rows_for(current[1], job)
             found = score(
                 job,
                 champion,
                 synced,
+                GroupFacts.of_version(version),
                 folder=current[1],
                 splits=[split],
                 source=source,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.json_files import read_key
 from engine.training.data.column_checks import check_column
 from engine.training.data.rows import GroupedRows, join
+from engine.training.data.version import Version
 from engine.training.evaluation.by_group import ALPHAS, INFERRED, Scores, by_class, mixtures_for, summarise
 from engine.training.evaluation.metric_sums import TrueClasses, sum_over_rows
 from engine.training.evaluation.regression_scores import sum_numbers, summarise_numbers
 from engine.training.fit.ensemble import Ensemble
-from engine.training.fit.job import RECORD, TrainingJob, read_record
+from engine.training.fit.job import TrainingJob
 from operators.arrays import Float64, Int64
 from operators.base import SPLIT, Executor
 
@@ -29,10 +29,32 @@ PIECES = 32
 """Maximum number of tasks that share the scoring of a split."""
 
 
+@dataclass(frozen=True)
+class GroupFacts:
+    """Facts about the inferred groups of a version on which the scores of any model depend."""
+
+    train_rows: Mapping[int, int] = field(default_factory=dict)
+    """Rows of each group that a model was trained on; without them there is no average accuracy."""
+    wrong_labels: Mapping[int, float] = field(default_factory=dict)
+    """Estimated share of wrong labels in each group that has some."""
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> GroupFacts:
+        """Return the facts that ``training.json`` holds."""
+        rows = {int(group): int(n) for group, n in record["groups"].items()}
+        return cls(rows, _by_number(record.get("wrong_labels", {})))
+
+    @classmethod
+    def of_version(cls, version: Version) -> GroupFacts:
+        """Return the facts of a version for a model that was trained on the rows of another."""
+        return cls(wrong_labels=_by_number(version.wrong_labels()))
+
+
 def score(
     job: TrainingJob,
     model: Ensemble,
     executor: Executor,
+    groups: GroupFacts,
     *,
     folder: Path | None = None,
     truth: str | None = None,
@@ -47,7 +69,7 @@ def score(
     leaves out the shards before it. Several splits are joined by "+", as in ``train+validation``.
     """
     pieces = row_pieces(job, first_shard)
-    known: dict[str, dict[Any, int]] = {INFERRED: _inferred_rows(job)}
+    known: dict[str, dict[Any, int]] = {INFERRED: dict(groups.train_rows)}
     if truth:
         check_column(job.version, truth)
         known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
@@ -69,11 +91,15 @@ def score(
             whole.add(part)
         if whole.n:
             found[split] = (
-                summarise(whole, model, ALPHAS, known, wrong_labels=wrong_labels_of(job))
+                summarise(whole, model, ALPHAS, known, wrong_labels=groups.wrong_labels)
                 if objective is None
                 else summarise_numbers(whole, objective, known)
             )
     return found
+
+
+def _by_number(shares: Mapping[str, float]) -> dict[int, float]:
+    return {int(group): float(share) for group, share in shares.items()}
 
 
 def row_pieces(job: TrainingJob, first_shard: int = 0) -> list[list[int]]:
@@ -151,14 +177,3 @@ def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Int64) -> npt.ND
 def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     values: npt.NDArray[Any] = column.cast(pa.string()).fill_null("null").to_numpy().astype(str)
     return values
-
-
-def wrong_labels_of(job: TrainingJob) -> dict[int, float]:
-    """Return the estimated share of wrong labels in each inferred group that has some."""
-    found = read_record(job.folder).get("wrong_labels", {})
-    return {int(group): float(share) for group, share in found.items()}
-
-
-def _inferred_rows(job: TrainingJob) -> dict[int, int]:
-    groups = read_key(job.folder / RECORD, "groups", dict)
-    return {int(group): rows for group, rows in groups.items()}

@@ -7,16 +7,25 @@ import pytest
 
 from engine.core.errors import InputError, RowsieveError
 from engine.core.json_files import write_json
+from engine.execution.local_executor import LocalExecutor
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
+from engine.recipe.trainers import parse_params
 from engine.runs.plugins import training
 from engine.runs.plugins.training import decide_training
 from engine.runs.retraction import retract
 from engine.runs.runner import run
 from engine.runs.training_record import training_file
 from engine.storage.withdrawals import Withdrawal
+from engine.training.data.features import FeatureMaker
+from engine.training.data.version import Version
+from engine.training.fit.job import FEATURES
+from engine.training.serving import stored_models
+from engine.training.serving.pyfunc import write_served_model
+from engine.training.training_run import TrainSpec, train
 from tests.data import recipe_for, spurious_table, write_shards
+from tests.unit.engine.training.publishing import publish
 
 ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
 
@@ -171,6 +180,34 @@ def test_trains_on_what_was_published_and_once(tmp_path: Path, monkeypatch: pyte
         patched.setattr("engine.runs.plugins.training._train", broken_off)
         assert run(recipe(tmp_path, train=ERM)).training == first.training
     assert training_file(tmp_path / "out", first.version).exists()
+
+
+def test_a_score_of_the_champion_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run failed once there was a champion: no training has left its record for the rows yet."""
+    operators: dict[str, Any] = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
+    publish(spurious_table(800).drop_columns(["vector"]).to_pandas(), tmp_path, operators)
+    trained = train(TrainSpec(tmp_path / "out", parse_params({"trainer": "erm"})), LocalExecutor())
+    maker = FeatureMaker(trained.version.reader(), trained.folder / FEATURES)
+    write_served_model(trained.model, trained.version, maker, tmp_path / "served")
+    monkeypatch.setattr(stored_models, "champion_of", lambda *_: ("1", tmp_path / "served"))
+    monkeypatch.setattr(training, "client", lambda _: None)
+    section = TrainSection(when="worst_group_accuracy < 0.01", register_as="m")
+
+    def why() -> str:
+        manifest = {"version": trained.version.name}
+        trains, text = decide_training(section, recipe(tmp_path), tmp_path / "out", manifest, LocalExecutor)
+        assert not trains
+        return text
+
+    scores = trained.evaluations["validation"].groupings["inferred"].groups
+    worst, best = sorted(scores, key=lambda group: group.accuracy or 0.0)
+    assert worst.accuracy is not None
+    assert best.accuracy is not None
+    assert worst.accuracy < best.accuracy
+    assert f"worst_group_accuracy {worst.accuracy:.4f}" in why()
+    monkeypatch.setattr(Version, "wrong_labels", lambda _: {worst.group: 0.95})
+    assert f"worst_group_accuracy {best.accuracy:.4f}" in why(), "as the rule of promotion counts it"
+    assert [path.name for path in (tmp_path / "out").glob(".*")] == [".lease"]
 
 
 def broken_off(*_: Any) -> Any:
