@@ -26,7 +26,7 @@ from engine.publish.lineage_facets import (
     quality_facet,
 )
 from engine.publish.own_artifacts import check_artifacts, upload_file
-from engine.publish.tracking import OUTPUT_TAG, client, has_records, tracking_uri
+from engine.publish.tracking import OUTPUT_TAG, client, has_records, mlflow_answers, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
@@ -281,14 +281,14 @@ def find_dataset(name: str) -> str:
             f"--dataset {name}: there is no folder {place!r}, and no MLflow server is named to look it up. "
             "Give the output folder of a recipe that has run, such as demo/out, or set MLFLOW_TRACKING_URI."
         )
-    found = client(here)
-    experiments = [experiment.experiment_id for experiment in found.search_experiments()]
-    runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
+    with mlflow_answers(here, f"where the dataset {place!r} lies"):
+        found = client(here)
+        experiments = [experiment.experiment_id for experiment in found.search_experiments()]
+        runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
     if not runs:
         raise InputError(
             f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}. Give the "
-            "output "
-            f"folder of a recipe that has run, such as demo/out."
+            "output folder of a recipe that has run, such as demo/out."
         )
     return str(tag_value(runs[0].data.tags, OUTPUT_TAG)) + at + version
 

@@ -34,7 +34,7 @@ from engine.training.retrain import find_dataset, parse_grid, parse_settings
 from engine.training.serving.stored_models import champion_of, trained_on
 from operators.groups.by_cue import ByCue
 from operators.groups.params import CueGroupsParams
-from tests.data import small_recipe
+from tests.data import free_port, small_recipe
 
 QUICK = ["--executor", "local", "--set", "epochs=3", "--set", "batch_size=32"]
 
@@ -353,6 +353,13 @@ def test_another_mixture_of_the_same_base_models_is_another_model(
     assert found(trained(1.0), old) is not None
     assert found(trained(0.5, 0.5), old) is None
     assert found(trained(1.0), {registration.TRAINING_TAG: "other"}) is None
+
+
+def test_a_dataset_is_looked_up_on_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(InputError, match=r"does not say where the dataset 'churn' lies: .*Check MLFLOW_TR"):
+        find_dataset("churn")
 
 
 @pytest.mark.parametrize(
