@@ -12,7 +12,15 @@ from engine.core.output_layout import check_real_folders, output_of, split_versi
 from engine.core.redaction import redact
 from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
-from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, mlflow_answers, tracking_uri
+from engine.publish.tracking import (
+    OUTPUT_TAG,
+    VERSION_TAG,
+    client,
+    has_records,
+    mlflow_answers,
+    quoted,
+    tracking_uri,
+)
 from engine.storage.manifest import published_versions, read_manifest
 from engine.storage.removals import check_there
 from engine.storage.withdrawals import current_version, nothing_current, similar_output, withdrawal_of
@@ -139,7 +147,7 @@ def _runs(version: str, output: Place) -> list[dict[str, Any]]:
     found = [
         run
         for tag in tag_names(VERSION_TAG)
-        for run in mlflow_client.search_runs(experiments, f"tags.`{tag}` = '{version}'", max_results=50)
+        for run in mlflow_client.search_runs(experiments, f"tags.`{tag}` = {quoted(version)}", max_results=50)
     ]
     return [
         {

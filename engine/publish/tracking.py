@@ -80,6 +80,23 @@ def client(output: Place) -> MlflowClient:
         return MlflowClient(tracking_uri(output))
 
 
+def quoted(text: str) -> str:
+    """Return a text as a value of MLflow's filters, which take either mark and no escape.
+
+    Raises InputError for a text with both marks.
+
+    Examples
+    --------
+    >>> print(quoted("o'brien"))
+    "o'brien"
+
+    """
+    mark = '"' if "'" in text else "'"
+    if mark in text:
+        raise InputError(f"{text}: MLflow finds no name that has both ' and \". Give another name.")
+    return f"{mark}{text}{mark}"
+
+
 @contextmanager
 def mlflow_answers(output: Place, asked: str) -> Iterator[None]:
     """Raise InputError, which names MLflow and the question, for any other error of the block.

@@ -26,7 +26,7 @@ from engine.publish.lineage_facets import (
     quality_facet,
 )
 from engine.publish.own_artifacts import check_artifacts, upload_file
-from engine.publish.tracking import OUTPUT_TAG, client, has_records, mlflow_answers, tracking_uri
+from engine.publish.tracking import OUTPUT_TAG, client, has_records, mlflow_answers, quoted, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
@@ -284,7 +284,7 @@ def find_dataset(name: str) -> str:
     with mlflow_answers(here, f"where the dataset {place!r} lies"):
         found = client(here)
         experiments = [experiment.experiment_id for experiment in found.search_experiments()]
-        runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
+        runs = found.search_runs(experiments, f"dataset.name = {quoted(place)}", max_results=1)
     if not runs:
         raise InputError(
             f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}. Give the "

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 from mlflow.exceptions import RestException
+from mlflow.utils.search_utils import SearchModelVersionUtils
 from typer.testing import CliRunner, Result
 
 import engine
@@ -326,6 +327,23 @@ def test_a_registry_that_fails_is_not_a_registry_without_a_champion(code: str, t
         champion_of(server, "m", tmp_path, tmp_path)
     with pytest.raises(InfeasibleError, match="does not say"):
         trained_on(server, "m")
+
+
+@pytest.mark.parametrize("name", ["churn", "o'brien", 'the "old" one'])
+def test_a_name_with_a_quotation_mark_is_found_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe's training of such a name was never registered, as MLflow refused the filter."""
+
+    def search(text: str) -> list[Any]:
+        (asked,) = SearchModelVersionUtils.parse_search_filter(text)
+        tags = {registration.TRAINING_TAG: "abc"}
+        return [SimpleNamespace(tags=tags, version="7", run_id="r")] if asked["value"] == name else []
+
+    monkeypatch.setattr(registration, "client", lambda _: SimpleNamespace(search_model_versions=search))
+    model, at = SimpleNamespace(models=[None]), SimpleNamespace(output=Path())
+    result = SimpleNamespace(folder=Path("models/abc"), model=model, version=at)
+    found = registration.registered_before(cast(Any, result), name)
+    assert found is not None
+    assert (found.name, found.version) == (name, "7")
 
 
 def test_another_mixture_of_the_same_base_models_is_another_model(
