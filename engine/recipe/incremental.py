@@ -134,7 +134,7 @@ class TrainSection(Section):
     @model_validator(mode="after")
     def _usable(self) -> Self:
         # Imported here, since a recipe without this section does not need the trainers.
-        from engine.recipe.promotion import Condition, PromotionRule
+        from engine.recipe.promotion import Condition, PromotionRule, check_model_name
         from engine.recipe.trainers import check_target, parse_params
 
         try:
@@ -142,6 +142,8 @@ class TrainSection(Section):
             check_target(params, "train.params")
             if self.search is not None:
                 self.search.check_values(params)
+            if self.register_as is not None:
+                check_model_name(self.register_as, "train.register_as")
             rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
             asked = (
                 PromotionRule.parse(self.promote_if, "train.promote_if").conditions if self.promote_if else ()

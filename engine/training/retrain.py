@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from engine.publish.lineage_facets import (
 )
 from engine.publish.own_artifacts import check_artifacts, upload_file
 from engine.publish.tracking import OUTPUT_TAG, client, has_records, mlflow_answers, quoted, tracking_uri
-from engine.recipe.promotion import PromotionRule
+from engine.recipe.promotion import PromotionRule, check_model_name
 from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
 from engine.storage.withdrawals import check_stands
@@ -108,12 +107,8 @@ class RetrainOptions:
         check_kind(self.reference, "--reference")
         if self.promote_if and not self.name:
             raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
-        if self.name is not None and (not self.name.strip() or set(self.name) & set("/:")):
-            another = re.sub("[^A-Za-z0-9_-]+", "-", self.name).strip("-") or "model"
-            raise InputError(
-                f"--register {self.name!r}: MLflow takes no '/', no ':' and no blank name. Give another, "
-                f"such as {another}."
-            )
+        if self.name is not None:
+            check_model_name(self.name, "--register")
         if (self.trials or self.seeds or self.prune or self.sampler) and not self.grid:
             raise InputError(
                 "--trials, --seeds, --sampler and --prune choose among candidates: give --grid "

@@ -154,6 +154,9 @@ def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPa
         ({"when": "accuracy < champion", "register_as": "m"}, "no challenger"),
         ({"when": "accuracy < 0.8"}, "register_as"),
         ({"promote_if": "accuracy > champion"}, "register_as"),
+        ({"register_as": "a/b"}, r"train\.register_as 'a/b': MLflow takes no '/'.*such as a-b"),
+        ({"register_as": " "}, r"train\.register_as ' ': .*no blank name"),
+        ({"register_as": "a'b\"c"}, r"train\.register_as .*such as a-b-c"),
     ],
 )
 def test_a_section_that_cannot_be_used(section: dict[str, Any], words: str) -> None:
