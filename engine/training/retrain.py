@@ -267,7 +267,7 @@ def find_dataset(name: str) -> str:
 
     Keeps ``@VERSION``. Raises InputError if nothing of that name is known.
     """
-    place, at, version = name.partition("@")
+    place, version = split_version(name)
     if "://" in name or Path(place).exists():
         return name
     here = Path()
@@ -285,7 +285,8 @@ def find_dataset(name: str) -> str:
             f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}. Give the "
             "output folder of a recipe that has run, such as demo/out."
         )
-    return str(tag_value(runs[0].data.tags, OUTPUT_TAG)) + at + version
+    output = str(tag_value(runs[0].data.tags, OUTPUT_TAG))
+    return f"{output}@{version}" if version else output
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

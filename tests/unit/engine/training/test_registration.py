@@ -373,6 +373,13 @@ def test_another_mixture_of_the_same_base_models_is_another_model(
     assert found(trained(1.0), {registration.TRAINING_TAG: "other"}) is None
 
 
+def test_a_folder_below_one_with_an_at_sign_is_a_dataset(tmp_path: Path) -> None:
+    folder = tmp_path / "me@work" / "out"
+    folder.mkdir(parents=True)
+    for name in (str(folder), f"{folder}@v1"):
+        assert find_dataset(name) == name
+
+
 def test_a_dataset_is_looked_up_on_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
