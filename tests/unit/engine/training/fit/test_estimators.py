@@ -75,6 +75,18 @@ CLASSIFIERS = [name for name in ESTIMATORS if name not in OBJECTIVES_OF]
 """Regressors have tests of their own, ``test_regressors.py``."""
 
 
+def test_jtt_repeats_rows_of_a_class_that_the_other_folds_lack() -> None:
+    """The rare class has one row: a model without its fold knows the other class alone."""
+    found = rows(60)
+    y, n = np.zeros(60, np.int64), []
+    y[7] = 1
+    for times in (1, 20):
+        params = parse_params({"trainer": "jtt", "model": "sklearn:LogisticRegression", "upweight": times})
+        model = fit_arrays(found["X"], y, params)
+        n.append(model.predict_proba(found["X"])[7, 1])
+    assert n[1] > 3 * n[0], "the row is an error of the first model"
+
+
 def test_every_estimator_has_an_example() -> None:
     assert set(FAST) == set(CLASSIFIERS)
 
