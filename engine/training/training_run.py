@@ -17,7 +17,7 @@ from engine.recipe.trainers import TrainParams, check_target
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
-from engine.training.data.column_checks import check_inputs, check_numeric
+from engine.training.data.column_checks import check_inputs, check_numeric, check_truth
 from engine.training.data.strength import choose_strength
 from engine.training.data.version import Version, open_version
 from engine.training.evaluation.by_group import Evaluation, Scores
@@ -117,6 +117,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
     _check_mix(spec)
     check_target(spec.params, "train")
     version = open_version(spec.dataset)
+    if spec.truth:
+        check_truth(version, spec.truth)
     if spec.params.target is not None:
         check_numeric(version, spec.params.target)
     if spec.params.is_pretrained:

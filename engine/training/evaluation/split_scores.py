@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.training.data.column_checks import check_column
 from engine.training.data.rows import GroupedRows, join
 from engine.training.data.version import Version
 from engine.training.evaluation.by_group import ALPHAS, INFERRED, Scores, by_class, mixtures_for, summarise
@@ -24,6 +23,7 @@ from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
 from operators.arrays import Float64, Int64
 from operators.base import SPLIT, Executor
+from operators.columns import is_binary
 
 PIECES = 32
 """Maximum number of tasks that share the scoring of a split."""
@@ -71,7 +71,6 @@ def score(
     pieces = row_pieces(job, first_shard)
     known: dict[str, dict[Any, int]] = {INFERRED: dict(groups.train_rows)}
     if truth:
-        check_column(job.version, truth)
         known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
     objective = job.params.objective if job.params.task == "regression" else None
     mixtures = mixtures_for(model, ALPHAS)
@@ -175,5 +174,12 @@ def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Int64) -> npt.ND
 
 
 def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return values as texts (n,); bytes that are no text are written out."""
+    if is_binary(column.type):
+        read = [
+            None if value is None else value.decode("utf-8", "backslashreplace")
+            for value in column.to_pylist()
+        ]
+        column = pa.chunked_array([pa.array(read, pa.string())])
     values: npt.NDArray[Any] = column.cast(pa.string()).fill_null("null").to_numpy().astype(str)
     return values
