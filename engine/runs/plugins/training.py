@@ -196,8 +196,10 @@ def _champion_scores(
     from engine.training.serving.stored_models import champion_of
 
     # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
-    place = output if isinstance(output, Path) else local_cache()
-    with tempfile.TemporaryDirectory(dir=place, prefix=".champion-") as scratch:
+    place = output / "runs" if isinstance(output, Path) else local_cache()
+    place.mkdir(exist_ok=True)
+    # A name that the cleanup of the next run removes, if this one is killed.
+    with tempfile.TemporaryDirectory(dir=place, prefix=".champion-", suffix=".tmp") as scratch:
         current = champion_of(client(output), str(section.register_as), Path(scratch), output)
         if current is None:
             return None

@@ -1,5 +1,6 @@
 """The recipe's section ``train``: when it trains, what it leaves, and that it does so once."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from engine.runs.plugins.training import decide_training
 from engine.runs.retraction import retract
 from engine.runs.runner import run
 from engine.runs.training_record import training_file
+from engine.storage.run_store import sweep
 from engine.storage.withdrawals import Withdrawal
 from engine.training.data.features import FeatureMaker
 from engine.training.data.version import Version
@@ -213,14 +215,34 @@ def test_a_score_of_the_champion_decides(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in (tmp_path / "out").glob(".*")] == [".lease"]
 
 
+def test_what_a_killed_run_left_of_the_champion_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def killed(client: Any, name: str, scratch: Path, output: Path) -> Any:
+        seen.append(scratch)
+        shutil.copytree(scratch, scratch.with_name(f".copy-of{scratch.name}"))
+
+    monkeypatch.setattr(stored_models, "champion_of", killed)
+    monkeypatch.setattr(training, "client", lambda _: None)
+    section = TrainSection(when="accuracy < 0.01", register_as="m")
+    out = tmp_path / "out"
+    out.mkdir()
+    assert decide_training(section, recipe(tmp_path), out, {}, pytest.fail) == (True, training.NO_CHAMPION)
+    assert (
+        [path.parent for path in (out / "runs").iterdir()] == [path.parent for path in seen] == [out / "runs"]
+    )
+    sweep(out / "runs", root=out)
+    assert not list((out / "runs").iterdir())
+
+
 def broken_off(*_: Any) -> Any:
     raise RuntimeError("power cut")
 
 
 @pytest.mark.slow  # MLflow's database
 def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
-    import shutil
-
     import mlflow
 
     from engine.training.serving.stored_models import withdrawn_data

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -371,6 +373,16 @@ def test_another_mixture_of_the_same_base_models_is_another_model(
     assert found(trained(1.0), old) is not None
     assert found(trained(0.5, 0.5), old) is None
     assert found(trained(1.0), {registration.TRAINING_TAG: "other"}) is None
+
+
+def test_what_a_killed_comparison_left_is_removed(tmp_path: Path) -> None:
+    """It holds a copy of the champion. Another comparison may go on at present."""
+    for name, days in ((".champion-old", 8), (".champion-new", 0), ("features", 8)):
+        (tmp_path / name / "model").mkdir(parents=True)
+        os.utime(tmp_path / name, (time.time() - days * 86_400,) * 2)
+    version = SimpleNamespace(output=tmp_path)
+    promotion._remove_left_behind(cast(Any, SimpleNamespace(folder=tmp_path, version=version)))
+    assert {path.name for path in tmp_path.iterdir()} == {".champion-new", "features"}
 
 
 def test_a_folder_below_one_with_an_at_sign_is_a_dataset(tmp_path: Path) -> None:
