@@ -154,6 +154,12 @@ class TrainSection(Section):
             raise ValueError(str(error)) from None
         if rule and rule.relative:
             raise ValueError("train.when: there is no challenger yet to compare with; give a number")
+        if rule and ("average_" in rule.metric or rule.metric.startswith("true_")):
+            raise ValueError(
+                f"train.when: the champion has no {rule.metric}, as it was trained on other rows and is "
+                "scored by inferred groups. Name a metric of all rows or of the worst group: "
+                '"worst_group_accuracy < 0.8"'
+            )
         if (rule or self.promote_if) and not self.register_as:
             raise ValueError("train.register_as: a rule about a champion needs a name to find it by")
         return self

@@ -156,6 +156,8 @@ def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPa
         ({"when": "accuracy < champion", "register_as": "m"}, "no challenger"),
         ({"when": "accuracy < 0.8"}, "register_as"),
         ({"promote_if": "accuracy > champion"}, "register_as"),
+        ({"when": "average_accuracy < 0.8", "register_as": "m"}, "champion has no average_accuracy"),
+        ({"when": "true_worst_group_accuracy < 0.8", "register_as": "m"}, "has no true_worst_group"),
         ({"register_as": "a/b"}, r"train\.register_as 'a/b': MLflow takes no '/'.*such as a-b"),
         ({"register_as": " "}, r"train\.register_as ' ': .*no blank name"),
         ({"register_as": "a'b\"c"}, r"train\.register_as .*such as a-b-c"),
