@@ -12,7 +12,15 @@ from engine.core.output_layout import check_real_folders, output_of, split_versi
 from engine.core.redaction import redact
 from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
-from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, has_records, tracking_uri
+from engine.publish.tracking import (
+    OUTPUT_TAG,
+    VERSION_TAG,
+    client,
+    has_records,
+    mlflow_answers,
+    quoted,
+    tracking_uri,
+)
 from engine.storage.manifest import published_versions, read_manifest
 from engine.storage.removals import check_there
 from engine.storage.withdrawals import current_version, nothing_current, similar_output, withdrawal_of
@@ -71,21 +79,9 @@ def sync_records(version: str | None, output: Place | None) -> str:
 
 
 def _recorded(version: str, output: Place) -> dict[str, Any]:
-    """Return the runs and models of a version that MLflow knows.
-
-    A server does not answer, or a database was made by another release of MLflow or holds values that MLflow
-    does not write: all these end in one InputError, which names the database.
-    """
-    try:
+    """Return the runs and models of a version that MLflow knows. Raises InputError if it does not answer."""
+    with mlflow_answers(output, f"which runs and models belong to {version}"):
         return {"runs": _runs(version, output), "models": _models(version, output)}
-    except InputError:
-        raise
-    except Exception as error:  # of MLflow, SQLAlchemy or the network
-        raise InputError(
-            f"MLflow at {tracking_uri(output)} does not say which runs and models belong to {version}: "
-            f"{one_line(error)}. Check MLFLOW_TRACKING_URI; `mlflow db upgrade` brings a "
-            f"database of an older release up to date, and a damaged one can be moved aside."
-        ) from None
 
 
 def locate(version: str, output: Place | None) -> tuple[Place, str]:
@@ -151,7 +147,7 @@ def _runs(version: str, output: Place) -> list[dict[str, Any]]:
     found = [
         run
         for tag in tag_names(VERSION_TAG)
-        for run in mlflow_client.search_runs(experiments, f"tags.`{tag}` = '{version}'", max_results=50)
+        for run in mlflow_client.search_runs(experiments, f"tags.`{tag}` = {quoted(version)}", max_results=50)
     ]
     return [
         {

@@ -20,7 +20,7 @@ import yaml
 
 from connectors.storage import Place
 from engine.core.digests import digest
-from engine.core.errors import InputError
+from engine.core.errors import InputError, one_line
 from engine.core.redaction import redact, redact_all
 from engine.plan.model import Plan
 from engine.publish.mlflow_outbox import GROUPS_TABLE, Record, Sender
@@ -78,6 +78,42 @@ def client(output: Place) -> MlflowClient:
         logging.getLogger(name).setLevel(logging.ERROR)
     with _only_one_creates(output):
         return MlflowClient(tracking_uri(output))
+
+
+def quoted(text: str) -> str:
+    """Return a text as a value of MLflow's filters, which take either mark and no escape.
+
+    Raises InputError for a text with both marks.
+
+    Examples
+    --------
+    >>> print(quoted("o'brien"))
+    "o'brien"
+
+    """
+    mark = '"' if "'" in text else "'"
+    if mark in text:
+        raise InputError(f"{text}: MLflow finds no name that has both ' and \". Give another name.")
+    return f"{mark}{text}{mark}"
+
+
+@contextmanager
+def mlflow_answers(output: Place, asked: str) -> Iterator[None]:
+    """Raise InputError, which names MLflow and the question, for any other error of the block.
+
+    A server does not answer, or a database was made by another release of MLflow or holds values that MLflow
+    does not write.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # of MLflow, SQLAlchemy or the network
+        raise InputError(
+            f"MLflow at {tracking_uri(output)} does not say {asked}: {one_line(error)}. Check "
+            "MLFLOW_TRACKING_URI; `mlflow db upgrade` brings a database of an older release up to date, and "
+            "a damaged one can be moved aside."
+        ) from None
 
 
 @contextmanager

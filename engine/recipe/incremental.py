@@ -134,7 +134,7 @@ class TrainSection(Section):
     @model_validator(mode="after")
     def _usable(self) -> Self:
         # Imported here, since a recipe without this section does not need the trainers.
-        from engine.recipe.promotion import Condition, PromotionRule
+        from engine.recipe.promotion import Condition, PromotionRule, check_model_name
         from engine.recipe.trainers import check_target, parse_params
 
         try:
@@ -142,6 +142,8 @@ class TrainSection(Section):
             check_target(params, "train.params")
             if self.search is not None:
                 self.search.check_values(params)
+            if self.register_as is not None:
+                check_model_name(self.register_as, "train.register_as")
             rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
             asked = (
                 PromotionRule.parse(self.promote_if, "train.promote_if").conditions if self.promote_if else ()
@@ -152,6 +154,12 @@ class TrainSection(Section):
             raise ValueError(str(error)) from None
         if rule and rule.relative:
             raise ValueError("train.when: there is no challenger yet to compare with; give a number")
+        if rule and ("average_" in rule.metric or rule.metric.startswith("true_")):
+            raise ValueError(
+                f"train.when: the champion has no {rule.metric}, as it was trained on other rows and is "
+                "scored by inferred groups. Name a metric of all rows or of the worst group: "
+                '"worst_group_accuracy < 0.8"'
+            )
         if (rule or self.promote_if) and not self.register_as:
             raise ValueError("train.register_as: a rule about a champion needs a name to find it by")
         return self

@@ -1,4 +1,7 @@
-"""The user's rule by which a challenger becomes champion: comparisons of metrics, joined by `and`."""
+"""The user's rule by which a challenger becomes champion: comparisons of metrics, joined by `and`.
+
+The name under which both are registered is checked here too.
+"""
 
 from __future__ import annotations
 
@@ -208,6 +211,17 @@ class Condition:
             return found.holds, f"{self.metric} {mine:.4f}, {beside}: {found.text}"
         holds = COMPARISONS[self.sign](mine, theirs + self.bound)
         return holds, f"{self.metric} {mine:.4f}, {beside}"
+
+
+def check_model_name(name: str, key: str) -> None:
+    """Raise InputError, which has the key, for a name that MLflow's registry does not take or cannot find."""
+    if name.strip() and not set(name) & set("/:") and not {"'", '"'} <= set(name):
+        return
+    another = re.sub("[^A-Za-z0-9_-]+", "-", name).strip("-") or "model"
+    raise InputError(
+        f"{key} {name!r}: MLflow takes no '/', no ':', not both ' and \" in a name, and no blank name. Give "
+        f"another, such as {another}."
+    )
 
 
 @dataclass(frozen=True)

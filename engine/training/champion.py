@@ -25,7 +25,7 @@ from engine.recipe.objectives import CROSS_ENTROPY
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, TestResult
 from engine.training.data.rows import GroupedRows
 from engine.training.evaluation.by_group import INFERRED, MORE_ROWS, by_class, group_label
-from engine.training.evaluation.split_scores import RowSource, row_pieces, truth_of, wrong_labels_of
+from engine.training.evaluation.split_scores import GroupFacts, RowSource, row_pieces, truth_of
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
 from engine.training.serving.pyfunc import ENCODING, SERVING, ServedModel, describe_features
@@ -235,10 +235,11 @@ def count_paired_answers(
     job: TrainingJob,
     folder: Path,
     champion: Path,
-    source: RowSource | None,
     executor: Executor,
+    groups: GroupFacts,
     *,
     split: str,
+    source: RowSource | None = None,
     truth: str | None = None,
 ) -> PairedAnswers | None:
     """Count the rows of a split by the answers of the model in ``folder`` and of the champion.
@@ -259,7 +260,7 @@ def count_paired_answers(
         }
         for name, counts in total.items()
     }
-    return PairedAnswers(groupings, wrong_labels_of(job))
+    return PairedAnswers(groupings, groups.wrong_labels)
 
 
 def _pair_shards(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connectors.storage import Place
+from connectors.storage import Place, remove_tree
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.tracking import client
 from engine.recipe.promotion import CannotCompareError, Condition, PromotionRule
 from engine.storage.object_run_store import synced_executor
-from engine.training.champion import count_paired_answers, rows_for
-from engine.training.data.version import Version
+from engine.training.champion import PairedAnswers, count_paired_answers, rows_for
+from engine.training.data.version import Version, root_of
 from engine.training.evaluation.by_group import INFERRED, Scores
-from engine.training.evaluation.split_scores import score
+from engine.training.evaluation.split_scores import GroupFacts, RowSource, score
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.job import TrainingJob
 from engine.training.registration import RegisteredModel
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 WORST_GROUP = "worst_group_"
 """What the names of metrics of the worst group contain, behind the name of the grouping."""
+SCRATCH = ".champion-"
+"""Beginning of the name of a folder that holds a copy of the champion during a comparison."""
+SECONDS_OF_COMPARISON = 7 * 86_400
+"""Age from which such a folder was left by a comparison that was killed."""
 MAX_COMPARISONS = 3
 """Comparisons of a challenger, of which all but the first follow a change of the champion during the last."""
 _logger = logging.getLogger("rowsieve")
@@ -121,8 +127,9 @@ def _compare(
 ) -> _Comparison:
     """Compare a challenger with the present champion by the rule; no alias is moved."""
     mine, output = result.scores[split].metrics(), result.version.output
+    _remove_left_behind(result)
     # Beside the challenger's files, where workers can read it.
-    with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
+    with tempfile.TemporaryDirectory(dir=result.folder, prefix=SCRATCH) as scratch:
         current = champion_of(mlflow_client, registered.name, Path(scratch), output)
         if current is None:
             holds, reason = rule.evaluate(mine, None, None)
@@ -138,13 +145,7 @@ def _compare(
             reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
             reason += _withdrawn_text(mlflow_client, registered.name, version, output)
             return _Comparison(version, PromotionDecision(False, reason))
-        champion = Ensemble.load(folder)
-        with synced_executor(executor, result.place, result.folder) as opened:
-            scored = score(job, champion, opened, folder=folder, truth=truth, splits=[split], source=source)
-            paired = count_paired_answers(
-                job, result.folder, folder, source, opened, split=split, truth=truth
-            )
-    theirs = scored[split].metrics()
+        theirs, paired = _answers(result, job, folder, source, executor, split, truth)
     holds, reason = rule.evaluate(mine, theirs, paired)
     untested = [one for one in rule.conditions if one.confidence is None or paired is None]
     reason += _notes(untested, result.scores[split])
@@ -156,6 +157,36 @@ def _compare(
     if not holds:
         reason += _withdrawn_text(mlflow_client, registered.name, version, output)
     return _Comparison(version, PromotionDecision(holds, reason), lost)
+
+
+def _remove_left_behind(result: TrainResult) -> None:
+    """Remove copies of champions that comparisons killed long ago have left beside a model."""
+    for folder in result.folder.glob(f"{SCRATCH}*"):
+        with suppress(FileNotFoundError):  # another comparison has removed it
+            if folder.lstat().st_mtime < time.time() - SECONDS_OF_COMPARISON:
+                remove_tree(folder, root=root_of(result.version, result.folder))
+
+
+def _answers(
+    result: TrainResult,
+    job: TrainingJob,
+    champion: Path,
+    source: RowSource | None,
+    executor: Executor,
+    split: str,
+    truth: str | None,
+) -> tuple[dict[str, float], PairedAnswers | None]:
+    """Return the champion's scores on a split, and the answers of both models to its rows."""
+    groups = GroupFacts.of_record(result.record, job.version)
+    with synced_executor(executor, result.place, result.folder) as opened:
+        model = Ensemble.load(champion)
+        scored = score(
+            job, model, opened, groups, folder=champion, truth=truth, splits=[split], source=source
+        )
+        paired = count_paired_answers(
+            job, result.folder, champion, opened, groups, split=split, source=source, truth=truth
+        )
+    return scored[split].metrics(), paired
 
 
 def _notes(conditions: Sequence[Condition], scores: Scores) -> str:

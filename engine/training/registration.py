@@ -19,7 +19,15 @@ from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.publish.mlflow_outbox import BATCH, experiment_id
 from engine.publish.own_artifacts import check_artifacts, upload_file, upload_folder
-from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, by_metric_key, client, param_text, tracking_uri
+from engine.publish.tracking import (
+    OUTPUT_TAG,
+    VERSION_TAG,
+    by_metric_key,
+    client,
+    param_text,
+    quoted,
+    tracking_uri,
+)
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.registrations import record_registration
 from engine.training.data.features import FeatureMaker
@@ -127,7 +135,7 @@ def registered_before(result: TrainResult, name: str) -> RegisteredModel | None:
 
     output = result.version.output
     try:
-        versions = client(output).search_model_versions(f"name = '{name}'")
+        versions = client(output).search_model_versions(f"name = {quoted(name)}")
     except MlflowException as error:
         raise InfeasibleError(
             f"MLflow at {tracking_uri(output)} does not say whether it has the model {name!r}: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,8 @@ from engine.publish.lineage_facets import (
     quality_facet,
 )
 from engine.publish.own_artifacts import check_artifacts, upload_file
-from engine.publish.tracking import OUTPUT_TAG, client, has_records, tracking_uri
-from engine.recipe.promotion import PromotionRule
+from engine.publish.tracking import OUTPUT_TAG, client, has_records, mlflow_answers, quoted, tracking_uri
+from engine.recipe.promotion import PromotionRule, check_model_name
 from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
 from engine.storage.withdrawals import check_stands
@@ -108,12 +107,8 @@ class RetrainOptions:
         check_kind(self.reference, "--reference")
         if self.promote_if and not self.name:
             raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
-        if self.name is not None and (not self.name.strip() or set(self.name) & set("/:")):
-            another = re.sub("[^A-Za-z0-9_-]+", "-", self.name).strip("-") or "model"
-            raise InputError(
-                f"--register {self.name!r}: MLflow takes no '/', no ':' and no blank name. Give another, "
-                f"such as {another}."
-            )
+        if self.name is not None:
+            check_model_name(self.name, "--register")
         if (self.trials or self.seeds or self.prune or self.sampler) and not self.grid:
             raise InputError(
                 "--trials, --seeds, --sampler and --prune choose among candidates: give --grid "
@@ -272,7 +267,7 @@ def find_dataset(name: str) -> str:
 
     Keeps ``@VERSION``. Raises InputError if nothing of that name is known.
     """
-    place, at, version = name.partition("@")
+    place, version = split_version(name)
     if "://" in name or Path(place).exists():
         return name
     here = Path()
@@ -281,16 +276,17 @@ def find_dataset(name: str) -> str:
             f"--dataset {name}: there is no folder {place!r}, and no MLflow server is named to look it up. "
             "Give the output folder of a recipe that has run, such as demo/out, or set MLFLOW_TRACKING_URI."
         )
-    found = client(here)
-    experiments = [experiment.experiment_id for experiment in found.search_experiments()]
-    runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
+    with mlflow_answers(here, f"where the dataset {place!r} lies"):
+        found = client(here)
+        experiments = [experiment.experiment_id for experiment in found.search_experiments()]
+        runs = found.search_runs(experiments, f"dataset.name = {quoted(place)}", max_results=1)
     if not runs:
         raise InputError(
             f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}. Give the "
-            "output "
-            f"folder of a recipe that has run, such as demo/out."
+            "output folder of a recipe that has run, such as demo/out."
         )
-    return str(tag_value(runs[0].data.tags, OUTPUT_TAG)) + at + version
+    output = str(tag_value(runs[0].data.tags, OUTPUT_TAG))
+    return f"{output}@{version}" if version else output
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

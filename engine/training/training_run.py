@@ -17,13 +17,13 @@ from engine.recipe.trainers import TrainParams, check_target
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.storage.state_sync import SyncingExecutor
-from engine.training.data.column_checks import check_inputs, check_numeric
+from engine.training.data.column_checks import check_inputs, check_numeric, check_truth
 from engine.training.data.strength import choose_strength
 from engine.training.data.version import Version, open_version
 from engine.training.evaluation.by_group import Evaluation, Scores
 from engine.training.evaluation.importance import importance_of
 from engine.training.evaluation.regression_scores import RegressionEvaluation
-from engine.training.evaluation.split_scores import score
+from engine.training.evaluation.split_scores import GroupFacts, score
 from engine.training.fit.callbacks import EpochEnd
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.estimators import check_model
@@ -117,6 +117,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
     _check_mix(spec)
     check_target(spec.params, "train")
     version = open_version(spec.dataset)
+    if spec.truth:
+        check_truth(version, spec.truth)
     if spec.params.target is not None:
         check_numeric(version, spec.params.target)
     if spec.params.is_pretrained:
@@ -141,7 +143,8 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _watched(job, executor, place, watcher)
             model = _mixed(spec, job)
-            scores = score(job, model, executor, truth=spec.truth)
+            record = read_record(folder)
+            scores = score(job, model, executor, GroupFacts.of_record(record, version), truth=spec.truth)
             found = {split: scored.to_dict() for split, scored in scores.items()}
             write_json(folder / EVALUATION, found, root=job.root)
             rows = {split: scored.rows for split, scored in scores.items()}
@@ -150,7 +153,6 @@ def train(spec: TrainSpec, executor: Executor, watcher: Watcher | None = None) -
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
-    record = read_record(folder)
     return TrainResult(
         folder=folder,
         version=version,

@@ -190,14 +190,16 @@ def _champion_scores(
     """
     from engine.training.champion import rows_for
     from engine.training.data.version import open_version
-    from engine.training.evaluation.split_scores import score
+    from engine.training.evaluation.split_scores import GroupFacts, score
     from engine.training.fit.ensemble import Ensemble
-    from engine.training.fit.job import RECORD, TrainingJob
+    from engine.training.fit.job import TrainingJob
     from engine.training.serving.stored_models import champion_of
 
     # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
-    place = output if isinstance(output, Path) else local_cache()
-    with tempfile.TemporaryDirectory(dir=place, prefix=".champion-") as scratch:
+    place = output / "runs" if isinstance(output, Path) else local_cache()
+    place.mkdir(exist_ok=True)
+    # A name that the cleanup of the next run removes, if this one is killed.
+    with tempfile.TemporaryDirectory(dir=place, prefix=".champion-", suffix=".tmp") as scratch:
         current = champion_of(client(output), str(section.register_as), Path(scratch), output)
         if current is None:
             return None
@@ -209,13 +211,13 @@ def _champion_scores(
         remote = output / "runs" / Path(scratch).name
         with synced_executor(executor(), remote, Path(scratch)) as synced:
             job.maker.fit(synced)
-            write_json(job.folder / RECORD, {"groups": {}})
             champion = Ensemble.load(current[1])
             source = rows_for(current[1], job)
             found = score(
                 job,
                 champion,
                 synced,
+                GroupFacts.of_version(version),
                 folder=current[1],
                 splits=[split],
                 source=source,

@@ -261,8 +261,8 @@ def dataset_of_version(
     other weights; default: the published ones. ``target`` is the column that a regression predicts.
     """
     numbers = [int(number) for number in version.manifest["summary"]["groups"]]
-    n_classes = len(maker.classes)
-    names = group_names(numbers, n_classes, noise)
+    classes = tuple(str(label) for label in maker.classes)
+    names = group_names(numbers, len(classes), noise)
     budget = [CACHE_BYTES]
     splits = {
         name: CachedShards(
@@ -280,4 +280,4 @@ def dataset_of_version(
         for name in SPLITS
     }
     n_features = maker.n_features
-    return Dataset(splits, names, n_features, n_classes, maker.widths or (n_features,))
+    return Dataset(splits, names, n_features, len(classes), maker.widths or (n_features,), classes)

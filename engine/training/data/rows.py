@@ -83,6 +83,12 @@ class Dataset:
     n_classes: int
     widths: tuple[int, ...] = ()
     """Widths of consecutive features that come from one vector column, or 1; default: all are 1."""
+    class_names: tuple[str, ...] = ()
+    """Labels in the order of their indices, for errors; default: the indices name the classes."""
+
+    def class_name(self, index: int) -> str:
+        """Return a class as an error names it."""
+        return repr(self.class_names[index]) if self.class_names else str(index)
 
     @property
     def n_groups(self) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,25 +14,51 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.json_files import read_key
-from engine.training.data.column_checks import check_column
 from engine.training.data.rows import GroupedRows, join
+from engine.training.data.version import Version
 from engine.training.evaluation.by_group import ALPHAS, INFERRED, Scores, by_class, mixtures_for, summarise
 from engine.training.evaluation.metric_sums import TrueClasses, sum_over_rows
 from engine.training.evaluation.regression_scores import sum_numbers, summarise_numbers
 from engine.training.fit.ensemble import Ensemble
-from engine.training.fit.job import RECORD, TrainingJob, read_record
+from engine.training.fit.job import TrainingJob
 from operators.arrays import Float64, Int64
 from operators.base import SPLIT, Executor
+from operators.columns import is_binary
 
 PIECES = 32
 """Maximum number of tasks that share the scoring of a split."""
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """Facts about the inferred groups of a version on which the scores of any model depend."""
+
+    train_rows: Mapping[int, int] = field(default_factory=dict)
+    """Rows of each group that a model was trained on; without them there is no average accuracy."""
+    wrong_labels: Mapping[int, float] = field(default_factory=dict)
+    """Estimated share of wrong labels in each group that has some."""
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any], version: Version) -> GroupFacts:
+        """Return the facts that the ``training.json`` of a training on a version holds.
+
+        A training of an earlier release that is found again has recorded no wrong labels, nor has one whose
+        rows are those of an earlier version without estimates: then they are what the version says.
+        """
+        rows = {int(group): int(n) for group, n in record["groups"].items()}
+        return cls(rows, _by_number(record.get("wrong_labels") or version.wrong_labels()))
+
+    @classmethod
+    def of_version(cls, version: Version) -> GroupFacts:
+        """Return the facts of a version for a model that was trained on the rows of another."""
+        return cls(wrong_labels=_by_number(version.wrong_labels()))
 
 
 def score(
     job: TrainingJob,
     model: Ensemble,
     executor: Executor,
+    groups: GroupFacts,
     *,
     folder: Path | None = None,
     truth: str | None = None,
@@ -47,9 +73,8 @@ def score(
     leaves out the shards before it. Several splits are joined by "+", as in ``train+validation``.
     """
     pieces = row_pieces(job, first_shard)
-    known: dict[str, dict[Any, int]] = {INFERRED: _inferred_rows(job)}
+    known: dict[str, dict[Any, int]] = {INFERRED: dict(groups.train_rows)}
     if truth:
-        check_column(job.version, truth)
         known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
     objective = job.params.objective if job.params.task == "regression" else None
     mixtures = mixtures_for(model, ALPHAS)
@@ -69,11 +94,15 @@ def score(
             whole.add(part)
         if whole.n:
             found[split] = (
-                summarise(whole, model, ALPHAS, known, wrong_labels=wrong_labels_of(job))
+                summarise(whole, model, ALPHAS, known, wrong_labels=groups.wrong_labels)
                 if objective is None
                 else summarise_numbers(whole, objective, known)
             )
     return found
+
+
+def _by_number(shares: Mapping[str, float]) -> dict[int, float]:
+    return {int(group): float(share) for group, share in shares.items()}
 
 
 def row_pieces(job: TrainingJob, first_shard: int = 0) -> list[list[int]]:
@@ -149,21 +178,12 @@ def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Int64) -> npt.ND
 
 
 def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return values as texts (n,); bytes that are no text are written out."""
+    if is_binary(column.type):
+        read = [
+            None if value is None else value.decode("utf-8", "backslashreplace")
+            for value in column.to_pylist()
+        ]
+        column = pa.chunked_array([pa.array(read, pa.string())])
     values: npt.NDArray[Any] = column.cast(pa.string()).fill_null("null").to_numpy().astype(str)
     return values
-
-
-def wrong_labels_of(job: TrainingJob) -> dict[int, float]:
-    """Return the estimated share of wrong labels in each inferred group that has some.
-
-    That is what the training has recorded. A training of an earlier release that is found again has recorded
-    nothing, nor has one whose rows are those of an earlier version without estimates: then it is what the
-    version says.
-    """
-    found = read_record(job.folder).get("wrong_labels") or job.version.wrong_labels()
-    return {int(group): float(share) for group, share in found.items()}
-
-
-def _inferred_rows(job: TrainingJob) -> dict[int, int]:
-    groups = read_key(job.folder / RECORD, "groups", dict)
-    return {int(group): rows for group, rows in groups.items()}

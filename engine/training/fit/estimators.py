@@ -93,11 +93,16 @@ class EstimatorLearner:
     def held_out_errors(
         self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64, folds: npt.NDArray[Any]
     ) -> npt.NDArray[np.bool_]:
-        """Return which rows (n,) a model that was fitted to the other folds (n,) gets wrong."""
+        """Return which rows (n,) a model that was fitted to the other folds (n,) gets wrong.
+
+        Where the other folds have rows of one class only, that class is the answer.
+        """
         wrong = np.zeros(len(y), bool)
         for fold in np.unique(folds):
             mine = folds == fold
-            if not (weight[~mine] > 0).any():
+            known = np.unique(y[~mine & (weight > 0)])
+            if len(known) < 2:
+                wrong[mine] = ~np.isin(y[mine], known) & (len(known) > 0)
                 continue
             fitted = cast(FittedEstimator, self._fitted(X[~mine], y[~mine], weight[~mine]))
             best = np.asarray(fitted.predict_proba(X[mine])).argmax(axis=1)

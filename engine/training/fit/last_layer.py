@@ -8,8 +8,8 @@ tell how good the model is; groups are balanced by weights, which needs no draws
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from engine.recipe.trainers import DfrParams
-from engine.training.data.rows import GroupedRows, Shards
+from engine.training.data.rows import Dataset, GroupedRows, Shards
 from engine.training.fit.learner import model_state
 from engine.training.fit.sampling import Draw, balance
 from engine.training.fit.session import Phase, Session
 from engine.training.rules import Erm
-from operators.arrays import Float64, Int64
+from operators.arrays import Float64, Mask
 from operators.base import OperatorError
 from operators.hashing import row_hashes, uniform
 from operators.models import ModelSpec, Standardize
@@ -48,20 +48,22 @@ class Dfr:
 
     def phase(self, phase: int, session: Session) -> Phase:
         """Implement the method of :class:`engine.training.fit.session.Method`."""
-        held_out = session.of_rows("train", lambda rows: self._held_out(session, rows.row_id))
-        times = {slot: (~mine).astype(np.int64) for slot, mine in held_out.items()}
+        held_out = self._held_out(session)
+        self._group_weights(session, held_out)  # refuses before the first epoch
+        times = session.of_rows("train", lambda rows: (~held_out(rows)).astype(np.int64))
         return Phase(Erm(), Draw(times=times), self._params.n_epochs)
 
     def finish(self, session: Session) -> int:
         """Fit the last layer, then store the model."""
         learner = session.learner
         layer = last_linear(learner.model, session.data.n_features, session.data.n_classes)
+        held_out = self._held_out(session)
         rows = _HeldOutActivations(
             session.data.train,
             learner.model,
             layer,
-            lambda ids: self._held_out(session, ids),
-            self._group_weights(session),
+            held_out,
+            self._group_weights(session, held_out),
             weights=self._params.weights,
         )
         spec = ModelSpec(n_features=layer.in_features, n_classes=layer.out_features)
@@ -78,27 +80,48 @@ class Dfr:
         session.model_store.put(0, model_state(learner.state()))
         return 1
 
-    def _held_out(self, session: Session, row_ids: Int64) -> npt.NDArray[np.bool_]:
-        """Return which train rows (n,) the first phase leaves out, drawn by a hash of their ids."""
-        drawn = uniform(row_hashes(row_ids, session.seed, "train/last layer"))
-        found: npt.NDArray[np.bool_] = drawn < self._params.held_out
-        return found
+    def _held_out(self, session: Session) -> _HeldOut:
+        """Return which train rows the first phase leaves out.
 
-    def _group_weights(self, session: Session) -> Float64:
+        They are drawn by a hash of their ids. Of a class or group of which none is drawn, the row with the
+        least hash is left out too if it is not the only one.
+        """
+        n, n_classes = session.data.n_groups + 1, session.data.n_classes
+        share = self._params.held_out
+        drawn = _HeldOut(session.seed, share, np.full(n, -1.0), np.full(n_classes, -1.0))
+
+        def count(slot: int) -> Float64:
+            rows_of, least = np.zeros(n + n_classes), np.ones(n + n_classes)
+            for shard in session.slots.shards(slot):
+                rows = session.data.train[shard]
+                rows = rows.take(np.flatnonzero(rows.weight > 0)) if self._params.weights else rows
+                hashes = drawn.hashes(rows)
+                for places in (rows.group + 1, rows.y + n):
+                    np.add.at(rows_of, places, 1)
+                    np.minimum.at(least, places, hashes)
+            return np.stack([rows_of, least]).reshape(-1)
+
+        table = session.slots.each_array(count).reshape(-1, 2, n + n_classes)
+        rows_of, least = table[:, 0].sum(axis=0), table[:, 1].min(axis=0)
+        limits = np.where((least >= share) & (rows_of > 1), least, -1.0)
+        limits[0] = -1.0  # rows in no group are none of their own
+        return replace(drawn, by_group=limits[:n], by_class=limits[n:])
+
+    def _group_weights(self, session: Session, held_out: _HeldOut) -> Float64:
         """Return (G + 1,) factors under which every group of the held-out rows has the same total weight.
 
         Raises OperatorError if a class or a group with train rows has no held-out row: the last layer would
         be fitted as if there were none.
         """
-        groups, classes = self._weight_sums(session)
+        groups, classes = self._weight_sums(session, held_out)
         if not groups[1].any():
             raise OperatorError(
                 "train.trainer dfr: none of the rows that the last layer is fitted to is in a group. Raise "
                 "train.held_out, set train.noise to own_group, or train erm."
             )
         named = [
-            *_without_held_out("class", range(session.data.n_classes), classes),
-            *_without_held_out("group", session.data.group_names, groups),
+            *_without_held_out(session.data, "class", range(session.data.n_classes), classes),
+            *_without_held_out(session.data, "group", session.data.group_names, groups),
         ]
         if named:
             raise OperatorError(
@@ -108,7 +131,7 @@ class Dfr:
             )
         return balance(groups[1])
 
-    def _weight_sums(self, session: Session) -> tuple[Float64, Float64]:
+    def _weight_sums(self, session: Session, held_out: _HeldOut) -> tuple[Float64, Float64]:
         """Return sums of weights by group (2, G) and by class (2, C): of all train rows, of held-out ones."""
         n, n_classes = session.data.n_groups, session.data.n_classes
 
@@ -117,7 +140,7 @@ class Dfr:
             for shard in session.slots.shards(slot):
                 rows = session.data.train[shard]
                 weight = rows.weight if self._params.weights else np.ones(len(rows))
-                chosen = (np.ones(len(rows), bool), self._held_out(session, rows.row_id))
+                chosen = (np.ones(len(rows), bool), held_out(rows))
                 for sums, mine in zip(found, chosen, strict=True):
                     sums[: n + 1] += np.bincount(rows.group[mine] + 1, weight[mine], minlength=n + 1)
                     sums[n + 1 :] += np.bincount(rows.y[mine], weight[mine], minlength=n_classes)
@@ -127,11 +150,38 @@ class Dfr:
         return sums[:, 1 : n + 1], sums[:, n + 1 :]
 
 
-def _without_held_out(kind: str, numbers: Sequence[int], weight: Float64) -> list[str]:
+@dataclass(frozen=True)
+class _HeldOut:
+    """Train rows that the first phase does not see, by hashes of their ids; see ``Dfr._held_out``."""
+
+    seed: int
+    share: float
+    by_group: Float64
+    """(G + 1,) largest hash of a row of each group that is left out beyond the share; -1 where none is."""
+    by_class: Float64
+    """(C,) the same of each class."""
+
+    def hashes(self, rows: GroupedRows) -> Float64:
+        """Return the hashes (n,) of rows, in [0, 1)."""
+        return uniform(row_hashes(rows.row_id, self.seed, "train/last layer"))
+
+    def __call__(self, rows: GroupedRows) -> Mask:
+        """Return which rows (n,) are left out."""
+        drawn = self.hashes(rows)
+        found: Mask = drawn < self.share
+        return found | (drawn <= self.by_group[rows.group + 1]) | (drawn <= self.by_class[rows.y])
+
+
+def _without_held_out(data: Dataset, kind: str, numbers: Sequence[int], weight: Float64) -> list[str]:
     """Return the names of classes or groups of which weight (2, n) says: some rows, and none held out."""
     lost = (weight[0] > 0) & ~(weight[1] > 0)
     names = [numbers[place] for place in np.flatnonzero(lost).tolist()]
-    return [f"{kind} {name}" if name >= 0 else f"class {-1 - name} without a group" for name in names]
+    if kind == "class":
+        return [f"class {data.class_name(name)}" for name in names]
+    return [
+        f"group {name}" if name >= 0 else f"class {data.class_name(-1 - name)} without a group"
+        for name in names
+    ]
 
 
 @dataclass(frozen=True)
@@ -141,7 +191,7 @@ class _HeldOutActivations:
     shards: Shards
     model: nn.Module
     layer: nn.Linear
-    held_out: Callable[[Int64], npt.NDArray[np.bool_]]
+    held_out: _HeldOut
     group_weights: Float64
     weights: bool
 
@@ -150,7 +200,7 @@ class _HeldOutActivations:
 
     def __getitem__(self, shard: int, /) -> Rows:
         rows: GroupedRows = self.shards[shard]
-        rows = rows.take(np.flatnonzero(self.held_out(rows.row_id)))
+        rows = rows.take(np.flatnonzero(self.held_out(rows)))
         weight = rows.weight if self.weights else np.ones(len(rows))
         X = activations(self.model, self.layer, rows.X)[0]
         return Rows(X, rows.y, weight * self.group_weights[rows.group])

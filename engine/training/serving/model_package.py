@@ -75,7 +75,9 @@ def signature(dataset: Version, classes: Sequence[Any], served: ServedModel) -> 
     - Numbers and booleans that may be missing have MLflow's type ``any``. Its ``long`` refuses missing
       values, its ``double`` refuses whole numbers in a pandas frame, and over HTTP its ``boolean`` reads a
       missing value as false and any text as true.
-    - Timestamps with a zone have the type ``any``: MLflow's ``datetime`` refuses them in a pandas frame.
+    - Timestamps with a zone, decimals, durations and unsigned numbers of 64 bits have the type ``any``:
+      MLflow's ``datetime``, ``double`` and ``long`` refuse them in a pandas frame, and no type of MLflow
+      holds a duration, which JSON sends as a whole number in the column's unit.
 
     ``rowsieve.columns`` in the model's metadata names the types of all columns.
 
@@ -110,7 +112,7 @@ def _input_columns(served: ServedModel) -> list[ColSpec]:
     return [
         ColSpec(
             AnyType()
-            if (field.name in gaps and is_scalar(field.type)) or _has_zone(field.type)
+            if (field.name in gaps and is_scalar(field.type)) or _is_refused(field.type)
             else column_type(field.type),
             field.name,
             required=field.name not in gaps or not pa.types.is_nested(field.type),
@@ -154,8 +156,25 @@ def column_type(kind: pa.DataType) -> Any:
     return DataType.binary if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else DataType.string
 
 
-def _has_zone(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.tz)
+def _is_refused(kind: pa.DataType) -> bool:
+    """Return whether no plain type of MLflow takes a pandas column of an Arrow type."""
+    has_zone = pa.types.is_timestamp(kind) and kind.tz
+    is_type = pa.types
+    return bool(has_zone or is_type.is_decimal(kind) or is_type.is_duration(kind) or is_type.is_uint64(kind))
+
+
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the example of a column: JSON has neither decimals nor durations.
+
+    Arrow filters no views of texts.
+    """
+    if is_list(kind):
+        return pa.list_(_json_type(kind.value_type))
+    if pa.types.is_decimal(kind):
+        return pa.float64()
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.int64() if pa.types.is_duration(kind) else kind
 
 
 def column_notes(served: ServedModel) -> dict[str, str]:
@@ -170,13 +189,14 @@ def input_example(dataset: Version, served: ServedModel) -> pd.DataFrame | None:
     if not names or any(pa.types.is_binary(field.type) for field in served.schema or ()):
         return None
     split = dataset.prefix + SPLIT
+    plain = pa.schema([pa.field(field.name, field.type) for field in served.schema or ()])
+    written = pa.schema([pa.field(field.name, _json_type(field.type)) for field in plain])
     for part in dataset.manifest["parts"]:
         table = read_columns(dataset.folder / part["path"], [*names, split])
         kept = pc.not_equal(table.column(split).cast(pa.string()), "dropped")
-        table = table.filter(kept).select(names).slice(0, EXAMPLE_ROWS)
+        table = table.select(names).cast(plain).cast(written).filter(kept).slice(0, EXAMPLE_ROWS)
         if table.num_rows:
-            plain = pa.schema([pa.field(field.name, field.type) for field in served.schema or ()])
-            frame: pd.DataFrame = table.cast(plain).to_pandas(date_as_object=False)
+            frame: pd.DataFrame = table.to_pandas(date_as_object=False)
             return frame
     return None
 

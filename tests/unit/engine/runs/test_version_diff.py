@@ -1,6 +1,7 @@
 """Differences between versions, their history, and pruning."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.core.errors import InputError
+from engine.runs import diff as diff_module
 from engine.runs import history as history_module
-from engine.runs.diff import diff, match_groups
+from engine.runs.diff import ChangeCounts, diff, match_groups
 from engine.runs.history import history, prune
 from engine.runs.row_changes import write_row_changes
 from engine.runs.row_matching import match_rows
-from engine.runs.row_pairs import RowPairs
+from engine.runs.row_pairs import FILE, KEY, ROW, RowBatch, RowPairs
 from engine.storage.withdrawals import version_before
 from engine.training.data.version import Version, open_version
+from operators.base import DUPLICATE_OF, GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 from tests.unit.engine.runs.test_increments import add_night, nights, recipe, run, spurious_table
 
 VALUES = ("group", "split", "is_outlier", "weight")
@@ -191,6 +194,30 @@ def test_pieces_cover_the_rows_in_common_once(then: list[int], now: list[int]) -
             assert starts[side][piece.parts[side]] + piece.starts[side] == piece.row
         covered += range(piece.row, piece.row + piece.rows)
     assert sorted(covered) == list(range(min(sum(then), sum(now))))
+
+
+def test_many_pairs_of_groups_take_no_longer_than_few() -> None:
+    """The first row of every pair was searched from the start of the batch: a minute here."""
+    n = 40_000
+    table = pa.table(
+        {
+            GROUP: np.arange(n) // 2,
+            SPLIT: ["train"] * n,
+            IS_OUTLIER: np.zeros(n, bool),
+            WEIGHT: np.ones(n),
+            DUPLICATE_OF: pa.nulls(n, pa.int64()),
+            FILE: ["f"] * n,
+            ROW: np.arange(n),
+            ROW_ID: np.arange(n),
+            KEY: pa.nulls(n),
+        }
+    )
+    counts, began = ChangeCounts(), time.process_time()
+    nothing = table.slice(0, 0)
+    diff_module._add(counts, RowBatch(table, table, nothing, nothing, np.zeros(n, bool)), 0.0)
+    assert time.process_time() - began < 4
+    assert counts.groups == Counter({(g, g): 2 for g in range(n // 2)})
+    assert [one["row"] for one in counts.examples["group", (7, 7)]] == [14], "the first row of the pair"
 
 
 def test_groups_are_matched_by_their_rows() -> None:

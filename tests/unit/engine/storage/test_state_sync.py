@@ -26,7 +26,8 @@ from engine.runs.runner import run
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import ObjectRunStore, synced_executor, working_copy
 from engine.storage.state_sync import SyncedFolder, SyncingExecutor, download, snapshot
-from engine.training.evaluation.split_scores import score
+from engine.training.data.version import Version
+from engine.training.evaluation.split_scores import GroupFacts, score
 from engine.training.fit.job import TrainingJob
 from engine.training.serving.pyfunc import write_served_model
 from engine.training.training_run import TrainSpec, train
@@ -143,7 +144,7 @@ def test_a_training_is_on_the_driver_wherever_it_ran(
         found.append(files_of(result.place))
         job = TrainingJob(result.version, params, 0, result.folder)
         with synced_executor(executor, result.place, result.folder) as opened:
-            again = score(job, result.model, opened)
+            again = score(job, result.model, opened, GroupFacts.of_record(result.record, job.version))
         assert {k: v.to_dict() for k, v in again.items()} == {
             k: v.to_dict() for k, v in result.evaluations.items()
         }
@@ -275,19 +276,21 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
         (folder / "weights").write_text("weights")
         return "1", folder
 
-    def score(job: Any, champion: Any, executor: Any, *, folder: Path, **_: Any) -> dict[str, Any]:
+    def score(
+        job: Any, champion: Any, executor: Any, groups: Any, *, folder: Path, **_: Any
+    ) -> dict[str, Any]:
         read = executor.map(lambda name: (folder / name).read_text(), ["weights", "weights", "weights"])
         assert list(read) == ["weights"] * 3
         return {}
 
     monkeypatch.setattr("engine.training.serving.stored_models.champion_of", champion_of)
     monkeypatch.setattr("engine.training.evaluation.split_scores.score", score)
-    monkeypatch.setattr("engine.training.data.version.open_version", lambda _: None)
+    monkeypatch.setattr(
+        "engine.training.data.version.open_version", lambda _: Version(tmp_path, {"operators": []})
+    )
     monkeypatch.setattr("engine.training.fit.ensemble.Ensemble.load", lambda _: None)
     monkeypatch.setattr("engine.training.champion.rows_for", lambda *_: None)
     monkeypatch.setattr("engine.training.fit.job.TrainingJob.maker", SimpleNamespace(fit=lambda _: None))
-    monkeypatch.setattr("engine.training.fit.job.write_json", lambda *_: None)
-    monkeypatch.setattr(training, "write_json", lambda *_: None)
     monkeypatch.setattr(training, "client", lambda _: None)
     uri = s3.uri(s3.bucket(), "out")
     section = TrainSection(when="accuracy < 0.8", register_as="m")

@@ -20,9 +20,9 @@ from engine.runs.runner import run
 from engine.training.champion import PairedAnswers, PairedCell, count_paired_answers, rows_for
 from engine.training.data.features import FeatureMaker
 from engine.training.data.version import open_version
-from engine.training.evaluation.split_scores import score
+from engine.training.evaluation.split_scores import GroupFacts, score
 from engine.training.fit.ensemble import Ensemble
-from engine.training.fit.job import FEATURES, TrainingJob
+from engine.training.fit.job import FEATURES, TrainingJob, read_record
 from engine.training.serving.pyfunc import write_served_model
 from engine.training.training_run import TrainResult, TrainSpec, train
 from operators.metrics.paired import PairedCounts, gain_p_value
@@ -52,6 +52,11 @@ def trained(
     return result, TrainingJob(result.version, ERM, 0, result.folder), folder / "served"
 
 
+def facts(job: TrainingJob) -> GroupFacts:
+    """What the job's training has recorded about the groups."""
+    return GroupFacts.of_record(read_record(job.folder), job.version)
+
+
 def pure(n: int, seed: int) -> pa.Table:
     """Rows whose label follows column ``b`` without exception."""
     rng = np.random.default_rng(seed)
@@ -78,9 +83,13 @@ def test_a_champion_of_fewer_columns_in_another_order_answers_through_its_own_fe
         source = rows_for(served, job)
         assert source is not None
         champion = Ensemble.load(served)
-        found = score(job, champion, LocalExecutor(), folder=served, splits=["test"], source=source)
+        found = score(
+            job, champion, LocalExecutor(), facts(job), folder=served, splits=["test"], source=source
+        )
         assert found["test"].accuracy == pytest.approx(1.0, abs=0.02)
-        paired = count_paired_answers(job, job.folder, served, source, LocalExecutor(), split="test")
+        paired = count_paired_answers(
+            job, job.folder, served, LocalExecutor(), facts(job), split="test", source=source
+        )
         counts = paired.counts("inferred").together()
         assert counts.rows[0] == found["test"].rows
         assert counts.right_before[0] == round(found["test"].accuracy * found["test"].rows)
@@ -90,11 +99,11 @@ def test_a_champion_of_fewer_columns_in_another_order_answers_through_its_own_fe
 def test_the_same_model_is_compared_on_the_features_that_are_there(tmp_path: Path) -> None:
     result, job, served = trained(tmp_path, spurious_table(400))
     assert rows_for(served, job) is None
-    found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"])
+    found = score(job, Ensemble.load(served), LocalExecutor(), facts(job), folder=served, splits=["test"])
     assert found["test"] == result.evaluations["test"]
-    counts = count_paired_answers(job, result.folder, served, None, LocalExecutor(), split="test").counts(
-        "inferred"
-    )
+    counts = count_paired_answers(
+        job, result.folder, served, LocalExecutor(), facts(job), split="test"
+    ).counts("inferred")
     assert counts.gained.sum() == counts.lost.sum() == 0
 
 
@@ -107,14 +116,18 @@ def test_classes_are_compared_by_name(tmp_path: Path) -> None:
     extra = extra.set_column(2, "label", pa.array(["maybe"] * 60))
     result, job, _ = trained(tmp_path / "new", pa.concat_tables([table, extra]), features=["a", "b"])
     source = rows_for(served, job)
-    found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"], source=source)
+    found = score(
+        job, Ensemble.load(served), LocalExecutor(), facts(job), folder=served, splits=["test"], source=source
+    )
     shares = {row.group: row.accuracy for row in found["test"].groupings["inferred"].groups}
     by_class = sorted(shares.values())
     assert by_class[0] == 0.0  # it does not know the class
     assert by_class[1] >= 0.98
     assert found["test"].balanced_accuracy == pytest.approx(np.mean(by_class), abs=0.02)
     rule = PromotionRule.parse("worst_group_accuracy > champion and accuracy > champion with confidence 0.95")
-    paired = count_paired_answers(job, result.folder, served, source, LocalExecutor(), split="test")
+    paired = count_paired_answers(
+        job, result.folder, served, LocalExecutor(), facts(job), split="test", source=source
+    )
     mine = result.evaluations["test"].metrics()
     assert rule.evaluate(mine, found["test"].metrics(), paired)[0]
 
@@ -148,7 +161,9 @@ def test_rows_that_the_champion_cannot_read_are_wrong_answers(tmp_path: Path) ->
         tmp_path / "new", table.set_column(0, "a", pa.array(holes, pa.float64())), features=["b"]
     )
     source = rows_for(served, job)
-    found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"], source=source)
+    found = score(
+        job, Ensemble.load(served), LocalExecutor(), facts(job), folder=served, splits=["test"], source=source
+    )
     version = open_version(tmp_path / "new" / "out")
     rows = pq.read_table(version.folder / "data").to_pandas()
     missing = rows.loc[rows["split"] == "test", "a"].isna().mean()
@@ -169,7 +184,9 @@ def test_new_shards_alone_score_the_champion(tmp_path: Path) -> None:
     champion = Ensemble.load(served)
     assert len(job.version.manifest["parts"]) == 2
     for first, splits, expected in ((0, "validation", 0.5), (1, "train+validation", 0.0)):
-        found = score(job, champion, LocalExecutor(), folder=served, splits=[splits], first_shard=first)
+        found = score(
+            job, champion, LocalExecutor(), facts(job), folder=served, splits=[splits], first_shard=first
+        )
         assert found[splits].accuracy == pytest.approx(expected, abs=0.12)
     assert found["train+validation"].rows > 200
 

@@ -150,7 +150,7 @@ def test_a_model_with_a_link_is_not_trained_nor_registered(
     monkeypatch.setattr(training_run, "_check_mix", lambda _: None)
     monkeypatch.setattr(training_run, "training_fingerprint", lambda *_: model.name)
     params = SimpleNamespace(task="classification", target=None, is_pretrained=False)
-    spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0)
+    spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0, truth=None)
     with pytest.raises(InputError, match=rf"{place} is a link or no regular file.*Remove it"):
         training_run.train(spec, cast(Any, None))
     assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]

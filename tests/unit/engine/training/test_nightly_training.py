@@ -1,5 +1,6 @@
 """The recipe's section ``train``: when it trains, what it leaves, and that it does so once."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,16 +8,26 @@ import pytest
 
 from engine.core.errors import InputError, RowsieveError
 from engine.core.json_files import write_json
+from engine.execution.local_executor import LocalExecutor
 from engine.publish.withdrawn_models import WITHDRAWN_TAG
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
+from engine.recipe.trainers import parse_params
 from engine.runs.plugins import training
 from engine.runs.plugins.training import decide_training
 from engine.runs.retraction import retract
 from engine.runs.runner import run
 from engine.runs.training_record import training_file
+from engine.storage.run_store import sweep
 from engine.storage.withdrawals import Withdrawal
+from engine.training.data.features import FeatureMaker
+from engine.training.data.version import Version
+from engine.training.fit.job import FEATURES
+from engine.training.serving import stored_models
+from engine.training.serving.pyfunc import write_served_model
+from engine.training.training_run import TrainSpec, train
 from tests.data import recipe_for, spurious_table, write_shards
+from tests.unit.engine.training.publishing import publish
 
 ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
 
@@ -145,6 +156,11 @@ def test_bases_in_a_circle_end_the_search_for_drift(monkeypatch: pytest.MonkeyPa
         ({"when": "accuracy < champion", "register_as": "m"}, "no challenger"),
         ({"when": "accuracy < 0.8"}, "register_as"),
         ({"promote_if": "accuracy > champion"}, "register_as"),
+        ({"when": "average_accuracy < 0.8", "register_as": "m"}, "champion has no average_accuracy"),
+        ({"when": "true_worst_group_accuracy < 0.8", "register_as": "m"}, "has no true_worst_group"),
+        ({"register_as": "a/b"}, r"train\.register_as 'a/b': MLflow takes no '/'.*such as a-b"),
+        ({"register_as": " "}, r"train\.register_as ' ': .*no blank name"),
+        ({"register_as": "a'b\"c"}, r"train\.register_as .*such as a-b-c"),
     ],
 )
 def test_a_section_that_cannot_be_used(section: dict[str, Any], words: str) -> None:
@@ -173,14 +189,62 @@ def test_trains_on_what_was_published_and_once(tmp_path: Path, monkeypatch: pyte
     assert training_file(tmp_path / "out", first.version).exists()
 
 
+def test_a_score_of_the_champion_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run failed once there was a champion: no training has left its record for the rows yet."""
+    operators: dict[str, Any] = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
+    publish(spurious_table(800).drop_columns(["vector"]).to_pandas(), tmp_path, operators)
+    trained = train(TrainSpec(tmp_path / "out", parse_params({"trainer": "erm"})), LocalExecutor())
+    maker = FeatureMaker(trained.version.reader(), trained.folder / FEATURES)
+    write_served_model(trained.model, trained.version, maker, tmp_path / "served")
+    monkeypatch.setattr(stored_models, "champion_of", lambda *_: ("1", tmp_path / "served"))
+    monkeypatch.setattr(training, "client", lambda _: None)
+    section = TrainSection(when="worst_group_accuracy < 0.01", register_as="m")
+
+    def why() -> str:
+        manifest = {"version": trained.version.name}
+        trains, text = decide_training(section, recipe(tmp_path), tmp_path / "out", manifest, LocalExecutor)
+        assert not trains
+        return text
+
+    scores = trained.evaluations["validation"].groupings["inferred"].groups
+    worst, best = sorted(scores, key=lambda group: group.accuracy or 0.0)
+    assert worst.accuracy is not None
+    assert best.accuracy is not None
+    assert worst.accuracy < best.accuracy
+    assert f"worst_group_accuracy {worst.accuracy:.4f}" in why()
+    monkeypatch.setattr(Version, "wrong_labels", lambda _: {worst.group: 0.95})
+    assert f"worst_group_accuracy {best.accuracy:.4f}" in why(), "as the rule of promotion counts it"
+    assert [path.name for path in (tmp_path / "out").glob(".*")] == [".lease"]
+
+
+def test_what_a_killed_run_left_of_the_champion_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def killed(client: Any, name: str, scratch: Path, output: Path) -> Any:
+        seen.append(scratch)
+        shutil.copytree(scratch, scratch.with_name(f".copy-of{scratch.name}"))
+
+    monkeypatch.setattr(stored_models, "champion_of", killed)
+    monkeypatch.setattr(training, "client", lambda _: None)
+    section = TrainSection(when="accuracy < 0.01", register_as="m")
+    out = tmp_path / "out"
+    out.mkdir()
+    assert decide_training(section, recipe(tmp_path), out, {}, pytest.fail) == (True, training.NO_CHAMPION)
+    assert (
+        [path.parent for path in (out / "runs").iterdir()] == [path.parent for path in seen] == [out / "runs"]
+    )
+    sweep(out / "runs", root=out)
+    assert not list((out / "runs").iterdir())
+
+
 def broken_off(*_: Any) -> Any:
     raise RuntimeError("power cut")
 
 
 @pytest.mark.slow  # MLflow's database
 def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
-    import shutil
-
     import mlflow
 
     from engine.training.serving.stored_models import withdrawn_data

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 from mlflow.exceptions import RestException
+from mlflow.utils.search_utils import SearchModelVersionUtils
 from typer.testing import CliRunner, Result
 
 import engine
@@ -34,7 +37,7 @@ from engine.training.retrain import find_dataset, parse_grid, parse_settings
 from engine.training.serving.stored_models import champion_of, trained_on
 from operators.groups.by_cue import ByCue
 from operators.groups.params import CueGroupsParams
-from tests.data import small_recipe
+from tests.data import free_port, small_recipe
 
 QUICK = ["--executor", "local", "--set", "epochs=3", "--set", "batch_size=32"]
 
@@ -328,6 +331,23 @@ def test_a_registry_that_fails_is_not_a_registry_without_a_champion(code: str, t
         trained_on(server, "m")
 
 
+@pytest.mark.parametrize("name", ["churn", "o'brien", 'the "old" one'])
+def test_a_name_with_a_quotation_mark_is_found_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe's training of such a name was never registered, as MLflow refused the filter."""
+
+    def search(text: str) -> list[Any]:
+        (asked,) = SearchModelVersionUtils.parse_search_filter(text)
+        tags = {registration.TRAINING_TAG: "abc"}
+        return [SimpleNamespace(tags=tags, version="7", run_id="r")] if asked["value"] == name else []
+
+    monkeypatch.setattr(registration, "client", lambda _: SimpleNamespace(search_model_versions=search))
+    model, at = SimpleNamespace(models=[None]), SimpleNamespace(output=Path())
+    result = SimpleNamespace(folder=Path("models/abc"), model=model, version=at)
+    found = registration.registered_before(cast(Any, result), name)
+    assert found is not None
+    assert (found.name, found.version) == (name, "7")
+
+
 def test_another_mixture_of_the_same_base_models_is_another_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +373,30 @@ def test_another_mixture_of_the_same_base_models_is_another_model(
     assert found(trained(1.0), old) is not None
     assert found(trained(0.5, 0.5), old) is None
     assert found(trained(1.0), {registration.TRAINING_TAG: "other"}) is None
+
+
+def test_what_a_killed_comparison_left_is_removed(tmp_path: Path) -> None:
+    """It holds a copy of the champion. Another comparison may go on at present."""
+    for name, days in ((".champion-old", 8), (".champion-new", 0), ("features", 8)):
+        (tmp_path / name / "model").mkdir(parents=True)
+        os.utime(tmp_path / name, (time.time() - days * 86_400,) * 2)
+    version = SimpleNamespace(output=tmp_path)
+    promotion._remove_left_behind(cast(Any, SimpleNamespace(folder=tmp_path, version=version)))
+    assert {path.name for path in tmp_path.iterdir()} == {".champion-new", "features"}
+
+
+def test_a_folder_below_one_with_an_at_sign_is_a_dataset(tmp_path: Path) -> None:
+    folder = tmp_path / "me@work" / "out"
+    folder.mkdir(parents=True)
+    for name in (str(folder), f"{folder}@v1"):
+        assert find_dataset(name) == name
+
+
+def test_a_dataset_is_looked_up_on_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(InputError, match=r"does not say where the dataset 'churn' lies: .*Check MLFLOW_TR"):
+        find_dataset("churn")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import engine
 from engine.core.errors import InputError, LockedError
 from engine.execution.local_executor import LocalExecutor
 from engine.storage.lease import hold_lease
-from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
+from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train, training_run
 from engine.training.data.features import FeatureMaker, dataset_of_version
 from engine.training.data.version import Version, VersionReader, open_version
 from engine.training.search import search_parameters
@@ -53,6 +53,18 @@ def run(
 ) -> TrainResult:
     spec = TrainSpec(dataset, parse_params({**SMALL, **values}), seed=1, folder=folder, truth=truth)
     return train(spec, LocalExecutor())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("vector", r"'vector' of .* has the type .*list<.*name no groups"), ("trut", "Did you mean 'truth'")],
+)
+def test_a_column_that_names_no_groups_is_refused_before_the_training(
+    published: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    monkeypatch.setattr(training_run, "_run", pytest.fail)
+    with pytest.raises(InputError, match=f"truth: .*{words}"):
+        run(published, truth=name)
 
 
 def table_of(output: Path) -> pa.Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -17,6 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 
 from engine.core.errors import InputError
 from engine.training import Ensemble, evaluate, fit_arrays, parse_params
+from engine.training.evaluation import split_scores
 from engine.training.evaluation.by_group import summarise
 from engine.training.evaluation.metric_sums import TrueClasses, cvar_of_steps, sum_over_rows
 from engine.training.evaluation.plots import draw
@@ -31,6 +33,12 @@ def arrays(n: int = 300, seed: int = 0) -> tuple[Any, Any, Any, Any]:
     y = rng.integers(0, 3, n)
     X = rng.normal(size=(n, 4)) + 0.8 * y[:, None]
     return X, y, rng.integers(0, 5, n), np.where(rng.random(n) < 0.4, "validation", "train")
+
+
+def test_true_groups_are_texts_of_any_values() -> None:
+    kinds = [(pa.int8(), [1, None]), (pa.decimal128(3, 1), [None, 2]), (pa.binary(), [b"a", b"\xff"])]
+    found = [split_scores._texts(pa.chunked_array([pa.array(v, kind)])).tolist() for kind, v in kinds]
+    assert found == [["1", "null"], ["null", "2.0"], ["a", "\\xff"]]
 
 
 def ensemble(**values: Any) -> Ensemble:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,20 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from engine.recipe.estimators import ESTIMATORS, OBJECTIVES_OF, check_estimator
-from engine.recipe.trainers import parse_params
+from engine.recipe.trainers import TrainParams, parse_params
+from engine.training.data.rows import Dataset, dataset_of_arrays
 from engine.training.fit.ensemble import Ensemble
 from engine.training.fit.estimators import EstimatorModule
 from engine.training.fit.in_memory import fit_arrays
-from engine.training.fit.kernel import fit
+from engine.training.fit.kernel import TrainingOutcome, fit
 from engine.training.fit.last_layer import activations, last_linear
+from engine.training.fit.session import Session
 from engine.training.libraries.scikit_learn import ScikitLearn, make
 from operators.base import OperatorError
+from operators.communicator import Communicator
 from operators.hashing import row_hashes, uniform
 from operators.models import ModelSpec
+from tests.unit.communicators import train_together
 from tests.unit.engine.training.fit.test_training import data
 
 FAST: dict[str, dict[str, Any]] = {
@@ -73,6 +79,18 @@ def their_fit(params: Any, seed: int, X: Any, y: Any, weight: Any) -> Any:
 
 CLASSIFIERS = [name for name in ESTIMATORS if name not in OBJECTIVES_OF]
 """Regressors have tests of their own, ``test_regressors.py``."""
+
+
+def test_jtt_repeats_rows_of_a_class_that_the_other_folds_lack() -> None:
+    """The rare class has one row: a model without its fold knows the other class alone."""
+    found = rows(60)
+    y, n = np.zeros(60, np.int64), []
+    y[7] = 1
+    for times in (1, 20):
+        params = parse_params({"trainer": "jtt", "model": "sklearn:LogisticRegression", "upweight": times})
+        model = fit_arrays(found["X"], y, params)
+        n.append(model.predict_proba(found["X"])[7, 1])
+    assert n[1] > 3 * n[0], "the row is an error of the first model"
 
 
 def test_every_estimator_has_an_example() -> None:
@@ -394,16 +412,40 @@ def test_dfr_needs_a_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_dfr_names_the_class_or_group_without_held_out_rows() -> None:
+def test_dfr_names_the_class_or_group_without_held_out_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a class was forgotten: the model was right on none of its rows."""
     y = (np.arange(300) % 100 == 0).astype(int)
     X = (6 * y[:, None] + np.random.default_rng(0).normal(size=(300, 2))).astype(np.float32)
     params = parse_params({"trainer": "dfr", "epochs": 1})
     held = [uniform(row_hashes(np.arange(300), seed, "train/last layer")) < 0.2 for seed in range(9)]
     seed = next(seed for seed, mine in enumerate(held) if not mine[y == 1].any())
+    model = fit_arrays(X, y, params, groups=np.zeros(300, int), seed=seed)
+    assert (model.predict(X)[y == 1] == 1).all(), "one of its three rows is held out"
+    monkeypatch.setattr(Session, "note_epoch", pytest.fail)  # no epoch is trained
+    only = (np.arange(300) == np.flatnonzero(y)[0]).astype(int)
     with pytest.raises(
         OperatorError, match=r"dfr: class 1 has train rows, .* Raise train\.held_out \(0\.2\)"
     ):
-        fit_arrays(X, y, params, groups=np.zeros(300, int), seed=seed)
+        fit_arrays(X, only, params, groups=np.zeros(300, int), seed=seed)
     with pytest.raises(OperatorError, match=r"dfr: group 4 has train rows, and none of them is held out"):
-        fit_arrays(X, np.arange(300) % 2, params, groups=4 * y, seed=seed)
+        fit_arrays(X, np.arange(300) % 2, params, groups=4 * only, seed=seed)
+    named = replace(dataset_of_arrays(X, only), class_names=("usual", "rare"))
+    with pytest.raises(OperatorError, match="dfr: class 'rare' has train rows"):
+        fit(named, params, seed=seed)
+
+
+def test_dfr_holds_out_a_row_of_each_rare_group_on_any_number_of_workers() -> None:
+    """Eleven of twenty seeds refused a class of three rows."""
+    found = rows(120)
+    found["groups"] = np.where(np.arange(120) % 40 < 2, 4 + np.arange(120) // 40, found["groups"])
+    parts = dataset_of_arrays(**found, n_shards=3)
+    params = parse_params({"trainer": "dfr", "epochs": 1, "slots": 2})
+    for seed in range(3):
+        alone = fit(parts, params, seed=seed)
+        both = train_together(2, partial(_fit_by, parts, params, seed))
+        for one in both:
+            assert all(torch.equal(one.states[0][key], value) for key, value in alone.states[0].items())
+
+
+def _fit_by(parts: Dataset, params: TrainParams, seed: int, communicator: Communicator) -> TrainingOutcome:
+    return fit(parts, params, seed=seed, communicator=communicator)
