@@ -162,9 +162,11 @@ def _add(counts: ChangeCounts, batch: RowBatch, tolerance: float) -> None:
     ):
         pairs = list(zip(then[name].tolist(), now[name].tolist(), strict=True))
         counter.update(pairs)
-        for pair in set(pairs):
+        last = len(pairs) - 1
+        first_rows = {pair: last - back for back, pair in enumerate(reversed(pairs))}
+        for pair, row in first_rows.items():
             if pair[0] != pair[1] or kind == "group":
-                _example(counts, (kind, pair), pairs.index(pair), then, now, name)
+                _example(counts, (kind, pair), row, then, now, name)
     change = np.abs(now[WEIGHT].astype(np.float64) - then[WEIGHT])
     for row in np.flatnonzero(change > tolerance)[:EXAMPLES].tolist():
         _example(counts, ("weight", None), row, then, now, WEIGHT)
