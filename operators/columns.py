@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from operators.base import VECTOR, OperatorError
@@ -32,6 +33,18 @@ def is_binary(kind: pa.DataType) -> bool:
 def is_list(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds lists, of any or of a fixed length."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def has_text(kind: pa.DataType) -> bool:
+    """Return whether every value of an Arrow type has a text: not lists, structs, bytes, or intervals."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_nested(plain) or is_binary(plain):
+        return False
+    try:
+        pc.cast(pa.nulls(0, plain), pa.string())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def plain_values(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -22,6 +22,7 @@ from engine.core.suggestions import explain
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator
+from operators.columns import has_text
 from operators.encode.column_forms import Form, form_of, holds_texts
 from operators.encode.column_use import unsupported_type
 from operators.encode.kinds import is_usable
@@ -157,12 +158,15 @@ def has_scalars(schema: pa.Schema, features: Sequence[str]) -> bool:
 def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:
     """Raise InputError if an operator reads a source column that is missing or a truth column.
 
-    The same for columns of texts that hold no texts or are the label.
+    The same for columns of texts that hold no texts or are the label, and for columns of true groups whose
+    values cannot be written as text.
     """
     for operator in chain:
         key = f"operators.{operator.name}"
         names = (*operator.source_columns, *operator.text_columns)
-        check_columns(key, names, schema)
+        check_columns(key, (*names, *operator.oracle_columns), schema)
+        for name in operator.oracle_columns:
+            _check_names_groups(key, name, schema.field(name).type)
         for name in operator.text_columns:
             if name == recipe.source.label:
                 raise InputError(f"{key}: {name!r} is the label. Name another column of texts.")
@@ -181,6 +185,15 @@ def check_holds_texts(key: str, name: str, kind: pa.DataType) -> None:
         raise InputError(
             f"{key}: the column {name!r} has the type {kind}, but texts are read here. Name a column of texts"
             f"{_inside(name, kind)}."
+        )
+
+
+def _check_names_groups(key: str, name: str, kind: pa.DataType) -> None:
+    """Raise InputError, naming the key, if the values of a column cannot be the names of groups."""
+    if not has_text(kind):
+        raise InputError(
+            f"{key}: the column {name!r} has the type {kind}, whose values cannot name groups. Name a column "
+            f"of texts, numbers or dates{_inside(name, kind)}."
         )
 
 

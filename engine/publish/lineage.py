@@ -11,7 +11,8 @@ from engine.core.legacy import tag_names, tag_value
 from engine.core.output_layout import check_real_folders, output_of, split_version, version_folder
 from engine.core.redaction import redact
 from engine.publish.lineage_outbox import sync_events
-from engine.publish.mlflow_outbox import pending, pending_folder, sync
+from engine.publish.mlflow_outbox import pending, pending_folder, warn_of_others
+from engine.publish.outbox_sync import sync
 from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
@@ -61,6 +62,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
     check_real_folders(output)
     events = sync_events(output)
     if not pending(output):
+        warn_of_others(output)
         return f"No record waits for MLflow. {events}".rstrip()
     try:
         delivered, waiting = sync(client(output), output)

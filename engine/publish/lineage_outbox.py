@@ -246,11 +246,12 @@ class Sender:
         client = None
         try:
             client = open_client()
-            last = False
+            last, left = False, set[str]()
             while not last:
                 last = self._next()
-                for place in outbox_of(self.output).waiting():
-                    deliver(client, self.output, place)
+                places = [place for place in outbox_of(self.output).waiting() if place.name not in left]
+                # A file that holds no event is looked at once, as that is warned of.
+                left.update(place.name for place in places if not deliver(client, self.output, place))
         except Exception as error:  # the transports raise errors of many kinds, and none may end the run
             _log.warning(
                 "OpenLineage's endpoint does not take events (%s). The run goes on; they wait in %s and are "

@@ -27,7 +27,7 @@ from engine.core.errors import InputError, one_line
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.outbox import Outbox
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place, upload_file
-from engine.storage.lease import has_active_writer
+from engine.publish.record_values import Count, DatasetValues, Status, reason_of
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -39,7 +39,6 @@ RUNNING, KILLED = "RUNNING", "KILLED"
 ID = re.compile(r"[0-9a-f]{32}")
 FILE = re.compile(rf"{ID.pattern}\.json")
 """Form of the name of a record's file."""
-TRAINING_FOLDER = re.compile(r"models/[0-9a-f]{12}")
 REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
 TEXTS = frozenset(
     {"recipe.yaml", "plan.json", "manifest.json", "training.json", "evaluation.json", "search.json"}
@@ -58,29 +57,29 @@ _log = logging.getLogger("rowsieve")
 
 @dataclass
 class Record:
-    """Everything that one run records on MLflow. ``status`` is RUNNING, FINISHED, FAILED or KILLED."""
+    """Everything that one run records on MLflow."""
 
     id: str
     experiment: str
     name: str
-    start_ms: int
+    start_ms: Count
     tags: dict[str, str] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
-    dataset: dict[str, str] = field(default_factory=dict)
+    dataset: DatasetValues = field(default_factory=dict)
     context: str = "curation"
     """The run's use of the dataset: ``curation`` or ``training``."""
     texts: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     """Tables as MLflow writes them (JSON of ``columns`` and ``data``), by the name of their artifact."""
     metrics: dict[str, float] = field(default_factory=dict)
-    series: list[tuple[str, float, int, int]] = field(default_factory=list)
+    series: list[tuple[str, float, Count, Count]] = field(default_factory=list)
     """Values of metrics over a training: name, value, milliseconds since 1970, and step."""
     lease: str = ""
     """Folder of the output whose lease the writer of the record holds, of a training; else the output."""
     files: list[str] = field(default_factory=list)
     """Reports to upload, as ``reports/NAME.html`` relative to the output."""
-    status: str = RUNNING
-    end_ms: int | None = None
+    status: Status = RUNNING
+    end_ms: Count | None = None
     run_id: str | None = None
 
     def write(self, output: Place) -> None:
@@ -143,15 +142,31 @@ def pending(output: Place) -> list[Record]:
 
     A file that holds no record, or is not named by its record's id, is ignored.
     """
-    found, outbox = [], outbox_of(output)
-    for place in outbox.waiting():
-        try:
-            record = record_of(outbox.read(place))
-        except (OSError, ValueError):
-            continue
-        if place.name == f"{record.id}.json":
-            found.append(record)
+    found = []
+    for place in outbox_of(output).waiting():
+        with suppress(OSError, ValueError):
+            found.append(_read(output, place))
     return sorted(found, key=lambda record: (record.start_ms, record.id))
+
+
+def warn_of_others(output: Place) -> None:
+    """Log a warning for each file that has the name of a record and holds none that can be delivered."""
+    for place in outbox_of(output).waiting():
+        try:
+            _read(output, place)
+        except FileNotFoundError:
+            continue  # another process has delivered it
+        except (OSError, ValueError) as error:
+            reason = reason_of(error) if isinstance(error, ValueError) else one_line(error)
+            _log.warning("%s holds no record that MLflow takes (%s). Correct or remove it.", place, reason)
+
+
+def _read(output: Place, place: Place) -> Record:
+    """Return the record of a file. Raises OSError, or ValueError if it holds none or that of another file."""
+    record = record_of(outbox_of(output).read(place))
+    if place.name != f"{record.id}.json":
+        raise ValueError(f"it is the record {record.id[:60]!r}")
+    return record
 
 
 def deliver(record: Record, client: MlflowClient, output: Place) -> str:
@@ -230,40 +245,6 @@ def send_series(record: Record, client: MlflowClient) -> None:
         client.log_batch(record.run_id, metrics=values[start : start + BATCH])
 
 
-def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tuple[int, int]:
-    """Deliver the records that wait; return how many were delivered and how many still wait.
-
-    A record that the server refuses is set aside with a warning, and counts as neither.
-
-    Parameters
-    ----------
-    has_lease
-        The caller has the output's lease, so a record with the status RUNNING is of a killed run.
-
-    Raises
-    ------
-    InputError
-        The output's own database names a place outside the output for the artifacts.
-    Exception
-        The server does not answer; the class is MLflow's.
-
-    """
-    delivered = 0
-    for record in pending(output):
-        if record.status == RUNNING:
-            if _is_active(record, output, has_lease=has_lease):
-                continue
-            record.status, record.end_ms = KILLED, record.start_ms
-        try:
-            deliver(record, client, output)
-        except RefusedRecordError as error:
-            _log.warning("%s", refusal_text(record, output, error))
-            continue
-        record.forget(output)
-        delivered += 1
-    return delivered, len(pending(output))
-
-
 def refusal_text(record: Record, output: Place, error: RefusedRecordError) -> str:
     """Return the warning that MLflow refuses a record, which was set aside."""
     return (
@@ -271,13 +252,6 @@ def refusal_text(record: Record, output: Place, error: RefusedRecordError) -> st
         f"{outbox_of(output).refused(record.id)}; to have it delivered again once the cause is gone, "
         f"rename it to {record.id}.json."
     )
-
-
-def _is_active(record: Record, output: Place, *, has_lease: bool) -> bool:
-    """Return whether the run or training that writes a record goes on."""
-    if TRAINING_FOLDER.fullmatch(record.lease):
-        return has_active_writer(output / record.lease)
-    return not has_lease and has_active_writer(output)
 
 
 def experiment_id(client: MlflowClient, name: str, output: Place) -> str:

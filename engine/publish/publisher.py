@@ -24,6 +24,7 @@ from engine.plan.source_columns import recorded_columns
 from engine.publish.croissant import describe_version
 from engine.publish.dataset_card import write_card
 from engine.publish.parts import DATA, Part, PartJob, ReusablePart, write_part
+from engine.storage.ancestry import Ancestry
 from engine.storage.lease import Lease
 from engine.storage.manifest import NUMBER, next_number, read_manifest
 from engine.storage.reader import StoreReader
@@ -88,7 +89,9 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
     lease.publish(final, to_json(record | {NUMBER: next_number(plan.output)}))
 
 
-def describe_again(output: Place, version: str, withdrawn: str, *, stands: str = "") -> None:
+def describe_again(
+    output: Place, version: str, withdrawn: str, *, ancestry: Ancestry, stands: str = ""
+) -> None:
     """Rewrite a version's card and description, with the reason of its withdrawal if it was withdrawn.
 
     The card also names withdrawn versions that it continues from, except ``stands``. A version of an earlier
@@ -100,7 +103,7 @@ def describe_again(output: Place, version: str, withdrawn: str, *, stands: str =
         return
     described = describe_version(manifest, withdrawn=withdrawn, published=_published_on(folder, output))
     write_whole(folder / CROISSANT, to_json(described).encode(), root=output)
-    bases = withdrawn_bases(output, manifest, stands)
+    bases = withdrawn_bases(output, manifest, stands, ancestry)
     card = write_card(manifest, withdrawn=withdrawn, withdrawn_bases=bases)
     write_whole(folder / CARD, card.encode(), root=output)
 

@@ -32,15 +32,12 @@ from engine.publish.mlflow_outbox import (
     pending_folder,
     record_of,
     refusal_text,
-    sync,
 )
+from engine.publish.outbox_sync import LONG_TRY, sync
 from engine.publish.tracking import client, tracking_uri
 
 PAUSE_FACTOR = 10
 """Length of the pause after a long try that failed, in multiples of the time that the try took."""
-LONG_TRY = 10.0
-"""Seconds from which a try is long. One that is refused takes as long as MLflow takes to import and to ask
-once more, some four seconds."""
 _log = logging.getLogger("rowsieve")
 
 

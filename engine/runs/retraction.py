@@ -23,6 +23,7 @@ from engine.publish.withdrawn_models import (
 )
 from engine.report.withdrawn import mark_report
 from engine.runs.run_record import read_record
+from engine.storage.ancestry import Ancestry
 from engine.storage.lease import hold_lease
 from engine.storage.manifest import NAME, is_published, pointed_version, read_manifest
 from engine.storage.removals import removal_of, removed_text
@@ -32,7 +33,6 @@ from engine.storage.withdrawals import (
     publication_number,
     remove_withdrawal,
     standing_versions,
-    versions_on,
     withdrawal_of,
     write_withdrawal,
 )
@@ -165,16 +165,17 @@ def _readers_get(output: Place) -> str | None:
 
 
 def _standing_on(output: Place, version: str) -> tuple[str, ...]:
-    return tuple(name for name in versions_on(output, version) if withdrawal_of(output, name) is None)
+    on = Ancestry(output).versions_on(version)
+    return tuple(name for name in on if withdrawal_of(output, name) is None)
 
 
 def _describe_all(output: Place, version: str, why: str) -> None:
     """Rewrite the cards of a version and of those that continue from it; an empty ``why``: it stands."""
-    stands = "" if why else version
-    describe_again(output, version, why, stands=stands)
-    for name in versions_on(output, version):
+    stands, ancestry = "" if why else version, Ancestry(output)
+    describe_again(output, version, why, ancestry=ancestry, stands=stands)
+    for name in ancestry.versions_on(version):
         known = withdrawal_of(output, name)
-        describe_again(output, name, known.why if known else "", stands=stands)
+        describe_again(output, name, known.why if known else "", ancestry=ancestry, stands=stands)
 
 
 def undo_retraction(output: Place, version: str) -> Retraction:

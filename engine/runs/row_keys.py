@@ -20,7 +20,7 @@ from connectors.foundation.messages import nearest
 from engine.core.errors import InputError
 from engine.plan.chain import CONTRACT
 from engine.training.data.version import Version
-from operators.columns import is_binary, is_number, plain_values
+from operators.columns import has_text, is_binary, is_number, plain_values
 
 DIGEST_BYTES = 16
 
@@ -85,7 +85,7 @@ def check_key_types(table: pa.Table, columns: Sequence[ComparedColumn]) -> None:
     """Raise InputError if a column of a key has values that are not plain values."""
     for column in columns:
         kind = plain_values(table.column(column.name)).type
-        if pa.types.is_nested(kind) or is_binary(kind):
+        if not has_text(kind):
             raise InputError(
                 f"--key {column.name}: the column has the type {kind}, which cannot be a key. Name a column "
                 f"of texts, numbers or dates."
@@ -113,7 +113,7 @@ def _plain(column: pa.ChunkedArray, types_differ: bool) -> pa.ChunkedArray | lis
         return column.cast(pa.large_binary())
     if pa.types.is_fixed_size_list(kind) and not types_differ and _is_fixed_number(kind.value_type):
         return _fixed_rows(column)
-    if pa.types.is_nested(kind):
+    if not has_text(kind):
         return [_as_json(value) for value in column.to_pylist()]
     if types_differ and is_number(kind):
         column = pc.cast(column, pa.float64(), safe=False)

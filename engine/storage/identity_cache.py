@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,14 +26,18 @@ class IdentityCache:
     """Computes the content hash of a file."""
 
     def identities(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the identity of each local file; computed only for files that are new or have changed."""
+        """Return the identity of each local file; computed only for files that are new or have changed.
+
+        Whenever there are such files, those that are gone are forgotten.
+        """
         known = self._load()
         fresh = {path: self._entry(path, known.get(path)) for path in paths}
         changed = any(known.get(path) != entry for path, entry in fresh.items())
         with suppress(OSError):  # without the cache the files are only hashed again
             # Planning writes nothing: the first run creates the folder.
             if changed and self.path.parent.is_dir():
-                write_json(self.path, known | fresh)
+                there = {path: entry for path, entry in known.items() if os.path.exists(path)}
+                write_json(self.path, there | fresh)
         return {path: str(entry["identity"]) for path, entry in fresh.items()}
 
     def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from connectors.storage import Place, remove_file
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.core.output_layout import POINTER, version_folder
+from engine.storage.ancestry import Ancestry
 from engine.storage.manifest import (
     NAME,
     NUMBER,
@@ -32,7 +33,6 @@ from engine.storage.manifest import (
     published_versions,
     read_manifest,
 )
-from engine.storage.removals import kept_base, removal_of
 from engine.storage.version_inputs import InputRecord, Inputs, inputs_of
 from engine.storage.version_records import VersionRecord, read_version_record
 
@@ -150,51 +150,25 @@ def version_before(output: Place, version: str) -> str:
     return name
 
 
-def withdrawn_bases(output: Place, manifest: Mapping[str, Any], stands: str = "") -> dict[str, str]:
+def withdrawn_bases(
+    output: Place, manifest: Mapping[str, Any], stands: str = "", ancestry: Ancestry | None = None
+) -> dict[str, str]:
     """Return the withdrawn versions that a version continues from, the nearest first, with their reasons.
-
-    A version continues from its base if it keeps what operators have learnt or placed there. The search goes
-    on at a base that was removed, as its record says what it continued from.
 
     Parameters
     ----------
     stands
         A version that counts as not withdrawn: its withdrawal is being taken back.
+    ancestry
+        The output's, where several versions are asked for.
     """
     found: dict[str, str] = {}
-    for name in _bases(output, manifest) if _has_records(output) else ():
-        known = withdrawal_of(output, name) if name != stands else None
+    recorded = set(recorded_withdrawals(output)) - {stands}
+    for name in (ancestry or Ancestry(output)).bases(manifest) if recorded else ():
+        known = withdrawal_of(output, name) if name in recorded else None
         if known is not None:
             found[name] = known.why
     return found
-
-
-def versions_on(output: Place, version: str) -> list[str]:
-    """Return the published versions that continue from a version, the latest publication first."""
-    found = [
-        name
-        for name in published_versions(output)
-        if name != version and version in _bases(output, read_manifest(version_folder(output, name)))
-    ]
-    return sorted(found, key=lambda name: (-publication_number(output, name), name))
-
-
-def _bases(output: Place, manifest: Mapping[str, Any]) -> list[str]:
-    """Return the versions that a manifest's version continues from, the nearest first."""
-    found: list[str] = []
-    base = kept_base(manifest)
-    while base is not None and base not in found:
-        found.append(base)
-        if is_published(output, base):
-            base = kept_base(read_manifest(version_folder(output, base)))
-        else:
-            removed = removal_of(output, base)
-            base = removed.base if removed else None
-    return found
-
-
-def _has_records(output: Place) -> bool:
-    return bool(recorded_withdrawals(output))
 
 
 def recorded_withdrawals(output: Place) -> list[str]:

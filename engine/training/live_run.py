@@ -28,8 +28,8 @@ from engine.publish.mlflow_outbox import (
     pending,
     refusal_text,
     send_series,
-    sync,
 )
+from engine.publish.outbox_sync import sync
 from engine.publish.record_delivery import Patience, unreachable_text
 from engine.publish.tracking import (
     OUTPUT_TAG,

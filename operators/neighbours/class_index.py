@@ -137,7 +137,13 @@ def build_part(state: Path, params: NeighboursParams, seed: int, named: tuple[in
         except ValueError as error:
             raise OperatorError(f"operators.neighbours: class {name}: {error}") from None
         rows = RowIndex.build(
-            X, params.index, geometry, nprobe=params.nprobe, ef_search=params.ef_search, seed=seed
+            X,
+            params.index,
+            geometry,
+            nprobe=params.nprobe,
+            ef_search=params.ef_search,
+            seed=seed,
+            n_neighbors=reach.n_neighbors,
         )
         rows.save(folder)
         found = rows.search(X[truth.sample], reach, truth.sample)

@@ -151,7 +151,13 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
             except ValueError as error:
                 raise ValueError(f"NeighbourGraph: {error}") from None
             rows = RowIndex.build(
-                X, self.index, geometry, nprobe=self.nprobe, ef_search=self.ef_search, seed=seed
+                X,
+                self.index,
+                geometry,
+                nprobe=self.nprobe,
+                ef_search=self.ef_search,
+                seed=seed,
+                n_neighbors=reach.n_neighbors,
             )
             self.graph_ = rows.search(X, reach, np.arange(len(X)))
             self.recall_ = 1.0 if self.index == "flat" else truth.share_found(self.graph_.take(truth.sample))

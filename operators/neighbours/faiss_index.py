@@ -105,17 +105,25 @@ class Index:
 
     @classmethod
     def build(
-        cls, kind: Kind, X: Matrix, geometry: Geometry, *, nprobe: int, ef_search: int, seed: int
+        cls,
+        kind: Kind,
+        X: Matrix,
+        geometry: Geometry,
+        *,
+        nprobe: int,
+        ef_search: int,
+        seed: int,
+        rows: Ids | None = None,
     ) -> Index:
         """Index rows (n, p), block by block, on one thread, since HNSW built on several threads differs each
-        time.
+        time. With ``rows``, a flat index has the rows at these positions only.
         """
         if kind not in KINDS:
             raise ValueError(f"index is {kind!r}; use one of {', '.join(KINDS)}")
         with threads(1):
             built = _empty(kind, X, geometry, seed)
-            for rows in blocks(len(X), BLOCK):
-                built.add(geometry.prepared(X[rows]))
+            for some in blocks(len(X) if rows is None else len(rows), BLOCK):
+                built.add(geometry.prepared(X[some if rows is None else rows[some]]))
         return cls(kind, built, nprobe, ef_search)
 
     @classmethod

@@ -17,6 +17,7 @@ from operators.arrays import Float32, Float64, Ids, Matrix
 from operators.neighbours.faiss_index import Index, Kind
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph, gather
+from operators.neighbours.repeats import first_copies
 
 QUERIES = 1024
 """Rows that are looked up at once."""
@@ -28,6 +29,9 @@ VALUES = 1 << 17
 """float64 entries gathered at once: they stay in the cache of a core."""
 SPARE = 8
 """Rows asked for beyond the k nearest: the row itself, and some to see where equally far ones end."""
+INDEX, GEOMETRY = "index.faiss", "geometry.npz"
+FEWER, FIRST = "first_copies.faiss", "first_copies.npy"
+"""Files in place of ``INDEX`` where rows are left out: the index, and the positions of its rows."""
 
 
 @dataclass(frozen=True)
@@ -72,33 +76,64 @@ class RowIndex:
     Every pair an index proposes is compared again in float64, from the rows themselves: an edge found is
     true, whatever the index, and its distance does not depend on how rows were cut into blocks. A flat index
     is asked for a little more than the radius, by the bound on its rounding error, so it misses none.
+
+    Attributes
+    ----------
+    X, geometry, index : the rows, how they compare, and the index over them.
+    first : positions of the rows in the index, ascending, if later copies of repeated rows are left out.
+    n_neighbors : largest number of neighbours that such an index can give.
     """
 
     X: Matrix
     geometry: Geometry
     index: Index
+    first: Ids | None = None
+    n_neighbors: int = 0
 
     @classmethod
     def build(
-        cls, X: Matrix, kind: Kind, geometry: Geometry, *, nprobe: int = 1, ef_search: int = 1, seed: int = 0
+        cls,
+        X: Matrix,
+        kind: Kind,
+        geometry: Geometry,
+        *,
+        nprobe: int = 1,
+        ef_search: int = 1,
+        seed: int = 0,
+        n_neighbors: int | None = None,
     ) -> RowIndex:
-        """Index finite rows (n, p), n >= 1; float32 or float64, mapped into memory or not."""
-        index = Index.build(kind, X, geometry, nprobe=nprobe, ef_search=ef_search, seed=seed)
-        return cls(X, geometry, index)
+        """Index finite rows (n, p), n >= 1; float32 or float64, mapped into memory or not.
+
+        ``n_neighbors`` is that of the searches; without it no repeated row is left out.
+        """
+        first = first_copies(X, geometry, n_neighbors + 1) if n_neighbors and kind == "flat" else None
+        index = Index.build(kind, X, geometry, nprobe=nprobe, ef_search=ef_search, seed=seed, rows=first)
+        return cls(X, geometry, index, first, n_neighbors or 0)
 
     def save(self, folder: Path) -> None:
         """Write index and geometry; the rows are the caller's to keep."""
-        self.index.save(folder / "index.faiss")
         geometry = self.geometry
-        np.savez(folder / "geometry.npz", metric=geometry.metric, centre=geometry.centre, unit=geometry.unit)
+        values: dict[str, Any] = {
+            "metric": geometry.metric,
+            "centre": geometry.centre,
+            "unit": geometry.unit,
+        }
+        if self.first is not None:
+            np.save(folder / FIRST, self.first)
+            values["n_neighbors"] = self.n_neighbors
+        self.index.save(folder / (INDEX if self.first is None else FEWER))
+        np.savez(folder / GEOMETRY, **values)
 
     @classmethod
     def load(cls, folder: Path, X: Matrix, kind: Kind, *, nprobe: int, ef_search: int) -> RowIndex:
         """Read what :meth:`save` wrote about the rows X."""
-        with np.load(folder / "geometry.npz", allow_pickle=False) as stored:
+        with np.load(folder / GEOMETRY, allow_pickle=False) as stored:
             metric: Any = str(stored["metric"])
             geometry = Geometry(metric, stored["centre"], float(stored["unit"]))
-        return cls(X, geometry, Index.load(kind, folder / "index.faiss", nprobe, ef_search))
+            most = int(stored["n_neighbors"]) if "n_neighbors" in stored else 0
+        first = np.asarray(np.load(folder / FIRST, mmap_mode="r", allow_pickle=False)) if most else None
+        index = Index.load(kind, folder / (FEWER if most else INDEX), nprobe, ef_search)
+        return cls(X, geometry, index, first, most)
 
     def search(self, queries: Matrix, reach: Reach, own: Ids | None = None) -> Graph:
         """Find the neighbours of ``queries`` among the rows.
@@ -114,6 +149,8 @@ class RowIndex:
         -------
         Graph of m rows. Memory: the graph and one block of candidates.
         """
+        if self.first is not None and (reach.n_neighbors is None or reach.n_neighbors > self.n_neighbors):
+            return RowIndex.build(self.X, self.index.kind, self.geometry).search(queries, reach, own)
         own = np.full(len(queries), -1, np.int64) if own is None else np.asarray(own)
         pieces = self._pieces(queries, reach, own)
         return gather(pieces, len(self.X), reach.eps, reach.n_neighbors)
@@ -135,7 +172,7 @@ class _Block:
     """Some queries: small enough to hold all their candidates."""
 
     def __init__(self, owner: RowIndex, queries: Matrix, own: Ids) -> None:
-        self._X, self._geometry, self._index = owner.X, owner.geometry, owner.index
+        self._X, self._geometry, self._index, self._first = owner.X, owner.geometry, owner.index, owner.first
         self._own, self.size = own, len(queries)
         self._exact = self._geometry.exact(queries)
         self._prepared = self._geometry.prepared(queries)
@@ -154,6 +191,7 @@ class _Block:
         waiting, asked, parts = np.arange(self.size), k + SPARE, []
         while len(waiting):
             (rows, cols), furthest = self._index.nearest(self._prepared[waiting], asked)
+            cols = cols if self._first is None else self._first[cols]
             found = smallest(self._measured(waiting[rows], cols), k)
             last = np.zeros(self.size)
             np.maximum.at(last, found.rows, found.measures)

@@ -144,6 +144,6 @@ def _by_block(X: Matrix, geometry: Geometry, reach: Reach, sample: Ids) -> Itera
     queries = X[sample]
     for start in range(0, len(X), BLOCK):
         block = X[start : start + BLOCK]
-        flat = RowIndex.build(block, "flat", geometry)
+        flat = RowIndex.build(block, "flat", geometry, n_neighbors=reach.n_neighbors)
         own = np.where((sample >= start) & (sample < start + len(block)), sample - start, -1)
         yield flat.search(queries, reach, own), len(block)

@@ -28,6 +28,18 @@ def test_a_type_is_of_one_kind(kind: pa.DataType) -> None:
     assert columns.is_list(kind) is schema.is_list(kind) is (kind in LISTS)
 
 
+@pytest.mark.parametrize(
+    "kind", [*NUMBERS, *OTHERS[:4], pa.null(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_values_of_a_type_have_a_text(kind: pa.DataType) -> None:
+    assert columns.has_text(kind)
+
+
+@pytest.mark.parametrize("kind", [*BYTES, *LISTS, *OTHERS[4:7], pa.month_day_nano_interval()], ids=str)
+def test_values_of_a_type_have_no_text(kind: pa.DataType) -> None:
+    assert not columns.has_text(kind)
+
+
 def test_a_dictionary_column_has_its_values_and_gaps() -> None:
     column = pa.chunked_array([pa.array(["b", None, "a", "b"]).dictionary_encode()])
     assert columns.plain_values(column).equals(pa.chunked_array([["b", None, "a", "b"]]))

@@ -174,6 +174,7 @@ RAY = {
 }
 MLFLOW = {
     "engine.publish.mlflow_outbox",
+    "engine.publish.outbox_sync",
     "engine.publish.own_artifacts",
     "engine.publish.tracking",
     "engine.training.serving.model_package",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -15,7 +16,12 @@ import yaml
 from typer.testing import CliRunner
 
 from engine.cli.app import app
+from engine.core.errors import InputError
+from engine.plan.sources import check_source_columns
 from engine.recipe.recipe import STANDARD_CHAIN
+from operators.groups.by_column import Oracle
+from operators.groups.params import OracleParams
+from tests.data import small_recipe
 
 N = 120
 LABEL = ["a", "b"] * (N // 2)
@@ -171,3 +177,36 @@ def test_a_feature_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> Non
     assert done.exit_code == 2
     assert "source.features: 'c' cannot be a feature" in done.stderr
     assert "source.flatten" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "remedy"),
+    [
+        (pa.array([["x"]] * N), "list<element: string>", r"dates\."),
+        (pa.array([b"\xff"] * N), "binary", r"dates\."),
+        (pa.array([b"\xff"] * N).dictionary_encode(), r"dictionary<values=binary, .*>", r"dates\."),
+        (pa.array([{"q": 1}] * N), "struct<q: int64>", r"such as 'c\.q' with source\.flatten: \[c\]\."),
+    ],
+)
+def test_true_groups_without_a_text_are_refused_by_the_plan(
+    values: pa.Array, kind: str, remedy: str, tmp_path: Path
+) -> None:
+    operators = {"groups": {"method": "oracle", "column": "c"}}
+    recipe = {"truth": {"group": "c"}, "operators": operators}
+    done = validated(tmp_path, with_column(values), recipe=recipe)
+    assert done.exit_code == 2
+    text = " ".join(done.output.split())
+    assert re.search(rf"operators\.groups: the column 'c' has the type {kind}, whose values cannot", text)
+    assert re.search(remedy, text)
+
+
+def test_true_groups_of_other_types_are_accepted_and_a_missing_column_is_named(tmp_path: Path) -> None:
+    recipe, oracle = small_recipe(tmp_path), Oracle(OracleParams(column="c"))
+    kinds = [pa.null(), pa.bool_(), pa.decimal128(3, 1), pa.duration("s"), pa.date32(), pa.time32("s")]
+    for kind in (*kinds, pa.large_string(), pa.timestamp("us", "Europe/Berlin"), pa.float16()):
+        check_source_columns([oracle], recipe, pa.schema([("c", kind)]))
+    for kind in (pa.map_(pa.string(), pa.int8()), pa.large_list(pa.int8()), pa.binary(3)):
+        with pytest.raises(InputError, match="cannot name groups"):
+            check_source_columns([oracle], recipe, pa.schema([("c", kind)]))
+    with pytest.raises(InputError, match=r"operators\.groups: the source has no column 'c'"):
+        check_source_columns([oracle], recipe, pa.schema([("d", pa.string())]))

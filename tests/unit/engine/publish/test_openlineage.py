@@ -367,6 +367,24 @@ def test_a_forged_event_keeps_no_other_from_its_delivery(
     assert f"{forged} holds no event of Rowsieve" in caplog.text
 
 
+def test_a_run_warns_once_of_a_file_that_holds_no_event(
+    endpoint: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = RUN_IDS
+    forged = keep(tmp_path, _event(first) | FORGED["time"], 1)
+    sender = lineage_outbox.Sender(tmp_path)
+    for number in (1, 2, 3):
+        keep(tmp_path, _event(second), number)
+        sender.notify()
+        last = time.monotonic() + 30
+        while len(outbox_of(tmp_path).waiting()) > 1 and time.monotonic() < last:
+            time.sleep(0.01)
+    sender.close()
+    assert len(endpoint.events) == 3
+    assert outbox_of(tmp_path).waiting() == [forged]
+    assert caplog.text.count(f"{forged} holds no event of Rowsieve") == 1
+
+
 @pytest.mark.parametrize("forged", ["1e999", "NaN", "9" * 30, '"x"', "[]", '{"kernel": []}'])
 def test_a_forged_note_of_a_run_ends_no_command(forged: str, endpoint: Any, tmp_path: Path) -> None:
     note = keep(tmp_path, _event(RUN_IDS[0]), 1).with_name(f"{RUN_IDS[0]}.open.json")

@@ -17,8 +17,8 @@ from engine.publish.mlflow_outbox import (
     outbox_of,
     pending,
     pending_folder,
-    sync,
 )
+from engine.publish.outbox_sync import sync
 from engine.publish.record_delivery import DirectSender
 from engine.publish.tracking import SCHEMA_CHARS, SOURCE_CHARS, client, schema_text, source_text
 

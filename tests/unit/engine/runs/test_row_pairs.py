@@ -24,7 +24,7 @@ from engine.recipe.recipe import Recipe
 from engine.runs import row_pairs
 from engine.runs.diff import compare, diff
 from engine.runs.row_changes import write_row_changes
-from engine.runs.row_keys import common_columns, digests
+from engine.runs.row_keys import ComparedColumn, check_key_types, common_columns, digests
 from engine.runs.row_pairs import RowPairs
 from engine.runs.runner import run
 from engine.training.data.version import Version
@@ -212,6 +212,16 @@ def test_content_matches_as_a_join_of_all_rows(then: list[Any], now: list[Any], 
         before = version(Path(name), "v1", tables[0], [half, len(then) - half])
         after = version(Path(name), "v2", tables[1])
         assert pairs_of(before, after) == joined(then, now)
+
+
+@pytest.mark.parametrize("types_differ", [False, True])
+def test_intervals_of_months_are_compared(types_differ: bool) -> None:
+    values = pa.array([(1, 2, 3), None, (1, 2, 4), (1, 2, 3)], pa.month_day_nano_interval())
+    first, missing, other, again = digests(pa.table({"c": values}), [ComparedColumn("c", types_differ)])
+    assert first == again
+    assert len({first, missing, other}) == 3
+    with pytest.raises(InputError, match="--key c: the column has the type month_day_nano_interval"):
+        check_key_types(pa.table({"c": values}), [ComparedColumn("c", types_differ)])
 
 
 def test_types_with_the_same_meaning_match(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from engine.cli import retrain as command
 from engine.core.errors import InputError
 from engine.core.events import Event, silent
 from engine.execution.local_executor import LocalExecutor
-from engine.publish.mlflow_outbox import Record, pending, sync
+from engine.publish.mlflow_outbox import Record, pending
+from engine.publish.outbox_sync import sync
 from engine.publish.tracking import client
 from engine.recipe.trainers import parse_params
 from engine.storage.lease import hold_lease
