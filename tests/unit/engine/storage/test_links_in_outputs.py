@@ -94,7 +94,7 @@ def test_a_training_does_not_follow_a_link(
     monkeypatch.setattr(training_run, "_check_mix", lambda _: None)
     monkeypatch.setattr(training_run, "training_fingerprint", lambda *_: FINGERPRINT)
     params = SimpleNamespace(task="classification", target=None, is_pretrained=False)
-    spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0)
+    spec: Any = SimpleNamespace(dataset="d", folder=None, params=params, seed=0, truth=None)
     before = files(elsewhere)
     with pytest.raises(InputError, match="models is a link to"):
         training_run.train(spec, cast(Any, None))
