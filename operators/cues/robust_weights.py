@@ -88,9 +88,9 @@ def fit(
     CueState. The cost is 60 fits of the probe on the sample at most, four more for each column that is judged
     by the others, 14 more for each further one that is looked for and two more where three and more are,
     ten more where two ways are compared, ten where wrong labels may hide a gain, 18 more for more than two
-    classes where sets of them are looked at, 16 where full weights are tried, four (and two for each class) for
-    each set of columns that may be balanced where labels are wrong, and one pass per feature. Where nothing
-    can be learnt (``CueState.reason``) it has class balance.
+    classes where sets of them are looked at, 16 where full weights are tried, four (and two for each class)
+    for each set of columns that may be balanced where labels are wrong, and one pass per feature. Where
+    nothing can be learnt (``CueState.reason``) it has class balance.
 
     Raises
     ------
