@@ -12,8 +12,8 @@ import re
 import numpy as np
 
 from operators.encode.column_forms import Form
-from operators.encode.sketches import Histogram
-from operators.encode.summary import EXACT, NUMBER, ColumnSummary
+from operators.encode.sketches import EXACT, Histogram
+from operators.encode.summary import NUMBER, ColumnSummary
 from operators.yaml_text import inline_entry
 
 MIN_ROWS = 50
