@@ -168,8 +168,8 @@ class Weights(Operator[WeightsParams]):
         return True
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say that the figures of ``cues`` are of other weights or count rows of weight 0, or that the weights
-        rest on few rows."""
+        """Say that the figures of ``cues`` are of other weights or count rows of weight 0, and that
+        weights rest on few rows."""
         from operators.weights.report import warnings_beside_cues
 
         drops = self._factors.drop_outliers and CUES + FACTOR in self._factors.columns

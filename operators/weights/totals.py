@@ -109,8 +109,8 @@ def few_rows_warnings(metrics: Mapping[str, float]) -> tuple[str, ...]:
         return ()
     return (
         f"the weights are worth {share:.1%} of the rows, {ess:,.0f} of {kept:,} (effective sample size): "
-        "models that are trained with them rest on few rows. `max_mean_loss: 0.02` of a training takes milder "
-        "ones.",
+        "models that are trained with them rest on few rows. `max_mean_loss: 0.02` of a training takes "
+        "milder ones.",
     )
 
 
