@@ -23,6 +23,8 @@ MAX_CLASSES = 2
 """Classes up to which the accuracies of all stand in a cell."""
 MAX_NAME = 24
 """Characters of the name of a class in a cell."""
+GROUPS = "operators.groups: "
+"""Beginning of a version's warnings that are about its groups."""
 MIN_SLICE_WIDTH = 12
 """Columns of the terminal that the name of a slice keeps; accuracies of many classes wrap instead."""
 
@@ -97,7 +99,14 @@ def read_cues(version: Version) -> dict[str, Any]:
         )
     found, importance = read_suspects(folder), read_importance(folder)
     section = recipe_section(found["spurious"], found["legitimate"])
-    return {"version": version.name, **found, "importance": importance, "recipe_section": section}
+    notes = [text for text in version.manifest.get("warnings", ()) if text.startswith(GROUPS)]
+    return {
+        "version": version.name,
+        **found,
+        "importance": importance,
+        "recipe_section": section,
+        "group_notes": [text.removeprefix(GROUPS) for text in notes],
+    }
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -108,7 +117,7 @@ def _show(found: dict[str, Any]) -> None:
 
     record = cast("FoundCues", found)
     console.print(bold(found["version"]) + f": {verdict(record)}", soft_wrap=True)
-    for note in (*word_notes(record), *leaking_values(record)):
+    for note in (*word_notes(record), *leaking_values(record), *found.get("group_notes", ())):
         console.print(note, soft_wrap=True)
     if found["suspects"]:
         _show_suspects(found)

@@ -35,7 +35,10 @@ AllowMissing = Annotated[
 
 def predict(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="models:/NAME@ALIAS, runs:/RUN/model, or a model's folder")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="models:/NAME@ALIAS, runs:/RUN/model, or an MLflow model's folder"
+        ),
     ],
     source: Annotated[str, typer.Argument(metavar="IN", help="Rows: a file, folder, glob or URI")],
     output: Annotated[str, typer.Argument(metavar="OUT", help="New folder for the predictions, in Parquet")],

@@ -175,6 +175,8 @@ class CuesRecord(BaseModel):
     """Permutation importance of the columns."""
     recipe_section: str
     """Section of the recipe with today's answers."""
+    group_notes: list[str]
+    """Warnings of the operator `groups`, such as classes that are not split."""
 
 
 class RowRecord(Record):

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from connectors.foundation.messages import first_of
 from engine.plan.source_columns import SourceColumn, share_text
+from operators.encode.amount_use import AMOUNT, amount_example, amounts_in, several_units
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, Unused
-from operators.encode.hints import hint
 from operators.encode.mixed_numbers import CODE, MIN_NUMBERS, MixedNumbers
 from operators.encode.summary import ColumnSummary
 from operators.yaml_text import inline_entry, inline_yaml
@@ -25,10 +25,8 @@ MAX_WORDS = 3
 """Distinct words among numbers up to which they may all stand for a missing value."""
 N_EXAMPLES = 20
 """Most frequent texts of a column that are looked at."""
-IN_BRACKETS = re.compile(r"\(\d+([.,]\d+)*\)")
-"""A negative number as accountants write it."""
-WITH_UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)* ?(?P<unit>[^\W\d_]{1,4}|°[CF])")
-"""A number with its unit, such as ``57.6 kg``."""
+TEXT_REASONS = (Unused.IDENTIFIER, Unused.WRITTEN)
+"""Reasons for which texts that may be numbers are not used."""
 NONE = "none"
 """Says of a category that there is no such thing, as of insurance cases; elsewhere no value is known."""
 MISSING_ELSEWHERE = ("", "NA", "n/a", "nan")
@@ -68,7 +66,7 @@ def numbers_as_text(
     """
     for column in columns:
         summary = column.summary
-        is_text = column.use.kind == Kind.CATEGORICAL or column.use.reason == Unused.IDENTIFIER
+        is_text = column.use.kind == Kind.CATEGORICAL or column.use.reason in TEXT_REASONS
         if summary is None or summary.values is None or not is_text or column.name in named:
             continue
         if summary.distinct >= MIN_NUMBERS:
@@ -84,25 +82,18 @@ def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequen
     """Return what is said of a column whose texts may be numbers; empty if they are none."""
     if summary.mixed is not None and _are_numbers_but_for_words(summary.mixed):
         return _about_words(column.name, summary.mixed, missing)
-    examples = summary.examples(N_EXAMPLES)
+    if summary.values is None:
+        return ""
     used = "so that it is not used" if column.use.reason else "and used as categories"
-    units = {found["unit"] for text in examples if (found := WITH_UNIT.fullmatch(text))}
-    if len(units) == 1 and all(map(WITH_UNIT.fullmatch, examples)):
-        remedy = "Write it without the unit at the source, and it is numeric."
-        return f"numbers with the unit {units.pop()!r} are text, {used}. {remedy}"
-    brackets = [text for text in examples if IN_BRACKETS.fullmatch(text)]
-    if brackets and all(_is_number(text.strip("()")) for text in examples):
-        return (
-            f"numbers in brackets, such as {brackets[0]!r}, are text, {used}. Write negative numbers as "
-            f"{'-' + brackets[0].strip('()')} at the source, and it is numeric."
-        )
-    marks = hint(column.name, examples)
-    how = "not used" if column.use.reason else "used as categories"
-    return f"{how}: {marks}." if marks.startswith("numbers") else ""
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[+-]?\d+([.,]\d+)*", text) is not None
+    if amounts_in(summary.values) is not None:
+        shown = amount_example(summary.values.values)
+        remedy = f"Write `{inline_entry(column.name, AMOUNT)}` under operators.encode.columns"
+        return f"amounts such as {shown!r} are text, {used}. {remedy}, and they are numbers."
+    units = several_units(summary.values)
+    if units:
+        remedy = "Convert them into one at the source"
+        return f"amounts in several units, {units}, are text, {used}. {remedy}, and they are numbers."
+    return ""
 
 
 def _are_numbers_but_for_words(mixed: MixedNumbers) -> bool:

@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
-from engine.plan.doubtful_values import codes_read_as_missing
+from engine.plan.doubtful_values import TEXT_REASONS, codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.first_label import check_column, label_keys
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
-from engine.plan.source_columns import share_text
+from engine.plan.source_columns import SourceColumn, share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID
 from operators.embed.params import missing_packages
+from operators.encode.amount_use import amounts_in
+from operators.encode.amounts import MAX_UNREAD_SHARE
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
+from operators.encode.sketches import ValueCounts
 from operators.leaks import Leak
 
 MIN_UNLABELLED_SHARE = 0.01
@@ -116,6 +119,10 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     leaks = made.preview.leaks
     if leaks:
         keys = {**keys, "exclude": _excluded_leaks(leaks)}
+        made = template.plan(keys)
+    operators = _with_amounts(operators, made.preview.columns)
+    if operators != template.operators:
+        template = replace(template, operators=operators)
         made = template.plan(keys)
     rates, crowded = _unusable(made.preview)
     excluded = _leak_reasons(leaks) | crowded
@@ -283,6 +290,28 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     if not texts or missing_packages("minilm"):
         return {}
     return {"encode": {"text": {"model": "minilm", "words": WORDS}}}
+
+
+def _with_amounts(
+    operators: Mapping[str, dict[str, Any]], columns: Sequence[SourceColumn]
+) -> dict[str, dict[str, Any]]:
+    """Return the operators, of which ``encode`` names the columns of amounts."""
+    amounts = [
+        column.name
+        for column in columns
+        if (column.use.kind == Kind.CATEGORICAL or column.use.reason in TEXT_REASONS)
+        and column.summary is not None
+        and column.summary.values is not None
+        and _are_amounts(column.summary.values)
+    ]
+    if not amounts or "embed" in operators:
+        return dict(operators)
+    kinds = {"columns": dict.fromkeys(amounts, str(Kind.AMOUNT))}
+    return {**operators, "encode": {**operators.get("encode", {}), **kinds}}
+
+
+def _are_amounts(values: ValueCounts) -> bool:
+    return amounts_in(values, max_bare_share=MAX_UNREAD_SHARE) is not None
 
 
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:

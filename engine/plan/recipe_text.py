@@ -10,7 +10,7 @@ from typing import Any
 from engine.plan.first_recipe import Draft
 from engine.plan.source_columns import SourceColumn, share_text
 from operators.counts import count
-from operators.yaml_text import inline_yaml
+from operators.yaml_text import inline_entry, inline_yaml
 
 COMMENT_AT = 34
 """Column at which comments begin, where the value before is shorter."""
@@ -24,11 +24,13 @@ OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("split", {"validation": 0.2}, "share of rows for validation"),
 )
 """The standard chain, with the purpose of each operator."""
-NETWORKS: Mapping[str, str] = {
-    "embed": "features of the images, by a pretrained network",
-    "encode": "free text through a sentence encoder, and by its words",
-}
-"""Operators that a draft adds for images and texts, with their purpose."""
+IMAGES = "features of the images, by a pretrained network"
+TEXTS = "free text through a sentence encoder, and by its words"
+AMOUNTS = (
+    "`amount`: numbers that are written with a currency, a unit or thousands marks; remove a column if its "
+    "texts are categories"
+)
+"""Purpose of the operators that a draft adds for images, texts and amounts."""
 WIDTH = 110
 """Characters of a line of comments."""
 
@@ -107,10 +109,24 @@ def _operators(draft: Draft) -> Iterator[str]:
         yield _one_line(f"#   {name}  {kind}  {column.about}").rstrip()
     yield "operators:"
     for name, params in draft.operators.items():
-        yield _with(f"  {name}: {inline_yaml(params)}", NETWORKS[name])
+        yield from _added(name, params)
     for name, params, why in OPERATORS:
         yield _with(f"  {name}: {inline_yaml(params)}", why)
     yield ""
+
+
+def _added(name: str, params: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an operator that the source needs; those of amounts stand below their reason."""
+    if "columns" not in params:
+        yield _with(f"  {name}: {inline_yaml(params)}", IMAGES if name == "embed" else TEXTS)
+        return
+    yield f"  {name}:"
+    if "text" in params:
+        yield _with(f"    text: {inline_yaml(params['text'])}", TEXTS)
+    yield from _wrapped(AMOUNTS, "    ")
+    yield "    columns:"
+    for column, kind in params["columns"].items():
+        yield f"      {inline_entry(column, kind)}"
 
 
 def _tail(draft: Draft) -> Iterator[str]:

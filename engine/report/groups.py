@@ -235,14 +235,16 @@ def accuracy_sentences(rows: list[GroupRow]) -> list[str]:
         return _without_worst_group(groups)
     against = f"{percent(worst.stat.accuracy)}, against {percent(_overall(rows))} over all rows"
     small_groups = [] if worst.pooled else _small_groups(groups)
+    whole = not worst.pooled and sum(row.y == worst.members[0].y for row in groups) == 1
+    which = f"a whole class, {worst.members[0].class_text}" if whole else worst.name
     if not worst.clearly_worse:
-        text = f"No group stands out. The classifier has its lowest accuracy on {worst.name}: {against}."
+        text = f"No group stands out. The classifier has its lowest accuracy on {which}: {against}."
         return [text, *small_groups]
-    if not is_split(rows) and not worst.pooled:
+    if whole:
+        why = "this class was not split" if is_split(rows) else "no class was split"
         text = (
-            f"The classifier has its lowest accuracy on a whole class, {worst.members[0].class_text}: "
-            f"{against}. As no class was split, this says that the class is rare or hard to tell, not that "
-            "its rows share a shortcut."
+            f"The classifier has its lowest accuracy on {which}: {against}. As {why}, this says that the "
+            "class is rare or hard to tell, not that its rows share a shortcut."
         )
         return [text, *small_groups]
     smallest = min(groups, key=lambda g: g.stat.rows) in worst.members

@@ -29,7 +29,7 @@ from engine.publish.tracking import OUTPUT_TAG, client, has_records, mlflow_answ
 from engine.recipe.promotion import PromotionRule, check_model_name
 from engine.recipe.search import ON_COMMAND_LINE, Axis, Sampler, parse_axis, yaml_value
 from engine.recipe.trainers import trainer_of
-from engine.storage.withdrawals import check_stands
+from engine.storage.withdrawals import check_stands, similar_output
 from engine.training.data.version import Version, open_version, root_of
 from engine.training.evaluation.plots import PLOTS, draw, draw_importance, draw_losses, draw_strength
 from engine.training.fit.job import TrainingJob
@@ -275,6 +275,7 @@ def find_dataset(name: str) -> str:
         raise InputError(
             f"--dataset {name}: there is no folder {place!r}, and no MLflow server is named to look it up. "
             "Give the output folder of a recipe that has run, such as demo/out, or set MLFLOW_TRACKING_URI."
+            f"{similar_output(place)}"
         )
     with mlflow_answers(here, f"where the dataset {place!r} lies"):
         found = client(here)
@@ -283,7 +284,7 @@ def find_dataset(name: str) -> str:
     if not runs:
         raise InputError(
             f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}. Give the "
-            "output folder of a recipe that has run, such as demo/out."
+            f"output folder of a recipe that has run, such as demo/out.{similar_output(place)}"
         )
     output = str(tag_value(runs[0].data.tags, OUTPUT_TAG))
     return f"{output}@{version}" if version else output

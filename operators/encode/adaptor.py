@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 13
+    version = 14
     Params = EncodeParams
 
     @property

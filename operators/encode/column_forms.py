@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -104,6 +105,16 @@ def dictionary_encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole = encoded.unify_dictionaries().combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def first_rows(column: pa.ChunkedArray, values: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the first row of each of some distinct values (n,) of a column."""
+    encoded = dictionary_encoded(column.cast(pa.large_string()))
+    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+    found, first = np.unique(codes, return_index=True)
+    rows = np.zeros(len(encoded.dictionary) + 1, np.int64)
+    rows[found] = first
+    return np.asarray(rows[pc.index_in(values, value_set=encoded.dictionary).to_numpy()], np.int64)
 
 
 def written_time(seconds: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from operators.embed.params import missing_packages
+from operators.encode.amounts import Decimal
 from operators.encode.column_forms import Form, form_of
 from operators.encode.images import FORMATS
 from operators.encode.summary import ColumnSummary
@@ -23,6 +24,8 @@ class Kind(StrEnum):
     """Use of a column as features."""
 
     NUMERIC = "numeric"
+    AMOUNT = "amount"
+    """Numbers in texts with a currency, a unit or thousands marks: a recipe asks for it, and gets numbers."""
     BOOLEAN = "boolean"
     CATEGORICAL = "categorical"
     DATETIME = "datetime"
@@ -38,6 +41,8 @@ class Unused(StrEnum):
     """Reasons for which a column is not used."""
 
     IDENTIFIER = "identifier"
+    WRITTEN = "not read in this form"
+    """Distinct texts that are amounts or dates, which are read only if the recipe says so."""
     CONSTANT = "constant"
     LABEL = "label"
     TRUTH = "truth"
@@ -62,12 +67,14 @@ class KindOptions:
     text_model : whether the recipe names a network for free text, installed here or not: the same recipe
         gives the same features on every machine, or an error.
     date_format : format of dates in text that the recipe gives; empty to recognise it.
+    decimal : decimal mark of amounts that the recipe gives; None to find it in the values.
     """
 
     kind: Kind | None = None
     explicit: bool = False
     text_model: bool = False
     date_format: str = ""
+    decimal: Decimal | None = None
 
     @property
     def may_be_identifier(self) -> bool:
@@ -85,8 +92,9 @@ class ColumnUse:
     reason : why it is unused; None for a column that is used.
     note : a sentence for people: for an unused column the reason with the remedy, else what was recognised;
         may be empty.
-    parameters : what the encoding needs: ``parse`` (``number``, or a format of dates) for numbers and dates
-        in text, and ``words``, the texts among numbers that count as missing values.
+    parameters : what the encoding needs: ``parse`` (``number``, ``amount`` or a format of dates) for numbers
+        and dates in text, ``words``, the texts among numbers that count as missing values, and ``rule``, how
+        amounts are read.
     warning : a sentence for people about a column whose use may be wrong, with the remedy; may be empty.
     """
 

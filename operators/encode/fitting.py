@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.base import Context, Executor, OperatorError, ShardReader
+from operators.encode.amount_fitting import read_amounts
+from operators.encode.amounts import AmountRule
 from operators.encode.categories import MAX_TARGET_CLASSES, CategoryEncoding
 from operators.encode.category_fitting import (
     CategoryPlan,
@@ -51,6 +53,7 @@ def text_rules(params: EncodeParams) -> TextRules:
         missing=params.missing_values,
         as_text=frozenset(name for name, own in named if own.kind == Kind.CATEGORICAL),
         formats={name: own.format for name, own in named if own.format},
+        amounts=frozenset(name for name, own in named if own.kind == Kind.AMOUNT),
     )
 
 
@@ -60,7 +63,7 @@ def kind_options(params: EncodeParams, name: str) -> KindOptions:
     if own is None:
         return KindOptions(explicit=params.explicit, text_model=params.text.model is not None)
     kind = Kind.DATETIME if own.kind is None and own.format else own.kind
-    return KindOptions(kind, params.explicit, params.text.model is not None, own.format or "")
+    return KindOptions(kind, params.explicit, params.text.model is not None, own.format or "", own.decimal)
 
 
 @dataclass
@@ -147,7 +150,8 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
     Texts that are all numbers or dates among the rows to learn from, but not among all rows, are of the kind
     that all rows give them: else each other text would be a fault of its held-out row. Words among numbers
     are those of all rows too; their figures are those of the rows to learn from. All rows also decide whether
-    a column is an identifier: those to learn from leave gaps between the numbers of rows.
+    a column is an identifier, since those to learn from leave gaps between the numbers of rows, and how
+    amounts are written.
     """
     names = params.features or ()
     found = FirstPass()
@@ -163,6 +167,7 @@ def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fi
         found.uses[name] = decide_kind(summary, kind_options(params, name))
         if found.uses[name].parameters.get("words"):
             found.summaries[name] = found.summaries[name].without_words()
+    found.summaries |= read_amounts(found.summaries, found.uses, params.missing_values, context, executor)
     return found
 
 
@@ -170,13 +175,14 @@ def _over_all_rows(
     params: EncodeParams, learnt: Mapping[str, ColumnSummary], context: Context, executor: Executor
 ) -> dict[str, ColumnSummary]:
     """Return the summaries over all rows of columns of which some texts are no numbers, or held-out ones no
-    dates, and of those that may be identifiers."""
+    dates, and of those that may be identifiers or hold amounts."""
     ids = {
         name
         for name, summary in learnt.items()
         if may_identify(summary) and kind_options(params, name).may_be_identifier
     }
     others = {name for name, summary in learnt.items() if summary.parsed or _may_be_mixed(summary)}
+    ids |= {name for name, summary in learnt.items() if summary.amounts is not None}
     names = tuple(name for name in learnt if name in ids or name in others)
     found: dict[str, ColumnSummary] = {}
     reader = context.all_shards
@@ -224,6 +230,7 @@ def _fit_column(
     """Fit a column of any kind but categorical."""
     name, numeric = summary.name, params.numeric_of(summary.name)
     if use.kind in (Kind.NUMERIC, Kind.BOOLEAN):
+        rule = use.parameters.get("rule")
         return fit_number(
             summary,
             str(use.kind),
@@ -231,6 +238,7 @@ def _fit_column(
             missing=numeric.missing,
             min_missing_share=params.min_missing_share,
             missing_texts=(*params.missing_values, *use.parameters.get("words", ())),
+            amounts=AmountRule.from_json(rule) if rule else None,
         )
     if use.kind == Kind.DATETIME:
         return fit_datetime(

@@ -1,9 +1,8 @@
-"""Hints on texts that ``encode`` takes as categories or free text: dates of other formats, numbers with
-signs, lists of names."""
+"""Hints on texts that ``encode`` takes as categories or free text: dates of other formats, amounts, lists of
+names."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +10,8 @@ import pyarrow as pa
 
 from connectors.foundation.messages import cut
 from operators.arrays import Float64
+from operators.encode.amount_use import AMOUNT, amount_example, amounts_in
+from operators.encode.sketches import ValueCounts
 from operators.encode.texts import dates
 from operators.yaml_text import inline_entry
 
@@ -39,10 +40,6 @@ MAX_SECONDS = 500 * 365.25 * 86_400.0
 MIN_LISTS, MIN_NAMES, MAX_NAME_WORDS = 0.8, 0.95, 4
 """Of a column that lists names: least shares of texts with a comma and of names between commas, and most
 words of a name."""
-SIGN = "[$€£¥]"
-NUMBER = re.compile(rf"[+-]?{SIGN}? ?[+-]?\d+([,.']\d{{3}})*([.,]\d+)? ?({SIGN}|%)?")
-WITH_SIGN = re.compile(f"{SIGN}|%")
-WITH_MARKS = re.compile(rf"{SIGN}|%|\d[,']\d{{3}}(?!\d)|\d\.\d{{3}}\.")
 
 
 def hint(name: str, examples: Sequence[str]) -> str:
@@ -55,15 +52,13 @@ def hint(name: str, examples: Sequence[str]) -> str:
     """
     if not examples:
         return ""
-    if all(NUMBER.fullmatch(text) for text in examples) and any(map(WITH_MARKS.search, examples)):
-        shown = next(text for text in examples if WITH_MARKS.search(text))
-        signs = "; no option removes signs" if any(map(WITH_SIGN.search, examples)) else ""
-        return (
-            f"numbers written with signs or thousands marks, such as {shown!r}: used as numbers if the "
-            f"source has them without{signs} (in CSV, source.options.thousands names what stands between "
-            "thousands)"
-        )
     texts = pa.array(examples, pa.large_string())
+    rule = amounts_in(ValueCounts.of(texts, np.ones(len(texts), np.int64)), least=1)
+    if rule is not None:
+        return (
+            f"amounts such as {amount_example(texts)!r}: used as numbers if operators.encode.columns says "
+            f"`{inline_entry(name, AMOUNT)}`"
+        )
     fits = [format for format in FORMATS if _all_near(dates(texts, format))]
     if not fits:
         return ""

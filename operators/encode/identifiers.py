@@ -12,8 +12,8 @@ import re
 import numpy as np
 
 from operators.encode.column_forms import Form
-from operators.encode.sketches import Histogram
-from operators.encode.summary import EXACT, NUMBER, ColumnSummary
+from operators.encode.sketches import EXACT, Histogram
+from operators.encode.summary import NUMBER, ColumnSummary
 from operators.yaml_text import inline_entry
 
 MIN_ROWS = 50
@@ -53,6 +53,9 @@ OWNER_NAME = re.compile(
 )
 """Names of columns that identify whom or what a row is about. Unlike an index or a number, such a column
 cannot be a measurement."""
+YEAR_NAME = re.compile(r"(^|[_\-. ])(year|yr|season)[_\-. ]?id$")
+"""Names of years that end as those of identifiers, such as ``yearID``, where all values are years."""
+FIRST_YEAR, LAST_YEAR = 1000, 2200
 TIME_NAME = re.compile(
     r"(^|[_\-. ])(\w*(time|date|stamp)|ts|epoch|year|yr|quarter|month|week|day|hour|minute|second|period)s?"
     r"($|[_\-. ])"
@@ -83,7 +86,7 @@ def are_numbers_of_rows(summary: ColumnSummary) -> bool:
     named as identifiers, or lie beyond the whole numbers that float64 tells apart.
     """
     histogram = _whole_numbers(summary)
-    if histogram is None:
+    if histogram is None or _are_years(summary.name, histogram):
         return False
     name, unique = summary.name, summary.distinct >= MIN_UNIQUE_SHARE * summary.present
     if unique and (
@@ -103,7 +106,7 @@ def are_nearly_unique_numbers(summary: ColumnSummary) -> bool:
 def identifier_doubt(summary: ColumnSummary) -> str:
     """Return why whole numbers that are used as a feature may be identifiers; empty if nothing says so."""
     histogram = _whole_numbers(summary)
-    if histogram is None or summary.distinct < 3:
+    if histogram is None or summary.distinct < 3 or _are_years(summary.name, histogram):
         return ""
     about = "" if summary.is_exact else "about "
     unique = summary.distinct >= MIN_UNIQUE_SHARE * summary.present
@@ -129,6 +132,12 @@ def identifier_doubt(summary: ColumnSummary) -> str:
 
 def _is_named(pattern: re.Pattern[str], name: str) -> bool:
     return bool(pattern.search(name.lower()) or pattern.search(name))
+
+
+def _are_years(name: str, histogram: Histogram) -> bool:
+    """Return whether whole numbers are years, by their name and their range."""
+    plausible = histogram.low[0] >= FIRST_YEAR and histogram.high[-1] <= LAST_YEAR
+    return bool(plausible and YEAR_NAME.search(name.lower()))
 
 
 def _whole_numbers(summary: ColumnSummary) -> Histogram | None:

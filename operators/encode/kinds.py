@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from operators.base import OperatorError
+from operators.encode.amount_use import amount_use
 from operators.encode.column_forms import Form, form_of
 from operators.encode.column_use import (
     ColumnUse,
@@ -117,7 +118,7 @@ def _use_by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         advice = hint(summary.name, summary.examples(N_HINT_TEXTS))
         if advice:
             unique = are_unique_texts(summary) and not options.explicit
-            return unused(Unused.IDENTIFIER, advice) if unique else ColumnUse(Kind.CATEGORICAL, note=advice)
+            return unused(Unused.WRITTEN, advice) if unique else ColumnUse(Kind.CATEGORICAL, note=advice)
         if _is_free_text(summary):
             return ColumnUse(Kind.TEXT, note=list_hint(summary.examples(N_HINT_TEXTS)))
     if are_unique_texts(summary) and not options.explicit:
@@ -181,7 +182,9 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         return ColumnUse(Kind.CATEGORICAL)
     if kind == Kind.TEXT and form == Form.TEXT:
         return ColumnUse(Kind.TEXT) if options.text_model else unused_text()
-    if kind == Kind.NUMERIC:
+    if kind == Kind.AMOUNT and summary.amounts is not None:
+        return amount_use(summary.name, summary.amounts, options.decimal)
+    if kind in (Kind.NUMERIC, Kind.AMOUNT):
         return _requested_numbers(summary)
     if kind == Kind.DATETIME:
         return _requested_datetime(summary, options.date_format)

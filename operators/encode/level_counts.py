@@ -112,7 +112,7 @@ def _count(reader: ShardReader, encoding: TableEncoding, folder: Path, shard: in
             continue
         missing = int(values.null_count)
         if isinstance(column, NumberEncoding):
-            numbers, wrong = read_numbers(values, column.missing)
+            numbers, wrong = read_numbers(values, column.missing, column.amounts)
             missing = int((np.isnan(numbers) & ~wrong).sum())
         elif isinstance(column, DatetimeEncoding):
             seconds, _, wrong = read_dates(values, column.format, column.zone, column.missing)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Float32, Float64
+from operators.encode.amounts import AmountRule
 from operators.encode.column_forms import Form, as_numbers, dictionary_encoded, form_of
 from operators.encode.sketches import Histogram
 from operators.encode.summary import NUMBER, ColumnSummary
@@ -144,6 +145,7 @@ class NumberEncoding:
     indicator : whether there is a feature "is missing".
     fails : whether a missing value is a fault of its row.
     missing : texts that stand for a missing value, for numbers that are written as text.
+    amounts : how amounts in text are read; None for other columns.
     """
 
     source: str
@@ -153,6 +155,7 @@ class NumberEncoding:
     indicator: bool
     fails: bool
     missing: tuple[str, ...] = ()
+    amounts: AmountRule | None = None
 
     @property
     def outputs(self) -> list[Output]:
@@ -163,7 +166,7 @@ class NumberEncoding:
 
     def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
         """Write the features of n rows into ``x`` (n, 1 or 2), and reasons of faulty rows into ``codes``."""
-        values, wrong = read_numbers(column, self.missing)
+        values, wrong = read_numbers(column, self.missing, self.amounts)
         gaps = np.isnan(values) & ~wrong
         codes[wrong] = Reason.NUMBER
         codes[np.abs(values) > FLOAT32_MAX] = Reason.RANGE
@@ -192,6 +195,7 @@ class NumberEncoding:
             "indicator": self.indicator,
             "fails": self.fails,
             "missing": list(self.missing),
+            **({"amounts": self.amounts.to_json()} if self.amounts else {}),
         }
 
     @classmethod
@@ -205,6 +209,7 @@ class NumberEncoding:
             found["indicator"],
             found["fails"],
             tuple(found["missing"]),
+            AmountRule.from_json(found["amounts"]) if "amounts" in found else None,
         )
 
 
@@ -216,6 +221,7 @@ def fit_number(
     missing: Literal["median_and_indicator", "median", "fail"],
     min_missing_share: float,
     missing_texts: tuple[str, ...],
+    amounts: AmountRule | None = None,
 ) -> NumberEncoding:
     """Fit the encoding of a numeric or boolean column on its summary."""
     histogram = summary.histogram or summary.parsed.get(NUMBER) or Histogram.of([])
@@ -238,11 +244,12 @@ def fit_number(
         indicator=indicator,
         fails=missing == "fail",
         missing=texts,
+        amounts=amounts,
     )
 
 
 def read_numbers(
-    column: pa.ChunkedArray, missing: tuple[str, ...] = ()
+    column: pa.ChunkedArray, missing: tuple[str, ...] = (), amounts: AmountRule | None = None
 ) -> tuple[Float64, npt.NDArray[np.bool_]]:
     """Return a column's numbers (n,), NaN for missing ones, and a mask (n,) of texts that are not numbers.
 
@@ -250,13 +257,15 @@ def read_numbers(
     ----------
     column : numbers, booleans, or numbers that are written as text.
     missing : texts that stand for a missing value.
+    amounts : how amounts in text are read: a text that is not written so counts as missing.
     """
     if not _is_text(column):
         values = np.zeros(len(column)) + np.nan if pa.types.is_null(column.type) else as_numbers(column)
         return np.array(values), np.zeros(len(values), bool)
     encoded = dictionary_encoded(column)
     texts = tidy(encoded.dictionary)
-    found, absent = numbers(texts), is_missing(texts, missing)
+    found = amounts.read(texts) if amounts else numbers(texts)
+    absent = is_missing(texts, missing) | (np.isnan(found) if amounts else False)
     codes = encoded.indices.fill_null(len(texts)).to_numpy()
     values = np.append(np.where(absent, np.nan, found), np.nan)[codes]
     return values, np.append(np.isnan(found) & ~absent, False)[codes]

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from operators.base import OperatorParams, Resources
 from operators.embed.params import Precision
+from operators.encode.amounts import Decimal
 from operators.encode.column_use import Kind
 from operators.encode.texts import MISSING_TEXTS
 
@@ -91,6 +92,7 @@ class TextParams(OperatorParams):
 
 SETTINGS_OF = {
     Kind.NUMERIC: ("missing", "scaling"),
+    Kind.AMOUNT: ("missing", "scaling", "decimal"),
     Kind.BOOLEAN: ("missing", "scaling"),
     Kind.CATEGORICAL: ("min_share", "max_columns", "rare"),
     Kind.TAGS: ("min_share", "max_columns"),
@@ -115,8 +117,12 @@ class ColumnParams(OperatorParams):
     """Settings of one column that differ. A kind alone may be written in place of the mapping."""
 
     kind: Kind | None = None
-    """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or ``unused``
-    (also written ``exclude``). Default: by the values."""
+    """``numeric``, ``amount``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or
+    ``unused`` (also written ``exclude``). Default: by the values. ``amount`` reads numbers from texts with a
+    currency, a unit, a percent sign, thousands marks, or brackets for a minus, such as ``US$ 1,004.38``. Its
+    rule, decided from all values and kept for new rows, is one decimal mark and one unit: the mark that reads
+    most values, and the most frequent unit. A value with this unit or none is its number as it is written,
+    ``12%`` is 12; any other value counts as missing, and more than 5 % of them are an error."""
     missing: Missing | None = None
     """Treatment of missing values; default: that of ``numeric``."""
     scaling: Scaling | None = None
@@ -131,6 +137,9 @@ class ColumnParams(OperatorParams):
     """Parts of dates that become features; default: those of ``datetime``."""
     format: str | None = Field(default=None, min_length=1)
     """Format of dates in text, as in ``strptime``: ``%d %b %Y``. Default: recognised."""
+    decimal: Decimal | None = None
+    """Mark in front of the decimals of an amount: ``.`` or ``,``. Default: the one that reads most values,
+    and the point where both read as many."""
 
     @model_validator(mode="after")
     def _kind_reads_them(self) -> Self:

@@ -25,6 +25,8 @@ MAX_VALUES = 2**17
 """Distinct texts whose rows are counted exactly."""
 MAX_HASHES = 2048
 """Smallest hashes from which a number of distinct values is estimated, with a standard error of 2 %."""
+EXACT = 2**53
+"""float64 holds all whole numbers up to this one, and not all beyond it."""
 
 Counts = npt.NDArray[np.int64]
 
@@ -211,9 +213,21 @@ class ValueCounts:
         return list(zip(texts, self.counts[order].tolist(), strict=True))
 
 
-def hashes_of_integers(values: npt.NDArray[np.integer]) -> Hashes:
+def _hashes_of_integers(values: npt.NDArray[np.integer]) -> Hashes:
     """Return the smallest hashes of distinct whole numbers, which float64 may not tell apart."""
     return _smallest(row_hashes(np.ascontiguousarray(values).view(np.int64), 0, "encode/distinct"))
+
+
+def large_integers(column: pa.ChunkedArray) -> Hashes:
+    """Return the smallest hashes of the whole numbers from 2^53 on, which float64 rounds."""
+    if column.type.bit_width < 64 or column.null_count == len(column):
+        return np.empty(0, np.uint64)
+    span = pc.min_max(column)
+    if max(abs(span["min"].as_py()), abs(span["max"].as_py())) <= EXACT:
+        return np.empty(0, np.uint64)
+    values = column.drop_null().to_numpy()
+    rounded = (values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT
+    return _hashes_of_integers(values[rounded])
 
 
 def merged_hashes(mine: Hashes, other: Hashes) -> Hashes:

@@ -18,15 +18,25 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.encode.column_forms import Form, as_numbers, as_seconds, as_texts, form_of, written_time
+from operators.encode.amounts import AmountForms
+from operators.encode.column_forms import (
+    Form,
+    as_numbers,
+    as_seconds,
+    as_texts,
+    first_rows,
+    form_of,
+    written_time,
+)
 from operators.encode.images import count_images
+from operators.encode.list_lengths import OTHER_LENGTHS, bounded_lengths, list_lengths
 from operators.encode.mixed_numbers import MixedNumbers
 from operators.encode.sketches import (
     MAX_HASHES,
     Histogram,
     ValueCounts,
     distinct_of,
-    hashes_of_integers,
+    large_integers,
     merged_hashes,
 )
 from operators.encode.tags import count_tags
@@ -38,10 +48,6 @@ from operators.yaml_text import inline_yaml
 
 NUMBER = "number"
 """Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
-EXACT = 2**53
-"""float64 holds all whole numbers up to this one, and not all beyond it."""
-MAX_LENGTHS, OTHER_LENGTHS = 64, -1
-"""Most lengths of lists that are counted one by one, and the key of all rows where there are more."""
 UNSPACED = f"[{CHARACTERS}]"
 """Characters of scripts without spaces between words; two of them count as one word more."""
 N_MOST_FREQUENT = 20
@@ -60,6 +66,7 @@ class TextRules:
     missing : texts that stand for a missing value.
     as_text : columns of other types that are counted as text, since the recipe calls them categorical.
     formats : formats of the dates of text columns that the recipe gives, by column.
+    amounts : columns that the recipe calls amounts.
     """
 
     strip: bool = True
@@ -67,6 +74,7 @@ class TextRules:
     missing: tuple[str, ...] = MISSING_TEXTS
     as_text: frozenset[str] = frozenset()
     formats: Mapping[str, str] = field(default_factory=dict)
+    amounts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,7 @@ class ColumnSummary:
         reading that all texts so far allow.
     n_parsed : for texts: the rows that each reading fits.
     mixed : for texts: the numbers among them, and the other texts; None if those are many.
+    amounts : for texts that the recipe calls amounts: how they are written; None for other columns.
     characters, words, longest : for texts: sums of characters and words over the rows, and the most bytes of
         one value.
     lengths : for vectors: the rows of each length; of more than ``MAX_LENGTHS`` lengths, all rows under -1.
@@ -111,6 +120,7 @@ class ColumnSummary:
     parsed: Mapping[str, Histogram] = field(default_factory=dict)
     n_parsed: Mapping[str, int] = field(default_factory=dict)
     mixed: MixedNumbers | None = None
+    amounts: AmountForms | None = None
     characters: int = 0
     words: int = 0
     longest: int = 0
@@ -170,10 +180,11 @@ class ColumnSummary:
                 for key in sorted({*self.n_parsed, *other.n_parsed})
             },
             mixed=_joined_mixed(self, other),
+            amounts=_joined_amounts(self, other),
             characters=self.characters + other.characters,
             words=self.words + other.words,
             longest=max(self.longest, other.longest),
-            lengths=_bounded_lengths(Counter(self.lengths) + Counter(other.lengths) or self.lengths),
+            lengths=bounded_lengths(Counter(self.lengths) + Counter(other.lengths) or self.lengths),
             zone=self.zone or other.zone,
         )
 
@@ -277,7 +288,7 @@ def _summary(name: str, column: pa.ChunkedArray, rules: TextRules) -> ColumnSumm
             missing=int(missing.sum()),
             unusable=unusable,
             infinite=int(np.isinf(values).sum()),
-            large=_large(column) if form == Form.INTEGER else found.large,
+            large=large_integers(column) if form == Form.INTEGER else found.large,
             histogram=Histogram.of(values[usable]),
         )
     if form == Form.TIME:
@@ -285,7 +296,7 @@ def _summary(name: str, column: pa.ChunkedArray, rules: TextRules) -> ColumnSumm
         zone = (kind.tz or "") if pa.types.is_timestamp(kind) else ""
         return replace(found, histogram=Histogram.of(seconds[~np.isnan(seconds)]), zone=zone)
     if form == Form.VECTOR:
-        return replace(found, lengths=_lengths(column))
+        return replace(found, lengths=list_lengths(column))
     if form == Form.IMAGE:
         return replace(found, images=count_images(column))
     if form == Form.TAGS:
@@ -311,6 +322,7 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     whole = {key: read for key, read in readings.items() if np.isfinite(read).all() and len(read)}
     are_numbers = NUMBER in whole and found.form == Form.TEXT and found.name not in rules.as_text
     beyond = np.abs(readings[NUMBER]) > FLOAT32_MAX
+    is_amount = found.name in rules.amounts
     spaces = pc.count_substring(raw, " ").to_numpy(zero_copy_only=False)
     unspaced = pc.count_substring_regex(raw, UNSPACED).to_numpy(zero_copy_only=False)
     return replace(
@@ -321,6 +333,7 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
         parsed={key: _usable(read, rows) for key, read in whole.items()},
         n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
         mixed=MixedNumbers.of(plain, readings[NUMBER] if as_read else numbers(plain), rows),
+        amounts=AmountForms.of(plain, rows, first_rows(column, raw)) if is_amount else None,
         characters=_total_length(pc.utf8_length(raw), rows),
         words=int(((spaces + 1 + unspaced // 2) * rows).sum()),
         longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
@@ -335,32 +348,6 @@ def _usable(values: Float64, rows: npt.NDArray[np.int64]) -> Histogram:
 
 def _total_length(lengths: pa.Array, rows: npt.NDArray[np.int64]) -> int:
     return int((lengths.to_numpy(zero_copy_only=False).astype(np.int64) * rows).sum())
-
-
-def _lengths(column: pa.ChunkedArray) -> dict[int, int]:
-    """Return the rows of each length of a column of lists."""
-    if pa.types.is_fixed_size_list(column.type):
-        return {int(column.type.list_size): len(column) - column.null_count}
-    counted = pc.value_counts(pc.list_value_length(column).drop_null())
-    lengths, rows = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-    return _bounded_lengths(dict(zip(lengths, rows, strict=True)))
-
-
-def _bounded_lengths(lengths: Mapping[int, int]) -> dict[int, int]:
-    many = len(lengths) > MAX_LENGTHS or OTHER_LENGTHS in lengths
-    return {OTHER_LENGTHS: sum(lengths.values())} if many else dict(lengths)
-
-
-def _large(column: pa.ChunkedArray) -> Hashes:
-    """Return the smallest hashes of the whole numbers from 2^53 on, which float64 rounds."""
-    if column.type.bit_width < 64 or column.null_count == len(column):
-        return np.empty(0, np.uint64)
-    span = pc.min_max(column)
-    if max(abs(span["min"].as_py()), abs(span["max"].as_py())) <= EXACT:
-        return np.empty(0, np.uint64)
-    values = column.drop_null().to_numpy()
-    rounded = (values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT
-    return hashes_of_integers(values[rounded])
 
 
 def _merged(mine: Any, other: Any) -> Any:
@@ -390,6 +377,13 @@ def _joined_mixed(mine: ColumnSummary, other: ColumnSummary) -> MixedNumbers | N
     if not mine.present or not other.present:
         return mine.mixed if mine.present else other.mixed
     return None if mine.mixed is None or other.mixed is None else mine.mixed.merge(other.mixed)
+
+
+def _joined_amounts(mine: ColumnSummary, other: ColumnSummary) -> AmountForms | None:
+    """Return how the amounts of both are written; the rows of the other one come later."""
+    if other.amounts is None:
+        return mine.amounts
+    return (mine.amounts or AmountForms({}, 0)).merge(other.amounts, mine.rows)
 
 
 def _joined_readings(mine: ColumnSummary, other: ColumnSummary) -> dict[str, Histogram]:

@@ -6,6 +6,7 @@ such rows, as where ``cues`` compares the groups.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -34,7 +35,7 @@ from operators.counts import count
 from operators.groups.base import GroupsBase, apply_by_class
 from operators.groups.params import CueGroupsParams
 from operators.groups.small_groups import least_rows
-from operators.groups.state import number_groups, read_group_record, write_group_record
+from operators.groups.state import class_names, number_groups, read_group_record, write_group_record
 
 if TYPE_CHECKING:
     from operators.cues.state import CueState
@@ -45,6 +46,11 @@ BLOCK_VALUES = 4_000_000
 STATE_FILES = ("cues.json", "cues.npz")
 WRONG_LABELS = "wrong_labels"
 """Key of the record that holds the share of wrong labels in each published group that has some."""
+UNSPLIT = "unsplit"
+"""Key of the record that holds the classes of one group in which rows break a shortcut: the name of each, its
+rows that follow and that break it, and the rows that a group of it has at least."""
+MAX_UNSPLIT = 5
+"""Classes that are told of one by one."""
 NOT_SPLIT = "break what `cues` balances, but no class is split into groups"
 """Part of the warning of a run, by which a training knows that the groups of a version are its classes."""
 
@@ -61,7 +67,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
     ``cues`` has estimated it.
     """
 
-    version = 5
+    version = 6
     cost = Cost(4.85, 3.70, 91)
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
@@ -91,12 +97,20 @@ class ByCue(GroupsBase[CueGroupsParams]):
         labels = sorted({y for y, _ in counts})
         records = number_groups([self._record(y, [counts[y, k] for k in range(parts)]) for y in labels])
         shares = wrong_by_group(records, counts, wrong)
-        more = {WRONG_LABELS: {str(group): share for group, share in shares.items()}} if shares else {}
-        write_group_record(context.state, self.params, classes=records, **more)
+        more: dict[str, Any] = {}
+        if shares:
+            more[WRONG_LABELS] = {str(group): share for group, share in shares.items()}
         split = {record["class"] for record in records if record["n_groups"] > 1}
         broken = Counter(dict.fromkeys(labels, 0))
         for (c, number), rows in counts.items():
             broken[c] += rows * (number != FOLLOWS)
+        names = class_names(context.states["ingest"])
+        more[UNSPLIT] = [
+            self._unsplit(names[y], counts[y, FOLLOWS], broken[y])
+            for y in labels
+            if broken[y] and y not in split
+        ]
+        write_group_record(context.state, self.params, classes=records, **more)
         minority = sum(broken[c] for c in split)
         total = sum(counts.values())
         return {
@@ -106,10 +120,12 @@ class ByCue(GroupsBase[CueGroupsParams]):
         }
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say so where rows break a shortcut, and no class has enough of them for a group."""
+        """Say so where rows break a shortcut, and their class has not enough of them for a group."""
         rows = int(metrics.get("unsplit_rows", 0))
-        if not rows or metrics["minority_share"]:
+        if not rows:
             return ()
+        if metrics["minority_share"]:
+            return unsplit_notes(read_group_record(state()))
         return (
             f"{count(rows, 'row')} {NOT_SPLIT}: a group has "
             f"{self.params.min_rows} rows of its class at least and {self.params.min_share:.1%} of them. "
@@ -131,10 +147,35 @@ class ByCue(GroupsBase[CueGroupsParams]):
         return apply_by_class({record["class"]: record["offset"] for record in records}, label, None)
 
     def _record(self, index: int, sizes: Sequence[int]) -> dict[str, Any]:
-        # An empty part is not a group, even if 0 rows are required.
-        least = max(1.0, least_rows(sum(sizes), self.params.min_rows, self.params.min_share))
-        group_of = groups_of_parts(sizes, least)
+        group_of = groups_of_parts(sizes, self._least(sum(sizes)))
         return {"class": index, "n_groups": max(group_of) + 1, "group_of": group_of}
+
+    def _least(self, rows: int) -> float:
+        """Return the rows of a group at least: one, since an empty part is none even if 0 are required."""
+        return max(1.0, least_rows(rows, self.params.min_rows, self.params.min_share))
+
+    def _unsplit(self, name: str, follow: int, broken: int) -> dict[str, Any]:
+        """Return what is told of a class that is one group although rows break a shortcut."""
+        least = math.ceil(self._least(follow + broken))
+        setting = "min_rows" if least <= self.params.min_rows else "min_share"
+        return {"class": name, "follow": follow, "broken": broken, "least": least, "setting": setting}
+
+
+def unsplit_notes(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each class whose rows that break a shortcut are no group, with the remedy."""
+    notes = [
+        f"Rows of class {one['class']!r} that break what `cues` balances are no group: there are "
+        f"{one['broken']:,} of them, beside {one['follow']:,} others, and a group of this class has "
+        f"{one['least']:,} rows at least. A lower `{one['setting']}` splits the class; until then the worst "
+        "group may be hidden in it."
+        for one in record.get(UNSPLIT, ())
+    ]
+    more = len(notes) - MAX_UNSPLIT
+    if more > 0:
+        notes[MAX_UNSPLIT:] = [
+            f"{count(more, 'further class')} {'is' if more == 1 else 'are'} one group for the same reason."
+        ]
+    return tuple(notes)
 
 
 def wrong_by_group(

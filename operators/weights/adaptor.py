@@ -67,7 +67,7 @@ from operators.weights.kernel import (
 )
 from operators.weights.params import WeightsParams
 from operators.weights.row_weights import COLUMNS, Factors, Scales, read_keys
-from operators.weights.totals import LOW, Totals, sum_shard, sum_totals, warning
+from operators.weights.totals import LOW, Totals, few_rows_warnings, sum_shard, sum_totals, warning
 
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob
@@ -168,11 +168,13 @@ class Weights(Operator[WeightsParams]):
         return True
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Say that the figures of ``cues`` are of other weights, or count rows to which these give 0."""
+        """Say that the figures of ``cues`` are of other weights or count rows of weight 0, and that
+        weights rest on few rows."""
         from operators.weights.report import warnings_beside_cues
 
         drops = self._factors.drop_outliers and CUES + FACTOR in self._factors.columns
-        return warnings_beside_cues(self._beside_cues, drops=drops)
+        said = warnings_beside_cues(self._beside_cues, drops=drops)
+        return (*said, *few_rows_warnings(metrics))
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the groups of all rows and scale to mean 1 again, unless ``recount`` is off; models are kept.

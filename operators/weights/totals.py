@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +98,19 @@ def warning(whole: Totals, by_classes: float = 0.0) -> str:
     return (
         f"{text} {name} alone is worth {whole.effective(worst):,.0f}: make its weights more equal, or leave "
         "it out with operators.weights.factors."
+    )
+
+
+def few_rows_warnings(metrics: Mapping[str, float]) -> tuple[str, ...]:
+    """Return what a run and its version say of weights that rest on few rows, from the metrics of ``fit``."""
+    ess, share = metrics.get("effective_sample_size", 0.0), metrics.get("effective_share", 0.0)
+    kept = round(ess / share) if share else 0
+    if not kept or not rests_on_few_rows(ess, kept, metrics.get("class_effective_share", 0.0) * kept):
+        return ()
+    return (
+        f"the weights are worth {share:.1%} of the rows, {ess:,.0f} of {kept:,} (effective sample size): "
+        "models that are trained with them rest on few rows. `max_mean_loss: 0.02` of a training takes "
+        "milder ones.",
     )
 
 

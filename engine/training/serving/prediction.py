@@ -158,6 +158,10 @@ def _prepare_output(target: Place, output: str, request: str) -> set[str]:
     return {name for name in names if name.startswith("part-") and name.endswith(".parquet")}
 
 
+TRAINED = "training.json"
+"""Record in the folder of every training."""
+
+
 def find_model(model: str, scratch: Path, tracking: str | Path = "") -> Path:
     """Return the folder with the files of a model, and download it into ``scratch`` if it is named by a URI.
 
@@ -169,6 +173,12 @@ def find_model(model: str, scratch: Path, tracking: str | Path = "") -> Path:
     for place in (folder, folder / "data" / DATA):
         if (place / SERVING).exists():
             return place
+    if (folder / TRAINED).is_file():
+        raise InputError(
+            f"{folder} is of a training without --register, which keeps no steps from rows to features: "
+            "repeat `rowsieve retrain` with --register NAME, and give the URI that it prints, such as "
+            "models:/NAME/1."
+        )
     raise InputError(
         f"{folder} holds no model of `rowsieve retrain --register`: neither {SERVING} nor "
         f"data/{DATA}/{SERVING} is there. Give the folder of an MLflow model, or a URI such as "

@@ -257,6 +257,12 @@ def _mark(strength: float, record: Mapping[str, Any], chosen: float | None) -> s
     return " (published)" if published is not None and abs(strength - published) < SAME else ""
 
 
+OF_WHOLE_CLASSES = (
+    "This is of whole classes, as they are not divided by a shortcut: the rows of a class that break one may "
+    "gain nevertheless, as the `gain` of a suspect says."
+)
+
+
 def summary_sentence(record: Mapping[str, Any]) -> str:
     """Say where the baseline lies and how far the curve goes beyond it."""
     points, word, base = record["points"], group_word(record), baseline_of(record)
@@ -266,7 +272,8 @@ def summary_sentence(record: Mapping[str, Any]) -> str:
         f"an accuracy of {base['worst_accuracy']:.3f} and all rows one of {base['mean_accuracy']:.3f}. "
     )
     if best["worst_accuracy"] <= base["worst_accuracy"]:
-        return text + f"No strength of weighting raises the worst {word}."
+        text += f"No strength of weighting raises the worst {word}."
+        return f"{text} {OF_WHOLE_CLASSES}" if word == "class" else text
     return text + (
         f"The worst {word} is best at strength {best['strength']:.3g}, {best['worst_accuracy']:.3f}, with a "
         f"mean accuracy of {best['mean_accuracy']:.3f}."

@@ -1,6 +1,8 @@
 """Suspects of ``suspects.json`` as ``rowsieve cues`` and the report show them, and which are asked about.
 
-A suspect that is not worth an answer is listed, and can be answered, but nobody is urged to.
+A suspect that is not worth an answer is listed, and can be answered, but nobody is urged to. Entries of
+vectors and pictures are such where their balance wins nothing: nobody can tell what ``x[671]`` means, and a
+model that leans on it may separate the classes without a shortcut.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ ASKED_STRENGTH_OF_LARGE_GAIN = 0.1
 """Least strength of such a suspect."""
 ASKED_STRENGTH = 0.25
 """Strength of a suspect from which it is asked about although its balance is not worth its cost."""
+LEAST_GAIN_OF_ENTRY = 0.01
+"""Gain of an entry of a vector on held-out rows from which it may be asked about."""
 WEAK = "weak"
 WEAK_EXPLAINED = (
     f"{WEAK}: no answer is needed, as models hardly lean on it or its balance wins little; you can give one."
@@ -36,8 +40,11 @@ def is_worth_an_answer(suspect: Suspect) -> bool:
     """Return whether models clearly lean on a suspect, or lean on it in part and its balance would win much.
 
     A word that goes with a class though the other words do not tell it is worth an answer whatever its
-    figures: the models on which they were measured see no words.
+    figures: the models on which they were measured see no words. An entry of a vector whose balance wins
+    nothing is not.
     """
+    if is_idle_entry(suspect):
+        return False
     least = ASKED_STRENGTH_OF_LARGE_GAIN if wins_much(suspect) else ASKED_STRENGTH
     return bool(suspect.get("stands_out") or suspect["strength"] >= least)
 
@@ -45,9 +52,10 @@ def is_worth_an_answer(suspect: Suspect) -> bool:
 def asked_suspects(found: FoundCues) -> list[Suspect]:
     """Return the open suspects that the user is asked about, the strongest first.
 
-    Where the weights follow robust ones, the strongest open suspect is one of them.
+    Where the weights follow robust ones, the strongest open suspect is one of them, but for entries of
+    vectors whose balance wins nothing.
     """
-    suspects = [one for one in found["suspects"] if one["answer"] == "open"]
+    suspects = [one for one in found["suspects"] if one["answer"] == "open" and not is_idle_entry(one)]
     strongest = suspects[:1] if found["part"] else []
     return [one for one in suspects if one in strongest or is_worth_an_answer(one)]
 
@@ -74,6 +82,11 @@ def lowest_accuracies(by_class: Mapping[str, float | None], top: int) -> list[tu
 def is_entry(suspect: Suspect) -> bool:
     """Return whether a suspect is an entry of a vector, so that its name says nothing."""
     return ENTRY.fullmatch(suspect.get("feature", "")) is not None
+
+
+def is_idle_entry(suspect: Suspect) -> bool:
+    """Return whether a suspect is an entry of a vector whose balance wins nothing on held-out rows."""
+    return is_entry(suspect) and suspect["gain"] < LEAST_GAIN_OF_ENTRY
 
 
 def sentence_on_entries(found: FoundCues) -> str:

@@ -265,12 +265,9 @@ def possible_shortcut(found: FoundCues) -> Suspect | None:
 
 def _leant_on(found: FoundCues) -> str:
     """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
-    suspects = [
-        one for one in found["suspects"] if one["answer"] == "open" and one["strength"] >= ASKED_STRENGTH
-    ]
-    if not suspects:
+    first = next((one for one in asked_suspects(found) if one["strength"] >= ASKED_STRENGTH), None)
+    if first is None:
         return ""
-    first = suspects[0]
     return (
         f"Models lean most on `{first['slice']}`. To balance that would raise the worst class and side by "
         f"{first['gain']:.2f} on held-out rows, for {first['cost']:.2f} of balanced accuracy: name "

@@ -58,8 +58,10 @@ def test_nobody_is_urged_to_answer_weak_suspects(
     monkeypatch.setattr(cues, "console", Console(width=200))
     monkeypatch.setattr("operators.cues.output.verdict.verdict", lambda found: "said")
     found = {"version": "v1", "part": 0.0, "recipe_section": "operators:\n  cues: {}\n"}
-    cues._show(found | {"suspects": [suspect | {"strength": strength}]})
+    notes = ["96 rows of class 'ill' break it."]
+    cues._show(found | {"suspects": [suspect | {"strength": strength}], "group_notes": notes})
     shown = capsys.readouterr().out
+    assert notes[0] in shown.splitlines()
     (line,) = (line for line in shown.splitlines() if line.startswith("x is 1; also z"))
     assert line.split()[-1] == ("weak" if strength < 0.1 else "open")
     assert ("No suspect needs an answer." in shown) == (strength < 0.1)

@@ -194,6 +194,24 @@ def test_thousands_are_numbers_and_the_other_reading_is_said(tmp_path: Path) -> 
     assert f"{min(values):,} to {max(values):,}" in command("validate", "r.yaml").output
 
 
+def test_amounts_get_their_kind_under_the_name_of_the_recipe(tmp_path: Path) -> None:
+    """A column of amounts was unused as an identifier; its header may have spaces around it."""
+    rows = [
+        f'"US$ {1000 + 37 * row:,}.50",{row % 40}%,{row % 7}{" kg" if row % 2 else " lb"},{row % 2} '
+        for row in range(N)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["Deal value ,share,weight,y", *rows]))
+    done = init("a.csv", "--label", "y")
+    recipe = yaml.safe_load(done.stdout)
+    assert recipe["source"]["strip"]
+    assert recipe["operators"]["encode"] == {"columns": {"Deal value": "amount", "share": "amount"}}
+    written = " ".join(done.stdout.replace("#", " ").split())
+    assert "`amount`: numbers that are written with a currency, a unit or thousands marks" in written
+    assert "Deal value numeric amounts in 'US$' with '.' before decimals" in written
+    Path("r.yaml").write_text(done.stdout)
+    assert "amounts in 'US$'" in command("validate", "r.yaml").output
+
+
 def test_columns_of_one_name_and_rows_without_label(tmp_path: Path) -> None:
     rows = [f"{row},{row % 7},{'' if row % 50 == 0 else row % 2}" for row in range(N)]
     (tmp_path / "a.csv").write_text("\n".join(["x,x,y", *rows]))

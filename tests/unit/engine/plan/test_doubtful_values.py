@@ -49,21 +49,17 @@ def test_words_among_numbers_are_said_to_make_categories_of_them(tmp_path: Path)
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        ([f"{50 + k % 60 / 4} kg" for k in range(N)], "numbers with the unit 'kg' are text, and used as cat"),
-        ([f"({k % 40})" if k % 2 else f"{k % 40}" for k in range(N)], "Write negative numbers as -"),
-        (
-            [f"€ {k}.{k % 10}0" for k in range(N)],
-            "not used: numbers written with signs",
-        ),
-        (
-            [f"{k % 40}%" for k in range(N)],
-            "used as categories: numbers written with signs or thousands marks, such as",
-        ),
+        ([f"{50 + k % 60 / 4} kg" for k in range(N)], "kg' are text, and used as categories. Write `c: amo"),
+        ([f"({k % 40})" if k % 2 else f"{k % 40}" for k in range(N)], "amounts such as '(1)' are text"),
+        ([f"€ {k}.{k % 10}0" for k in range(N)], "are text, so that it is not used. Write `c: amount` under"),
+        ([f"CHF {k}'{k % 10}00" for k in range(1, N + 1)], 'amounts such as "CHF 1\'100" are text'),
+        ([f"{k % 40}%" for k in range(N)], "amounts such as '0%' are text, and used as categories"),
+        ([f"{k} {'kg' if k % 3 else 'lb'}" for k in range(N)], "several units, 'kg' (200), 'lb' (100), are"),
         ([("low", "mid", k % 30)[k % 3] for k in range(N)], ""),
         ([f"{k % 40}{'ABC'[k % 3]}" for k in range(N)], ""),
         ([f"town {k % 40}" for k in range(N)], ""),
     ],
-    ids=["unit", "brackets", "currency", "percent", "mostly words", "codes", "words"],
+    ids=["unit", "brackets", "sign", "code", "percent", "units", "mostly words", "codes", "words"],
 )
 def test_numbers_with_signs_are_told_with_the_remedy(tmp_path: Path, texts: list[str], said: str) -> None:
     table = {"x": [k % 11 for k in range(N)], "c": texts, "label": [k % 3 for k in range(N)]}

@@ -208,6 +208,15 @@ def test_a_class_that_is_not_split_is_no_group_to_look_at() -> None:
     assert group_to_inspect([*groups, noise]) is noise
 
 
+def test_a_whole_class_beside_split_ones_is_not_called_a_group() -> None:
+    groups = [row(0, 0, 900, 890), row(0, 1, 300, 280), row(1, 2, 100, 0, worse=True)]
+    text = summary_text(*groups)
+    assert (
+        "lowest accuracy on a whole class, b: 0 %, against 90 % over all rows. As this class was not" in text
+    )
+    assert "may fail on these rows" not in text
+
+
 def test_of_groups_without_a_right_row_the_same_one_is_called_worst_and_looked_at() -> None:
     groups = [row(0, 0, 95, 0, worse=True), row(1, 1, 900, 890), row(1, 2, 128, 0, worse=True)]
     worst = worst_group(groups)
@@ -230,7 +239,9 @@ def test_a_handful_of_rows_is_never_the_worst_group() -> None:
     worst = worst_group([*large, handful])
     assert worst is not None
     assert worst.members == (large[1],)
-    assert "accuracy on group 1 (class b" in summary_text(*large, handful)
+    assert "No group stands out. The classifier has its lowest accuracy on a whole class, b: 95 %" in (
+        summary_text(*large, handful)
+    )
     left_out = "Group 2 of class a (8 rows, 0 right) is left out of the worst group, as it has fewer than 50"
     assert left_out in summary_text(*large, handful)
     assert "left out" not in summary_text(*large)

@@ -194,6 +194,9 @@ def test_a_dataset_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     done = command("--dataset", "nowhere")
     assert done.exit_code == 2
     assert "there is no folder 'nowhere'" in done.stderr
+    (tmp_path / "crm_out").mkdir()
+    (tmp_path / "crm_out" / "CURRENT").write_text("v1")
+    assert "Did you mean 'crm_out'?" in command("--dataset", "crm_oot").stderr
 
 
 def test_conditions() -> None:

@@ -60,6 +60,7 @@ MEASUREMENTS = {
     "visits": RNG.poisson(40, 3000),
     "month of the contract": RNG.integers(0, 500, 3000),
     "bid": RNG.integers(0, 2000, 3000),
+    "yearID": RNG.integers(1871, 2025, 3000),
     "household size": RNG.integers(1, 12, 3000),
 }
 

@@ -14,7 +14,7 @@ from operators.base import FEATURES, GROUP, LABEL
 from operators.columns import numpy_to_vectors
 from operators.cues.adaptor import Cues
 from operators.cues.params import CuesParams
-from operators.groups.by_cue import ByCue, groups_of_parts, wrong_by_group
+from operators.groups.by_cue import ByCue, groups_of_parts, unsplit_notes, wrong_by_group
 from operators.groups.params import CueGroupsParams
 from operators.groups.state import read_group_record
 from tests.on_arrays import place_rows
@@ -127,6 +127,36 @@ def test_small_groups_are_merged(limit: dict[str, float], tmp_path: Path) -> Non
     assert metrics["unsplit_rows"] == pytest.approx((y != cue).sum(), rel=0.1)
     warned = ByCue(CueGroupsParams(**limit)).warnings(metrics, Path)
     assert [text.split(" break")[0] for text in warned] == [f"{int(metrics['unsplit_rows'])} rows"]
+
+
+def test_a_class_that_is_not_split_beside_others_is_told_of(tmp_path: Path) -> None:
+    """Nothing said so, and the report called the whole class the worst group."""
+    table, y, cue = cue_table()
+    kept = np.flatnonzero((y == 0) | (cue == 1) | (np.arange(len(y)) % 9 == 0))
+    few = int(((y == 1) & (cue == 0))[kept].sum())
+    named = CuesParams(spurious=("f",))
+    _, metrics, state = groups_of(tmp_path / "one", [table.take(pa.array(kept))], named)
+    assert (metrics["groups"], few < 100) == (3, True)
+    (note,) = ByCue(CueGroupsParams()).warnings(metrics, lambda: state)
+    follow = int((y[kept] == 1).sum()) - int(metrics["unsplit_rows"])
+    assert note == (
+        "Rows of class 'b' that break what `cues` balances are no group: there are "
+        f"{int(metrics['unsplit_rows'])} of them, beside {follow:,} others, and a group of this class has "
+        "100 rows at least. A lower `min_rows` splits the class; until then the worst group may be "
+        "hidden in it."
+    )
+    assert metrics["unsplit_rows"] == pytest.approx(few, abs=5)
+    _, metrics, _ = groups_of(tmp_path / "low", [table.take(pa.array(kept))], named, min_rows=few // 2)
+    assert (metrics["groups"], metrics["unsplit_rows"]) == (4, 0)
+
+
+def test_many_classes_that_are_not_split_are_told_of_together() -> None:
+    one = {"class": "a", "follow": 1000, "broken": 7, "least": 100, "setting": "min_share"}
+    notes = unsplit_notes({"unsplit": [one] * 7})
+    assert (len(notes), notes[-1]) == (6, "2 further classes are one group for the same reason.")
+    assert "there are 7 of them, beside 1,000 others" in notes[0]
+    assert "A lower `min_share`" in notes[0]
+    assert unsplit_notes({}) == ()
 
 
 def test_new_rows_are_placed_from_the_state_alone(tmp_path: Path) -> None:

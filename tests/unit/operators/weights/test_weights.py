@@ -30,6 +30,7 @@ from operators.weights.kernel import (
     trusted_share,
 )
 from operators.weights.params import CrossFit, WeightsParams
+from operators.weights.totals import few_rows_warnings
 from tests.on_arrays import trust_on_arrays
 from tests.unit.in_memory import run_operator, split_table
 
@@ -233,3 +234,13 @@ def test_rows_in_no_group_weigh_no_more_than_those_of_the_smallest_group_of_thei
     assert weights[groups == -1][:3].tolist() == weights[(y == 0) & (groups == 1)][:3].tolist()
     # Without the bound three rows would weigh as much together as the sixty of their class's largest group.
     assert balanced_weights(keys, counted)[72] == pytest.approx(20 * balanced_weights(keys, counted)[0])
+
+
+def test_weights_that_rest_on_few_rows_are_told_of_where_a_run_ends() -> None:
+    """Weights that were worth 2 % of the rows were named in the middle of the log alone."""
+    metrics = {"effective_sample_size": 2806.0, "effective_share": 2806 / 179_168}
+    (said,) = Weights(WeightsParams()).in_chain([]).warnings(metrics, Path)
+    assert "worth 1.6% of the rows, 2,806 of 179,168 (effective sample size)" in said
+    assert few_rows_warnings(metrics | {"class_effective_share": 0.02}) == ()
+    many = {"effective_sample_size": 200.0, "effective_share": 0.2}
+    assert few_rows_warnings(many) == few_rows_warnings({}) == ()

@@ -214,6 +214,7 @@ def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["{tmp}", "{in}", "{tmp}/o"], "holds no model of"),
+        (["{trained}", "{in}", "{tmp}/o"], "repeat `rowsieve retrain` with --register NAME"),
         (["models:/none@champion", "{in}", "{tmp}/o", "--tracking", "{out}"], "does not give this model"),
         (["{model}", "{tmp}/nothing", "{tmp}/o"], "nothing"),
         (["{model}", "{in}", "{tmp}/o", "--keep", "lable"], "Did you mean 'label'"),
@@ -235,7 +236,10 @@ def test_errors_name_the_fault_and_write_nothing(
         "out": output,
         "model": model,
         "short": tmp_path / "short",
+        "trained": tmp_path / "trained",
     }
+    names["trained"].mkdir()
+    (names["trained"] / "training.json").write_text("{}")
     done = command(*(argument.format(**names) for argument in arguments))
     assert done.exit_code == 2, done.output
     assert re.search(message, " ".join(done.output.split()))

@@ -298,4 +298,7 @@ def test_the_report_has_a_picture_and_a_table(cue_problem: Any, tmp_path: Path) 
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     base = {**record["baseline"], "worst_accuracy": 0.2}
     flat = {**record, "baseline": base, "points": [{**p, "worst_accuracy": 0.2} for p in record["points"]]}
-    assert "No strength of weighting raises the worst group" in summary_sentence(flat)
+    assert summary_sentence(flat).endswith("No strength of weighting raises the worst group.")
+    whole = summary_sentence({**flat, "grouping": "classes"})
+    assert "raises the worst class. This is of whole classes" in whole
+    assert whole.endswith("as the `gain` of a suspect says.")

@@ -39,6 +39,18 @@ def test_a_suspect_is_asked_about_if_that_is_worth_it(changed: dict[str, Any], a
     )
 
 
+@pytest.mark.parametrize("part", [0.0, 0.8])
+def test_entries_of_vectors_whose_balance_wins_nothing_are_weak(part: float) -> None:
+    """Of pictures eight entries without a meaning were asked about, each with a gain of 0."""
+    idle = {**SUSPECT, "feature": "x[671]", "slice": "x[671] > 0.02", "strength": 0.4, "gain": 0.009}
+    found = {**FOUND, "part": part, "suspects": [idle]}
+    assert answer_text(idle, found) == "weak"
+    assert asked_suspects(found) == []
+    assert "x[671]` under `spurious`" not in "".join(filter(None, verdict(found)))
+    for other in (idle | {"gain": 0.01}, idle | {"feature": "x"}):
+        assert answer_text(other, {**found, "suspects": [other]}) == "open"
+
+
 def test_a_weak_suspect_keeps_its_buttons_and_is_told_to_need_no_answer() -> None:
     found = {**FOUND, "part": 0.0, "suspects": [WEAK]}
     section = cue_section(found)
