@@ -162,20 +162,24 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
 
 def unsplit_notes(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each class whose rows that break a shortcut are no group, with the remedy."""
-    notes = [
-        f"Rows of class {one['class']!r} that break what `cues` balances are no group: there are "
-        f"{one['broken']:,} of them, beside {one['follow']:,} others, and a group of this class has "
-        f"{one['least']:,} rows at least. A lower `{one['setting']}` splits the class; until then the worst "
-        "group may be hidden in it."
-        for one in record.get(UNSPLIT, ())
+    """Return the sentence that names the classes whose rows that break a shortcut are no group, if any."""
+    found = record.get(UNSPLIT, ())
+    if not found:
+        return ()
+    several = len(found) > 1
+    named = [
+        f"{one['broken']:,} of class {one['class']!r} beside {one['follow']:,} others (a group has "
+        f"{one['least']:,} rows at least)"
+        for one in found[:MAX_UNSPLIT]
     ]
-    more = len(notes) - MAX_UNSPLIT
-    if more > 0:
-        notes[MAX_UNSPLIT:] = [
-            f"{count(more, 'further class')} {'is' if more == 1 else 'are'} one group for the same reason."
-        ]
-    return tuple(notes)
+    more = len(found) - len(named)
+    further = f", and those of {count(more, 'further class')}" if more > 0 else ""
+    settings = " or ".join(f"`{name}`" for name in sorted({one["setting"] for one in found}))
+    return (
+        f"Rows that break what `cues` balances are no group: {', '.join(named)}{further}. A lower {settings} "
+        f"splits {'these classes' if several else 'the class'}; until then the worst group may be hidden in "
+        f"{'them' if several else 'it'}.",
+    )
 
 
 def wrong_by_group(
