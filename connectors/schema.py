@@ -84,11 +84,15 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
     if pa.types.is_list_view(kind):
-        return pa.list_(kind.value_type)
+        return pa.list_(_plain_text(kind.value_type))
     if pa.types.is_large_list_view(kind):
-        return pa.large_list(kind.value_type)
+        return pa.large_list(_plain_text(kind.value_type))
     if isinstance(kind, pa.JsonType):
         return _plain(kind.storage_type)
+    return _plain_text(kind)
+
+
+def _plain_text(kind: pa.DataType) -> pa.DataType:
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return plain.get(kind, kind)
 
@@ -108,6 +112,9 @@ def _plain_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
     for chunk in column.chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
         sizes = np.where(present, chunk.sizes.to_numpy(zero_copy_only=False), 0)
+        if chunk.values.type != kind.value_type:  # Arrow does not choose among views of texts
+            values, lengths = chunk.values.cast(kind.value_type), pa.array(sizes, chunk.sizes.type)
+            chunk = type(chunk).from_arrays(chunk.offsets, lengths, values)
         ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), offset)
         chunks.append(make.from_arrays(ends, chunk.flatten(), mask=pa.array(~present)))
     return pa.chunked_array(chunks, kind)

@@ -7,8 +7,10 @@ a copy of the text for each row.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 from connectors.errors import ConnectorError
 from connectors.schema import is_list, is_list_view
 
+Int64: TypeAlias = npt.NDArray[np.int64]
 VIEWS = (pa.string_view(), pa.binary_view())
 
 
@@ -57,13 +60,32 @@ def written_out_bytes(array: pa.Array) -> int:
         return _view_bytes(array)
     if pa.types.is_struct(kind):
         return sum(written_out_bytes(inner) for inner in array.flatten())
-    if is_list_view(kind):  # the same values may be in every list
-        values, present = array.values, array.is_valid().to_numpy(zero_copy_only=False)
-        held = int(array.sizes.to_numpy(zero_copy_only=False)[present].sum())
-        return 8 * len(array) + held * (written_out_bytes(values) // max(len(values), 1) + 1)
+    if is_list_view(kind):
+        return 8 * len(array) + _bytes_of_uses(array.values, _uses(array))
     if is_list(kind):
         return 8 * len(array) + written_out_bytes(array.flatten())
     return int(array.nbytes)
+
+
+def _uses(array: pa.Array) -> Int64:
+    """Return in how many lists of an array of list views each of its values is, shape (values,)."""
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    first = array.offsets.to_numpy(zero_copy_only=False)[: len(array)][present].astype(np.int64)
+    after = first + array.sizes.to_numpy(zero_copy_only=False)[present]
+    change = np.zeros(len(array.values) + 1, np.int64)
+    np.add.at(change, first, 1)
+    np.add.at(change, after, -1)
+    return np.cumsum(change)[:-1]
+
+
+def _bytes_of_uses(values: pa.Array, uses: Int64) -> int:
+    """Return the bytes of values that are written out so often each; of nested ones the most it may be."""
+    if values.type in VIEWS or _has_lengths(values.type):
+        lengths = values.cast(pa.large_binary()) if values.type in VIEWS else values
+        return int(uses @ pc.binary_length(lengths).fill_null(0).cast(pa.int64()).to_numpy())
+    if values.type.num_fields == 0 and not pa.types.is_dictionary(values.type):
+        return int(uses.sum()) * (int(values.nbytes) // max(len(values), 1) + 1)
+    return int(uses.max(initial=0)) * written_out_bytes(values)
 
 
 def _dictionary_bytes(array: pa.DictionaryArray) -> int:
