@@ -65,7 +65,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
         warn_of_others(output)
         return f"No record waits for MLflow. {events}".rstrip()
     try:
-        delivered, waiting = sync(client(output), output)
+        delivered, waiting, failed = sync(client(output), output)
     except InputError:
         raise
     except Exception as error:
@@ -76,6 +76,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
     return (
         f"{delivered} records delivered to MLflow"
         + (f", {waiting} of a run in progress are waiting." if waiting else ".")
+        + (f" Not taken by MLflow: {failed}, see the warnings." if failed else "")
         + (f" {events}" if events else "")
     )
 

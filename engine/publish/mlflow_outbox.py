@@ -177,8 +177,8 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     InputError
         The output's own database names a place outside the output for the artifacts.
     RefusedRecordError
-        The server refuses what the record says. The record is set aside; if its run is over, that of the
-        server has ended too.
+        The server refuses what the record says, or it cannot be sent as UTF-8. The record is set aside; if
+        its run is over, that of the server has ended too.
     Exception
         The server does not answer; the class is MLflow's.
 
@@ -186,7 +186,7 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     try:
         return _send(record, client, output)
     except Exception as error:  # without an import of MLflow's exceptions
-        if getattr(error, "error_code", "") != REFUSAL:
+        if getattr(error, "error_code", "") != REFUSAL and not isinstance(error, UnicodeEncodeError):
             raise
         _set_aside(record, client, output)
         raise RefusedRecordError(one_line(error)) from None

@@ -36,11 +36,11 @@ and to ask once more, some four seconds."""
 _log = logging.getLogger("rowsieve")
 
 
-def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tuple[int, int]:
-    """Deliver the records that wait; return how many were delivered, and how many are of runs that go on.
+def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tuple[int, int, int]:
+    """Deliver the records that wait; return how many were delivered, are of runs that go on, and failed.
 
     A record that the server refuses is set aside, and one that fails while the server answers stays. Both are
-    warned of, do not hold up those after them, and count as neither.
+    warned of, do not hold up those after them, and count as failed.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tup
         The server does not answer; the class is MLflow's.
 
     """
-    delivered, active = 0, 0
+    delivered, active, failed = 0, 0, 0
     warn_of_others(output)
     for record in pending(output):
         if record.status == RUNNING:
@@ -63,8 +63,9 @@ def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tup
                 active += 1
                 continue
             record.status, record.end_ms = KILLED, record.start_ms
-        delivered += _try(record, client, output)
-    return delivered, active
+        taken = _try(record, client, output)
+        delivered, failed = delivered + taken, failed + (not taken)
+    return delivered, active, failed
 
 
 def _try(record: Record, client: MlflowClient, output: Place) -> bool:

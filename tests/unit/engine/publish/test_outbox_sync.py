@@ -64,7 +64,7 @@ def test_a_file_whose_values_mlflow_cannot_hold_is_named_and_left(
         server = Server()
         patch.setattr(outbox_sync, "deliver", server.take)
         GOOD.write(tmp_path)
-        assert sync(server, tmp_path) == (1, 0)
+        assert sync(server, tmp_path) == (1, 0, 0)
     assert server.taken == ["good"]
     assert caplog.messages == [warning]
     assert re.search(reason, warning)
@@ -78,13 +78,38 @@ def test_a_record_that_fails_while_the_server_answers_stays_and_others_get_throu
     monkeypatch.setattr(outbox_sync, "deliver", server.take)
     for record in (BAD, GOOD):
         record.write(tmp_path)
-    assert sync(server, tmp_path) == (1, 0)
+    assert sync(server, tmp_path) == (1, 0, 1)
     assert server.taken == ["good"]
     assert [record.name for record in pending(tmp_path)] == ["bad"]
     (warning,) = caplog.messages
     place = pending_folder(tmp_path) / f"{BAD.id}.json"
     assert "does not take the record of 'bad' (INTERNAL_ERROR: a bug)" in warning
     assert str(place) in warning
+
+
+def test_the_answer_counts_records_that_mlflow_does_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that 0 records were delivered, and no more."""
+    server = Server()
+    monkeypatch.setattr(outbox_sync, "deliver", server.take)
+    monkeypatch.setattr("engine.publish.lineage.client", lambda _: server)
+    BAD.write(tmp_path)
+    answer = "0 records delivered to MLflow. Not taken by MLflow: 1, see the warnings."
+    assert sync_records(None, tmp_path) == answer
+
+
+def test_a_record_that_is_no_utf8_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stayed, and was warned of at each run."""
+
+    def fail(*_: object) -> str:
+        return str("\ud800".encode())
+
+    monkeypatch.setattr("engine.publish.mlflow_outbox._send", fail)
+    BAD.write(tmp_path)
+    assert sync(Server(), tmp_path) == (0, 0, 1)
+    assert pending(tmp_path) == []
+    assert outbox_of(tmp_path).refused(BAD.id).exists()
 
 
 @pytest.mark.parametrize("away", [True, False])

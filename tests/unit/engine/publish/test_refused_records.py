@@ -70,10 +70,10 @@ def test_a_record_that_is_renamed_is_delivered_again(out: Path, server: tuple[Pa
     server[1].delete_experiment(lost)
     record = finished(Record("3" * 32, "lost", "late", 3))
     record.write(out)
-    assert sync(server[1], out) == (0, 0)
+    assert sync(server[1], out) == (0, 0, 1)
     server[1].restore_experiment(lost)
     outbox_of(out).refused(record.id).rename(pending_folder(out) / f"{record.id}.json")
-    assert sync(server[1], out) == (1, 0)
+    assert sync(server[1], out) == (1, 0, 0)
     assert [run.info.run_name for run in server[1].search_runs([lost])] == ["late"]
 
 
