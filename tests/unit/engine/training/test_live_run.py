@@ -164,7 +164,7 @@ def test_a_server_that_is_away_gets_the_curve_later(
     assert [step for name, _, _, step in waiting.series if name == "loss"] == list(range(EPOCHS))
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     before = set(runs(out))
-    assert sync(client(out), out) == (1, 0)
+    assert sync(client(out), out) == (1, 0, 0)
     ((run_id, run),) = [(key, run) for key, run in runs(out).items() if key not in before]
     assert run.info.status == "FINISHED"
     curve = [note["loss"] for note in found.result.record["curve"]]
@@ -180,14 +180,14 @@ def test_the_run_of_a_killed_process_is_continued_or_ended(
     record = Record("a" * 32, EXPERIMENT, "gdro", 1, lease=lease, series=[("loss", 0.5, 1, 0)])
     record.write(out)
     with hold_lease(folder, "another training"):
-        assert sync(client(out), out, has_lease=True) == (0, 1)  # it goes on
+        assert sync(client(out), out, has_lease=True) == (0, 1, 0)  # it goes on
     (folder / "training.json").unlink()
     again = trained(out, monkeypatch, 6, lambda _: None)
     assert pending(out) == []
     tags = runs(out)[str(again.run_id)].data.tags
     assert tags["rowsieve.record"] == "a" * 32
     replace(record, id="b" * 32).write(out)
-    assert sync(client(out), out) == (1, 0)
+    assert sync(client(out), out) == (1, 0, 0)
     killed = [run for run in runs(out).values() if run.data.tags.get("rowsieve.record") == "b" * 32]
     assert [run.info.status for run in killed] == ["KILLED"]
 
