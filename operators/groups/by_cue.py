@@ -166,19 +166,20 @@ def unsplit_notes(record: Mapping[str, Any]) -> tuple[str, ...]:
     found = record.get(UNSPLIT, ())
     if not found:
         return ()
-    several = len(found) > 1
+    several, limits = len(found) > 1, {one["least"] for one in found}
     named = [
-        f"{one['broken']:,} of class {one['class']!r} beside {one['follow']:,} others (a group has "
-        f"{one['least']:,} rows at least)"
+        f"{one['broken']:,} of class {one['class']!r} beside {one['follow']:,} others"
+        + (f" (a group has {one['least']:,} rows at least)" if len(limits) > 1 else "")
         for one in found[:MAX_UNSPLIT]
     ]
     more = len(found) - len(named)
     further = f", and those of {count(more, 'further class')}" if more > 0 else ""
     settings = " or ".join(f"`{name}`" for name in sorted({one["setting"] for one in found}))
+    limit = f"A group has {limits.pop():,} rows at least. " if len(limits) == 1 else ""
+    classes, them = ("these classes", "them") if several else ("the class", "it")
     return (
-        f"Rows that break what `cues` balances are no group: {', '.join(named)}{further}. A lower {settings} "
-        f"splits {'these classes' if several else 'the class'}; until then the worst group may be hidden in "
-        f"{'them' if several else 'it'}.",
+        f"Rows that break what `cues` balances are no group: {', '.join(named)}{further}. {limit}A lower "
+        f"{settings} splits {classes}; until then the worst group may be hidden in {them}.",
     )
 
 

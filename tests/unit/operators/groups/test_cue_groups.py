@@ -141,7 +141,7 @@ def test_a_class_that_is_not_split_beside_others_is_told_of(tmp_path: Path) -> N
     follow = int((y[kept] == 1).sum()) - int(metrics["unsplit_rows"])
     assert note == (
         f"Rows that break what `cues` balances are no group: {int(metrics['unsplit_rows'])} of class 'b' "
-        f"beside {follow:,} others (a group has 100 rows at least). A lower `min_rows` splits the class; "
+        f"beside {follow:,} others. A group has 100 rows at least. A lower `min_rows` splits the class; "
         "until then the worst group may be hidden in it."
     )
     assert metrics["unsplit_rows"] == pytest.approx(few, abs=5)
@@ -151,7 +151,7 @@ def test_a_class_that_is_not_split_beside_others_is_told_of(tmp_path: Path) -> N
 
 def test_many_classes_that_are_not_split_are_told_of_together() -> None:
     one = {"class": "a", "follow": 1000, "broken": 7, "least": 100, "setting": "min_share"}
-    (note,) = unsplit_notes({"unsplit": [one] * 6 + [one | {"setting": "min_rows"}]})
+    (note,) = unsplit_notes({"unsplit": [one] * 6 + [one | {"least": 150, "setting": "min_rows"}]})
     assert note.count("7 of class 'a' beside 1,000 others (a group has 100 rows at least)") == 5
     assert ", and those of 2 further classes. A lower `min_rows` or `min_share` splits these" in note
     assert unsplit_notes({}) == ()
