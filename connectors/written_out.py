@@ -7,7 +7,6 @@ a copy of the text for each row.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ import pyarrow.parquet as pq
 from connectors.errors import ConnectorError
 from connectors.schema import is_list, is_list_view
 
-Int64: TypeAlias = npt.NDArray[np.int64]
 VIEWS = (pa.string_view(), pa.binary_view())
 
 
@@ -67,7 +65,7 @@ def written_out_bytes(array: pa.Array) -> int:
     return int(array.nbytes)
 
 
-def _uses(array: pa.Array) -> Int64:
+def _uses(array: pa.Array) -> npt.NDArray[np.int64]:
     """Return in how many lists of an array of list views each of its values is, shape (values,)."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     first = array.offsets.to_numpy(zero_copy_only=False)[: len(array)][present].astype(np.int64)
@@ -78,7 +76,7 @@ def _uses(array: pa.Array) -> Int64:
     return np.cumsum(change)[:-1]
 
 
-def _bytes_of_uses(values: pa.Array, uses: Int64) -> int:
+def _bytes_of_uses(values: pa.Array, uses: npt.NDArray[np.int64]) -> int:
     """Return the bytes of values that are written out so often each; of nested ones the most it may be."""
     if values.type in VIEWS or _has_lengths(values.type):
         lengths = values.cast(pa.large_binary()) if values.type in VIEWS else values

@@ -3,8 +3,8 @@
 Its values stand for sets, such as one class of three against the rest, two of four, or three sets of eight
 classes, and no value stands for each class, so that ``class_column`` reads most rows of the other classes as
 rows that break it. Here the set is the label by which the column is judged, and the label of all classes is
-made independent of what its values stand for. Measured in tests/paper/REAL.md,
-nineteenth and twenty-seventh study.
+made independent of what its values stand for. Measured in tests/paper/REAL.md, nineteenth and
+twenty-seventh study.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from operators.cues.search.ramps import LEAST_PART
 from operators.cues.search.searched_rows import SearchedRows
 from operators.cues.search.slices import Slices
 from operators.cues.settings import CueSettings
-from operators.cues.sides.class_sides import independent_factors
+from operators.cues.sides.class_sides import count_levels, independent_factors
 from operators.cues.sides.sides import Sides
 
 JUDGED = 3
@@ -86,7 +86,10 @@ def _likely_pairs(slices: Slices, rows: SearchedRows, s: CueSettings) -> list[_P
     pairs = []
     for features in column_features(slices, rows.Z, s):
         level, n_levels, _ = levels_of(features, rows.Z)
-        sets = [*np.eye(rows.n_classes, dtype=np.intp), *class_sets(level, n_levels, rows.y, rows.n_classes)]
+        sets: list[Integers] = [*np.eye(rows.n_classes, dtype=np.intp)]
+        alike = class_sets(level, n_levels, rows.y, rows.n_classes)
+        if alike is not None:
+            sets.append(alike)
         explained = [explained_by(level, _of_sets(rows.p, set_of)) for set_of in sets]
         best = int(np.argmax(explained))
         pairs.append(_Pair(features, sets[best], explained[best]))
@@ -94,11 +97,12 @@ def _likely_pairs(slices: Slices, rows: SearchedRows, s: CueSettings) -> list[_P
     return pairs[:JUDGED]
 
 
-def class_sets(level: Integers, n_levels: int, y: Integers, n_classes: int) -> list[Integers]:
-    """Return the set of each class, shape (C,), where classes are alike in the levels of a column.
+def class_sets(level: Integers, n_levels: int, y: Integers, n_classes: int) -> Integers | None:
+    """Return the set of each class, shape (C,): those that are alike in the levels of a column are one.
 
-    Classes are joined by the mean difference of their shares of the levels, until the next step is the
-    largest. Nothing is returned where that leaves each class, or all but one, by itself.
+    Classes are joined by the mean difference of their shares of the levels, those that differ least first;
+    the largest step from one difference to the next ends it. None where no classes are joined by then, or all
+    but one.
 
     Parameters
     ----------
@@ -111,7 +115,7 @@ def class_sets(level: Integers, n_levels: int, y: Integers, n_classes: int) -> l
     # Not at the top: `validate` and `plan` load this module, and the import takes a third of a second.
     from scipy.cluster.hierarchy import fcluster, linkage
 
-    count = np.bincount(y * n_levels + level, minlength=n_classes * n_levels).reshape(n_classes, n_levels)
+    count = count_levels(level, n_levels, y, n_classes)
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     joined = linkage(share, method="average", metric="cityblock")
     steps = np.diff(joined[:, 2], prepend=0.0)
@@ -119,8 +123,8 @@ def class_sets(level: Integers, n_levels: int, y: Integers, n_classes: int) -> l
     number = fcluster(joined, n_classes - last, criterion="maxclust")
     _, first, set_of, sizes = np.unique(number, return_index=True, return_inverse=True, return_counts=True)
     if last == 0 or sizes.max() >= n_classes - 1:
-        return []
-    return [np.argsort(np.argsort(first))[set_of]]  # in the order of their first classes
+        return None
+    return np.asarray(np.argsort(np.argsort(first))[set_of])  # in the order of their first classes
 
 
 def _of_sets(p: Floats, set_of: Integers) -> Floats:

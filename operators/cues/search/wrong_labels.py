@@ -28,7 +28,7 @@ def own_features(columns: Sequence[Sides], Z: Floats, s: CueSettings) -> frozens
 
 
 def unseen_features(columns: Sequence[Sides], Z: Floats, y: Integers, s: CueSettings) -> list[int]:
-    """Return the features that models do not see which judge the rows that break columns, in order.
+    """Return the features to hide from models that judge the rows which break columns, in order.
 
     These are the features of the columns, and those of others that mirror one of them (``with_mirrors``).
     """

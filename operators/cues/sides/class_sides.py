@@ -49,7 +49,7 @@ def classes_of_levels(
         0 for both only a level without rows stands for none.
 
     """
-    count = _count(level, n_levels, y, n_classes)
+    count = count_levels(level, n_levels, y, n_classes)
     rows = count.sum(axis=1, keepdims=True)
     share = count / np.maximum(rows, 1)
     limit = least / max(int(np.count_nonzero(rows)), 1) * share.sum(axis=0)
@@ -66,7 +66,7 @@ def independent_factors(side: Integers, y: Integers, n_classes: int) -> Float64:
     ``side`` and ``y`` have shape (n,); the last side stands for no class. A factor is 20 at most, and 1 where
     there are no rows.
     """
-    count = _count(side, n_classes + 1, y, n_classes)
+    count = count_levels(side, n_classes + 1, y, n_classes)
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     factor = independent_shares(share) / np.maximum(share, TINY)
     return np.asarray(np.where(count > 0, np.minimum(factor, MAX_FACTOR), 1.0))
@@ -94,7 +94,7 @@ def independent_shares(share: Float64) -> Float64:
     return np.asarray(shown / np.maximum(shown.sum(axis=1, keepdims=True), TINY))
 
 
-def _count(side: Integers, n_sides: int, y: Integers, n_classes: int) -> Integers:
-    """Return the rows of each class and side, shape (C, S)."""
+def count_levels(side: Integers, n_sides: int, y: Integers, n_classes: int) -> Integers:
+    """Return the rows of each class and side, or level, shape (C, S)."""
     count = np.bincount(y * n_sides + side, minlength=n_classes * n_sides)
     return np.asarray(count.reshape(n_classes, n_sides))
