@@ -30,8 +30,9 @@ from connectors.files import each, find_names
 from connectors.foundation.messages import shorten
 from connectors.locations import extension
 from connectors.packed_text import BLOCK_BYTES, CODECS, compression
-from connectors.row_ranges import RowScanError, RowScanner, n_fields, whole_rows
-from connectors.text_source import Diagnosis, TextSource
+from connectors.row_ranges import RowScanError, RowScanner, any_row_begins, n_fields, whole_rows
+from connectors.text_encoding import MARKS, UTF8
+from connectors.text_source import JOINED, Diagnosis, TextSource
 from connectors.whole_numbers import first_inexact, holds_large, loss_of
 
 MOSTLY = 0.8
@@ -42,8 +43,8 @@ MAX_COLUMNS = 100_000
 MAX_NAME_BYTES, MAX_HEADER_BYTES = 2**10, 2**24
 """Largest lengths of a column name and of all of them. Longer ones are not a header, or an attempt to use up
 the memory."""
-MARK = "\ufeff"
-"""The byte order mark as text."""
+MARK = MARKS[UTF8]
+"""The byte order mark in rows, which are read as UTF-8."""
 MAX_DIGITS = 64
 """A longer name is not checked for being a number."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
@@ -209,6 +210,7 @@ class CsvSource(TextSource):
         return read_rows(data, self._separator(path), names, columns, types, rules)
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
+        self._check_marks(path, data)
         names = self._header(path)[0]
         types = {name: pa.string() for name in self.spec.text_columns}
         table = self._read(path, data, names, types, guess=True)
@@ -301,8 +303,6 @@ class CsvSource(TextSource):
                 f"Correct the value or leave it empty; if it stands for a missing value, set "
                 f"source.missing: [{value}]; if the column is text, name it in source.text_columns."
             )
-            if str(odd.value).startswith(MARK):
-                remedy = "A byte order mark begins it, as where files are joined. Remove the mark."
             raise ConnectorError(
                 f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is not a number, but "
                 f"{most} of the column are. {remedy}",
@@ -310,6 +310,7 @@ class CsvSource(TextSource):
             )
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
+        self._check_marks(path, data)
         columns = schema.names or self._header(path)[0][:1]
         types = {name: pa.string() for name in columns} | {one.name: one.type for one in schema}
         table = self._read(path, data, columns, types).select(schema.names)
@@ -319,6 +320,11 @@ class CsvSource(TextSource):
                 cleaned = clean_texts(table.column(index), ["", *self.spec.missing], strip=False)
                 table = table.set_column(index, one, cleaned)
         return table
+
+    def _check_marks(self, path: str, data: bytes) -> None:
+        """Raise ArrowInvalid where a row begins with a byte order mark: it is no part of the first value."""
+        if any_row_begins(data, MARK, separator=self._separator(path)):
+            raise pa.ArrowInvalid("a row begins with a byte order mark")
 
     def _check_exact(self, path: str, data: bytes, table: pa.Table) -> None:
         """Raise ArrowInvalid where a whole number of the text became another number in float64."""
@@ -341,6 +347,9 @@ class CsvSource(TextSource):
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> Diagnosis:
         names = self._header(path)[0]
+        if row.startswith(MARK):
+            after = shorten(row.removeprefix(MARK).decode().rstrip())
+            return Diagnosis(f"a byte order mark stands before {after} in column {names[0]!r}, {JOINED}")
         separator = self._separator(path)
         found = n_fields(row, separator)
         if found != len(names):
@@ -354,11 +363,6 @@ class CsvSource(TextSource):
             except pa.ArrowInvalid:
                 as_text = self._read(path, row, [one.name], {one.name: pa.string()})
                 value = as_text[one.name][0].as_py()
-                if str(value).startswith(MARK):
-                    return Diagnosis(
-                        f"column {one.name!r}: a byte order mark begins {shorten(value)}, as where files are "
-                        f"joined. Remove it."
-                    )
                 return Diagnosis(
                     f"column {one.name!r}: {shorten(value)} is not {one.type}, the type of the rows "
                     f"before. Correct the value or leave it empty; source.missing: [{value!r}] reads it as "

@@ -7,6 +7,7 @@ number of quote characters so far is even. Blank lines are not rows.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -195,6 +196,14 @@ def row_spans(data: bytes, *, separator: str, encoding: Encoding = UTF8_TEXT) ->
     ends, filled = (np.concatenate(parts) for parts in zip(scanner.scan(data), scanner.finish(), strict=True))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     return starts[filled], ends[filled]
+
+
+def any_row_begins(data: bytes, mark: bytes, *, separator: str) -> bool:
+    """Return whether a row of ``data`` begins with ``mark``; elsewhere, and in quotes, it does not count."""
+    if mark not in data:
+        return False
+    places = [found.start() for found in re.finditer(re.escape(mark), data)]
+    return bool(np.isin(row_spans(data, separator=separator)[0], places).any())
 
 
 def n_fields(row: bytes, separator: str = ",") -> int:

@@ -38,6 +38,11 @@ from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding, keeping_mark
 
 Shards = list[SourceShard]
 MAX_TEXT_SHARD = 2**30
+JOINED = (
+    "as where files are joined. Remove the mark, and with it a header that is repeated there; or name the "
+    "single files with source.path, which may be a folder."
+)
+"""Cause and remedy of a byte order mark within a file."""
 LONE_RETURN = " A carriage return (\\r) without a line feed, which editors hardly show, ends or precedes it."
 
 
@@ -226,6 +231,10 @@ class TextSource(FileSource, ABC):
     def _bad_byte(self, path: str, error: RowScanError) -> CorruptError:
         line = self._line(path, error.offset)
         if error.kind == "quote":
+            mark = self._encoding(path).mark
+            before = error.offset - len(mark)
+            if mark and before >= 0 and self._bytes(path, before, error.offset) == mark:
+                return CorruptError(f"{path}, line {line}: a byte order mark stands before a quote, {JOINED}")
             return CorruptError(
                 f"{path}, line {line}: the quote character at byte {error.offset} is inside an unquoted "
                 f"field or never closed. Put the whole field in quotes and double each quote inside it "

@@ -105,23 +105,35 @@ def test_marks_before_the_header_or_the_first_row_are_no_text(
     assert [column.to_pylist() for column in table.columns] == [[1, 2], ["a", "b"]]
 
 
-@pytest.mark.parametrize("shard_bytes", [1, 10**6])
-def test_a_mark_among_numbers_is_named(shard_bytes: int, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("n,c\n" + "1,a\n" * 9 + f"{BOM}2,b\n", "utf-8")
-    with pytest.raises(ConnectorError, match=r"line 11: .*byte order mark begins .*Remove"):
-        read_all(open_source(str(tmp_path / "a.csv"), shard_bytes=shard_bytes))
-
-
 @pytest.mark.parametrize("options", [{}, {"strip": True}, {"encoding": "utf-16-le"}])
 @pytest.mark.parametrize("shard_bytes", [1, 9, 16, 10**6])
-def test_a_mark_within_a_csv_file_stays_wherever_shards_begin(
-    shard_bytes: int, options: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("row", ["yes,3", "2,3", ",3", "y,x"])
+def test_a_mark_where_csv_files_were_joined_is_an_error(
+    row: str, shard_bytes: int, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """It vanished where its row began a shard: files that were joined had three classes, or two."""
+    """It became part of the text: files that were joined had three classes in place of two."""
     path = tmp_path / "joined.csv"
-    path.write_text(f"y,x\nno,1\nyes,2\n{BOM}yes,3\nno,4\n", options.get("encoding", "utf-8"))
+    path.write_text(f"y,x\nno,1\nyes,2\n{BOM}{row}\nno,4\n", options.get("encoding", "utf-8"))
     source = open_source(str(path), shard_bytes=shard_bytes, **options)
-    assert read_all(source).to_pydict() == {"y": ["no", "yes", f"{BOM}yes", "no"], "x": [1, 2, 3, 4]}
+    found = (
+        rf"joined\.csv, line 4: a byte order mark stands before '{row}' in column 'y', as where .*folder\."
+    )
+    with pytest.raises(ConnectorError, match=found):
+        read_all(source)
+
+
+def test_a_mark_before_a_quote_is_named(tmp_path: Path) -> None:
+    """It was called a quote inside a field without quotes."""
+    (tmp_path / "a.csv").write_text(f'n,c\n1,a\n{BOM}"2",b\n', "utf-8")
+    with pytest.raises(ConnectorError, match=r"line 3: a byte order mark stands before a quote, as where"):
+        read_all(open_source(str(tmp_path / "a.csv")))
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 10**6])
+def test_marks_elsewhere_are_text(shard_bytes: int, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f'y,x\n"{BOM}a",{BOM}b\n"c\n{BOM}d",e\n', "utf-8")
+    source = open_source(str(tmp_path / "a.csv"), shard_bytes=shard_bytes)
+    assert read_all(source).to_pydict() == {"y": [f"{BOM}a", f"c\n{BOM}d"], "x": [f"{BOM}b", "e"]}
 
 
 @pytest.mark.parametrize("shard_bytes", [1, 10, 10**6])
