@@ -82,19 +82,34 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
-        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+        return pa.dictionary(pa.int32(), _plain_texts(kind.value_type), kind.ordered)
     if pa.types.is_list_view(kind):
-        return pa.list_(_plain_text(kind.value_type))
+        return pa.list_(_plain_texts(kind.value_type))
     if pa.types.is_large_list_view(kind):
-        return pa.large_list(_plain_text(kind.value_type))
+        return pa.large_list(_plain_texts(kind.value_type))
     if isinstance(kind, pa.JsonType):
         return _plain(kind.storage_type)
-    return _plain_text(kind)
+    return _plain_texts(kind)
 
 
-def _plain_text(kind: pa.DataType) -> pa.DataType:
+def _plain_texts(kind: pa.DataType) -> pa.DataType:
+    """Return a type without views of texts or bytes, at any depth of lists, structs and maps."""
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field), kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_plain_field(kind.value_field))
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return plain.get(kind, kind)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_texts(field.type))
 
 
 def is_list_view(kind: pa.DataType) -> bool:

@@ -397,6 +397,38 @@ def test_lists_that_are_views_are_plain_lists(text: Any, kind: Any, ending: str,
     assert rows_of(source) == [{"v": v, "t": t} for v, t in zip(lists, tags, strict=True)]
 
 
+VIEWED: dict[str, tuple[Any, list[Any]]] = {
+    "list": (pa.list_(pa.string_view()), [["a"], None, ["b", None], []]),
+    "large list": (pa.large_list(pa.binary_view()), [[b"a"], None]),
+    "fixed list": (pa.list_(pa.string_view(), 2), [["a", "b"], ["c", "a text of more than twelve letters"]]),
+    "struct": (pa.struct([("s", pa.string_view()), ("n", pa.int64())]), [{"s": "a", "n": 1}, None]),
+    "list in a struct": (pa.struct([("s", pa.list_(pa.string_view()))]), [{"s": ["a"]}, {"s": None}, None]),
+    "map": (pa.map_(pa.string_view(), pa.binary_view()), [[("a", b"x")], None]),
+}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("kind", VIEWED)
+def test_texts_that_are_views_are_plain_within_lists_and_structs(
+    kind: str, ending: str, tmp_path: Path
+) -> None:
+    """Arrow neither compares nor cuts views there, nor does it write all of them."""
+    stored, values = VIEWED[kind]
+    _write(tmp_path / f"a.{ending}", pa.table({"v": pa.array(values, stored)}))
+    source = open_source(str(tmp_path / f"a.{ending}"))
+    assert "view" not in str(source.list().schema.field("v").type)
+    assert rows_of(source) == [{"v": value} for value in values]
+
+
+def test_values_of_a_dictionary_are_plain(tmp_path: Path) -> None:
+    values = pa.array(["a", "b"], pa.string_view())
+    coded = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int8()), values)
+    _write(tmp_path / "a.arrow", pa.table({"v": coded}))
+    source = open_source(str(tmp_path))
+    assert source.list().schema.field("v").type == pa.dictionary(pa.int32(), pa.large_string())
+    assert rows_of(source) == [{"v": "b"}, {"v": None}, {"v": "a"}]
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_json_is_text(ending: str, tmp_path: Path) -> None:
     texts = ['{"a": 1}', None, "[2]"]
