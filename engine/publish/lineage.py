@@ -62,8 +62,9 @@ def sync_records(version: str | None, output: Place | None) -> str:
     check_real_folders(output)
     events = sync_events(output)
     if not pending(output):
-        warn_of_others(output)
-        return f"No record waits for MLflow. {events}".rstrip()
+        others = warn_of_others(output)
+        held = f"; files that hold none: {others}, see the warnings" if others else ""
+        return f"No record waits for MLflow{held}. {events}".rstrip()
     try:
         delivered, waiting, failed = sync(client(output), output)
     except InputError:

@@ -149,8 +149,11 @@ def pending(output: Place) -> list[Record]:
     return sorted(found, key=lambda record: (record.start_ms, record.id))
 
 
-def warn_of_others(output: Place) -> None:
-    """Log a warning for each file that has the name of a record and holds none that can be delivered."""
+def warn_of_others(output: Place) -> int:
+    """Log a warning for each file that has the name of a record and holds none that can be delivered; return
+    how many there are.
+    """
+    others = 0
     for place in outbox_of(output).waiting():
         try:
             _read(output, place)
@@ -159,6 +162,8 @@ def warn_of_others(output: Place) -> None:
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, ValueError) else one_line(error)
             _log.warning("%s holds no record that MLflow takes (%s). Correct or remove it.", place, reason)
+            others += 1
+    return others
 
 
 def _read(output: Place, place: Place) -> Record:

@@ -55,7 +55,8 @@ def test_a_file_whose_values_mlflow_cannot_hold_is_named_and_left(
 ) -> None:
     place = outbox_of(tmp_path).keep(BAD.id, asdict(BAD) | change)
     assert pending(tmp_path) == []
-    assert sync_records(None, tmp_path) == "No record waits for MLflow."
+    answer = "No record waits for MLflow; files that hold none: 1, see the warnings."
+    assert sync_records(None, tmp_path) == answer
     (warning,) = caplog.messages
     assert warning.startswith(f"{place} holds no record that MLflow takes (")
     assert warning.endswith("). Correct or remove it.")
