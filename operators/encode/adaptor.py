@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,11 +120,17 @@ class Encode(Operator[EncodeParams]):
         """Load the state. Class shares of categories are those of all rows that ``fit`` has seen."""
         return _open(context, out_of_fold=False)
 
+    def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
+        """Name columns of text that the recipe has settings for, and that no network reads."""
+        from operators.encode.report import unread_texts
+
+        return unread_texts(self.params, state)
+
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """List the columns with their use, and draw maps of feature space."""
-        from operators.encode.report import encoding_section
+        from operators.encode.report import encoding_section, unread_texts
 
-        return encoding_section(context)
+        return encoding_section(context, unread_texts(self.params, lambda: context.state))
 
 
 def _open(context: Context, *, out_of_fold: bool) -> Apply:

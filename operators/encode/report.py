@@ -1,19 +1,43 @@
-"""The report's section on ``encode``: every column with its use, and maps of feature space."""
+"""The report's section on ``encode``: every column with its use, and maps of feature space; its warnings."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from operators.base import FEATURES, ReportContext
 from operators.bounded_json import read_json
 from operators.counts import count
+from operators.encode.column_use import Kind, Unused
+from operators.encode.params import EncodeParams, TextParams
 from operators.encoded_features import STATE
 from operators.report import Finding, ReportSection, ReportTable
 
 
-def encoding_section(context: ReportContext) -> ReportSection:
-    """Describe how each source column was used."""
+def unread_texts(params: EncodeParams, state: Callable[[], Path]) -> tuple[str, ...]:
+    """Return a sentence for each column of text that the recipe has settings for and no network reads.
+
+    Parameters
+    ----------
+    params : of the operator.
+    state : returns the folder with its state, which is read only where the recipe has settings for text.
+    """
+    named = {name for name, own in params.columns.items() if own.kind == Kind.TEXT}
+    has_settings = params.text != TextParams()
+    if params.text.model is not None or not (named or has_settings):
+        return ()
+    uses = read_json(state() / STATE)["uses"]
+    return tuple(
+        f"the column {name!r} gives no features, although the recipe has settings for text: {use['note']}."
+        for name, use in uses.items()
+        if use["reason"] == Unused.TEXT and (has_settings or name in named)
+    )
+
+
+def encoding_section(context: ReportContext, warnings: Sequence[str]) -> ReportSection:
+    """Describe how each source column was used, and show the operator's warnings."""
     from operators.planes import vector_maps
 
     state = read_json(context.state / STATE)
@@ -32,8 +56,9 @@ def encoding_section(context: ReportContext) -> ReportSection:
     )
     text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
     findings = [Finding(f"Columns that are not used as features: {', '.join(unused)}.")] if unused else []
-    warnings = ((name, use.get("warning")) for name, use in uses.items())
-    findings += [Finding(f"Column {name}: {text}.") for name, text in warnings if text]
+    doubts = ((name, use.get("warning")) for name, use in uses.items())
+    findings += [Finding(f"Column {name}: {text}.") for name, text in doubts if text]
+    findings += [Finding(f"{text[0].upper()}{text[1:]}", "warning") for text in warnings]
     return ReportSection(
         "Columns",
         [text, table],

@@ -53,7 +53,7 @@ def test_figures_of_columns_name_the_rows_that_they_are_counted_in(
     (tmp_path / STATE).write_text(json.dumps(state))
     monkeypatch.setattr("operators.planes.vector_maps", lambda *_, **__: [])
     context: Any = SimpleNamespace(state=tmp_path)
-    table = encoding_section(context).content[1]
+    table = encoding_section(context, ()).content[1]
     assert isinstance(table, ReportTable)
     assert "Missing and distinct values are counted in the 1,422 rows learnt from." in table.caption
 
