@@ -31,7 +31,7 @@ from engine.training.data.raw_rows import conform, with_missing, with_points
 from engine.training.serving.prediction_source import OpenedSource, SourceRequest, open_for_model
 from engine.training.serving.pyfunc import SERVING, ServedModel
 from engine.training.serving.served_files import model_files
-from engine.training.serving.stored_models import DATA, download
+from engine.training.serving.stored_models import DATA, REGISTER, download
 from operators.base import Executor
 
 BLOCK_ROWS = 8_192
@@ -176,8 +176,7 @@ def find_model(model: str, scratch: Path, tracking: str | Path = "") -> Path:
     if (folder / TRAINED).is_file():
         raise InputError(
             f"{folder} is of a training without --register, which keeps no steps from rows to features: "
-            "repeat `rowsieve retrain` with --register NAME, and give the URI that it prints, such as "
-            "models:/NAME/1."
+            f"{REGISTER}"
         )
     raise InputError(
         f"{folder} holds no model of `rowsieve retrain --register`: neither {SERVING} nor "

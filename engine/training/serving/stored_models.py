@@ -28,6 +28,10 @@ MISSING = "RESOURCE_DOES_NOT_EXIST"
 """MLflow's code of an error for a model, or an alias, that is not there."""
 MODEL, DATA = "model", "rowsieve"
 """Folder of a model among the artifacts of its run, and of Rowsieve's files in the model's ``data``."""
+REGISTER = (
+    "repeat `rowsieve retrain` with --register NAME, and give the URI that it prints, such as models:/NAME/1."
+)
+"""Remedy for a training whose model is not on MLflow, since it was not registered."""
 
 
 def champion_version(mlflow_client: MlflowClient, name: str) -> ModelVersion | None:
@@ -132,21 +136,30 @@ def download(model: str, scratch: Path, output: Place) -> Path:
         return _download(found, run_id, path, scratch, output)
     except (MlflowException, OSError, ValueError) as error:
         reason = one_line(error)
+        if getattr(error, "error_code", "") == MISSING:
+            remedy = f"{remedy} If it is not registered yet, {REGISTER}"
         raise InputError(f"{model}: MLflow does not give this model ({reason}). {remedy}") from None
 
 
 def _download(mlflow_client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:
-    """Copy a model of a run to this host. Raises InputError beyond the administrator's limits."""
+    """Copy a model of a run to this host.
+
+    Raises InputError where the run has no such model, and beyond the administrator's limits.
+    """
     folder = check_artifacts(mlflow_client, run_id, output)
-    if folder is not None:
-        model_files(folder / path)
-    else:
-        _check_listed(mlflow_client, run_id, path)
+    n_files = (
+        _check_listed(mlflow_client, run_id, path) if folder is None else len(model_files(folder / path))
+    )
+    if not n_files:
+        raise InputError(
+            f"The run {run_id} has no model at {path!r}: a training without --register keeps none. For one, "
+            f"{REGISTER}"
+        )
     return download_artifacts(mlflow_client, run_id, path, scratch, output)
 
 
-def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> None:
-    """Count the files and bytes of a folder of artifacts. Raises InputError as ``check_limits`` does."""
+def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> int:
+    """Return the number of files in a folder of artifacts. Raises InputError as ``check_limits`` does."""
     waiting, n_files, n_bytes = [path], 0, 0
     while waiting:
         for entry in mlflow_client.list_artifacts(run_id, waiting.pop()):
@@ -154,6 +167,7 @@ def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> None:
                 waiting.append(entry.path)
             n_files, n_bytes = n_files + 1, n_bytes + int(entry.file_size or 0)
             check_limits(f"{path} of the run {run_id!r}", n_files, n_bytes)
+    return n_files
 
 
 def _artifact(mlflow_client: MlflowClient, model: str) -> tuple[str, str]:
