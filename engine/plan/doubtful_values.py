@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.foundation.messages import first_of
 from engine.plan.source_columns import SourceColumn, share_text
 from operators.encode.amount_use import AMOUNT, amount_example, amounts_in, several_units
+from operators.encode.amounts import MAX_UNREAD_SHARE
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, Unused
-from operators.encode.mixed_numbers import CODE, MIN_NUMBERS, MixedNumbers
-from operators.encode.summary import ColumnSummary
+from operators.encode.mixed_numbers import CODE, MAX_WORD_SHARE, MIN_NUMBERS, MixedNumbers
+from operators.encode.sketches import Histogram, ValueCounts
+from operators.encode.summary import NUMBER, ColumnSummary
+from operators.encode.texts import numbers
 from operators.yaml_text import inline_entry, inline_yaml
 
 MAX_WORDS = 3
@@ -39,6 +43,16 @@ UNKNOWN = re.compile(
 """Words that stand for a missing value in any column of numbers, be the numbers few or many."""
 MIN_RATINGS = 3
 """Distinct numbers of such a column at least."""
+BOUND = r"^\s*(?:[<>]=?|[≤≥])\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$"
+"""A number of which only a bound is known, such as ``>90`` or ``<0.05``."""
+MIN_BOUND_SHARE = 0.01
+"""Share of such values from which a column of numbers is doubted; fewer count as missing, with a warning."""
+NINES = re.compile(r"-?9{2,}")
+"""Numbers that often stand for a missing value."""
+MIN_NINES_SHARE, MIN_NINES = 0.005, 2
+"""Least share of the rows with such a number, and least rows."""
+FAR = 10
+"""Ranges of the other numbers by which such a number lies beyond them."""
 MIN_LETTERS = 3
 """Letters of a text from which its case is taken for a matter of spelling; shorter ones may be codes."""
 MAX_SPELLINGS = 3
@@ -80,6 +94,9 @@ def numbers_as_text(
 
 def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequence[str]) -> str:
     """Return what is said of a column whose texts may be numbers; empty if they are none."""
+    bounds = _about_bounds(column, summary.values, missing) if summary.values is not None else ""
+    if bounds:
+        return bounds
     if summary.mixed is not None and _are_numbers_but_for_words(summary.mixed):
         return _about_words(column.name, summary.mixed, missing)
     if summary.values is None:
@@ -94,6 +111,78 @@ def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequen
         remedy = "Convert them into one at the source"
         return f"amounts in several units, {units}, are text, {used}. {remedy}, and they are numbers."
     return ""
+
+
+def _about_bounds(column: SourceColumn, values: ValueCounts, missing: Sequence[str]) -> str:
+    """Return what is said of numbers of which some have "<" or ">" before them; empty without such ones."""
+    is_bound = pc.match_substring_regex(values.values, BOUND).to_numpy(zero_copy_only=False)
+    rows, total = int(values.counts[is_bound].sum()), int(values.counts.sum())
+    if not MIN_BOUND_SHARE * total <= rows <= total / 2:
+        return ""
+    others = numbers(values.values.filter(pa.array(~is_bound)))
+    if values.counts[~is_bound][np.isnan(others)].sum() > MAX_WORD_SHARE * total:
+        return ""
+    texts = values.values.filter(pa.array(is_bound)).to_pylist()
+    first = texts[int(values.counts[is_bound].argmax())]
+    remedy = f"write the bound itself at the source ({first.strip(' <>=≤≥')} for {first!r})"
+    if len(texts) <= MAX_WORDS:
+        remedy += f"; or set source.missing: {inline_yaml([*missing, *texts])}, and they count as missing"
+    elif rows <= MAX_UNREAD_SHARE * total:
+        entry = inline_entry(column.name, AMOUNT)
+        remedy += f"; or write `{entry}` under operators.encode.columns, and they count as missing"
+    used = "so that the column is not used" if column.use.reason else "and every value is a category"
+    return (
+        f"{rows:,} of {total:,} values ({share_text(rows / total)}) have '<' or '>' before a number, {used}. "
+        f"For a numeric column, {remedy}."
+    )
+
+
+def codes_of_nines(columns: Sequence[SourceColumn], missing: Sequence[str], *, is_csv: bool) -> Iterator[str]:
+    """Yield a sentence for each numeric column with a number such as 9999 that may stand for no value.
+
+    Parameters
+    ----------
+    columns
+        All source columns.
+    missing
+        Words of ``source.missing``.
+    is_csv
+        Whether the source is CSV, in which ``source.missing`` is for numbers, too.
+
+    """
+    for column in columns:
+        summary = column.summary
+        if column.use.kind != Kind.NUMERIC or summary is None:
+            continue
+        found = summary.histogram or summary.parsed.get(NUMBER) or (summary.mixed and summary.mixed.numbers)
+        code = _code_of_nines(found) if found else None
+        if not found or code is None:
+            continue
+        value, rows, low, high = code
+        share = share_text(rows / found.rows)
+        remedy = "write null for it at the source"
+        if is_csv or summary.form == Form.TEXT:
+            words = inline_yaml([*missing, f"{value:.0f}"])
+            remedy = f"set source.missing: {words}, as the files write it; the key is for all columns"
+        yield (
+            f"column {column.name!r}: the number {value:.0f} ({rows:,} rows, {share}) "
+            f"lies apart from all others, which are from {low:,g} to {high:,g}. If it stands for a missing "
+            f"value, {remedy}."
+        )
+
+
+def _code_of_nines(found: Histogram) -> tuple[float, int, float, float] | None:
+    """Return a number of nines that lies apart, its rows, and the least and largest other number."""
+    if len(found.low) <= 2:
+        return None
+    for end, others in ((0, slice(1, None)), (-1, slice(None, -1))):
+        value, rows = float(found.low[end]), int(found.counts[end])
+        low, high = float(found.low[others][0]), float(found.high[others][-1])
+        is_single = value == found.high[end] and NINES.fullmatch(f"{value:.0f}") and value == round(value)
+        is_apart = max(low - value, value - high) > FAR * (high - low) or value < 0 <= low
+        if is_single and is_apart and rows >= max(MIN_NINES, MIN_NINES_SHARE * found.rows):
+            return value, rows, low, high
+    return None
 
 
 def _are_numbers_but_for_words(mixed: MixedNumbers) -> bool:

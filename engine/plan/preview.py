@@ -15,7 +15,7 @@ from connectors.csv_source import CsvSource
 from connectors.foundation.messages import nearest
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
-from engine.plan.doubtful_values import doubtful_categories, numbers_as_text
+from engine.plan.doubtful_values import codes_of_nines, doubtful_categories, numbers_as_text
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
 from engine.plan.likely_leaks import leak_text, likely_leaks
@@ -63,7 +63,8 @@ class Preview:
     numbers
         Columns of numbers that are read as text.
     values
-        Columns in which "none" is read as missing, or whose categories differ in case alone.
+        Columns in which "none" is read as missing, whose categories differ in case alone, or with a number
+        such as 9999 that may stand for a missing value.
     cut
         Columns of free text whose rows are often longer than what the network reads of them.
     skipped
@@ -164,7 +165,7 @@ def _preview(plan: Plan) -> Preview:
         faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
         marks=_marks(plan),
         numbers=_numbers_as_text(plan, columns),
-        values=_doubtful_categories(plan, columns, sample),
+        values=(*_doubtful_categories(plan, columns, sample), *_codes_of_nines(plan, columns)),
         cut=tuple(_cut_texts(plan, columns, sample)),
         skipped=plan.skipped_files,
     )
@@ -211,15 +212,27 @@ def _missing_network(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[st
 
 def _marks(plan: Plan) -> tuple[str, ...]:
     """Name the columns of CSV whose numbers contradict ``source.options``."""
-    source: Any = plan.source
-    while isinstance(source, Wrapper):
-        source = source.source
+    source = _files_of(plan)
     if not isinstance(source, CsvSource):
         return ()
     try:
         return tuple(doubtful_marks(source.spec, source.options))
     except ConnectorError as error:
         raise InputError(str(error)) from None
+
+
+def _files_of(plan: Plan) -> Any:
+    """Return the source that reads the files, without what changes its columns."""
+    source: Any = plan.source
+    while isinstance(source, Wrapper):
+        source = source.source
+    return source
+
+
+def _codes_of_nines(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
+    """Name the columns with a number that may stand for a missing value."""
+    is_csv = isinstance(_files_of(plan), CsvSource)
+    return codes_of_nines(columns, plan.recipe.source.missing or (), is_csv=is_csv)
 
 
 def _numbers_as_text(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:

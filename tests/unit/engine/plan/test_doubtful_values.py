@@ -70,6 +70,89 @@ def test_numbers_with_signs_are_told_with_the_remedy(tmp_path: Path, texts: list
     assert [said in text for text in found] == ([True] if said else [])
 
 
+def remedied(found: Draft, folder: Path, key: str, value: Any) -> dict[str, str]:
+    """Return the kinds of the columns once the drafted recipe has a remedy."""
+    source = {"path": str(folder / "a.csv"), "label": "label"}
+    source |= {name: choice.value for name, choice in found.source.items()} | {"missing": []}
+    operators = Recipe.model_fields["operators"].get_default(call_default_factory=True)
+    recipe = {"name": "r", "source": source, "operators": operators, "output": {"path": str(folder / "out")}}
+    recipe[key] = {**recipe[key], **value}
+    looked = preview(make_plan(Recipe.parse(recipe)))
+    assert looked.numbers == looked.values == ()
+    return {column.name: column.kind for column in looked.columns}
+
+
+@pytest.mark.parametrize(
+    ("every", "share"), [(40, "8 of 300 values (2.7%)"), (10, "30 of 300 values (10.0%)")]
+)
+def test_numbers_of_which_only_a_bound_is_known_are_told(every: int, share: str, tmp_path: Path) -> None:
+    """They made every number a category, and nothing said so."""
+    found = drafted(
+        tmp_path,
+        age=[">90" if k % every == 0 else 18 + k % 71 for k in range(N)],
+        x=[k % 11 for k in range(N)],
+    )
+    (said,) = found.preview.numbers
+    assert said == (
+        f"column 'age': {share} have '<' or '>' before a number, and every value is a category. For a "
+        "numeric column, write the bound itself at the source (90 for '>90'); or set source.missing: "
+        "['>90'], and they count as missing."
+    )
+    assert remedied(found, tmp_path, "source", {"missing": [">90"]})["age"] == "numeric"
+
+
+def test_of_many_bounds_the_kind_is_the_remedy(tmp_path: Path) -> None:
+    found = drafted(
+        tmp_path, c=[f"<{k}" if k % 23 == 0 else 18 + k % 71 for k in range(N)], x=[k % 11 for k in range(N)]
+    )
+    (said,) = found.preview.numbers
+    assert said.endswith("or write `c: amount` under operators.encode.columns, and they count as missing.")
+    encode = {"encode": {"columns": {"c": "amount"}}}
+    assert remedied(found, tmp_path, "operators", encode)["c"] == "numeric"
+
+
+@pytest.mark.parametrize("ages", [["<18", ">65", "18-65"], ["<1", "1", "2", "3", ">3"]])
+def test_classes_with_bounds_are_no_numbers(ages: list[str], tmp_path: Path) -> None:
+    found = drafted(tmp_path, age=[ages[k // 7 % len(ages)] for k in range(N)], x=[k % 11 for k in range(N)])
+    assert found.preview.numbers == ()
+
+
+@pytest.mark.parametrize("code", [9999, 999, -99])
+def test_a_number_of_nines_far_from_all_others_may_be_missing(code: int, tmp_path: Path) -> None:
+    found = drafted(
+        tmp_path, age=[code if k % 50 == 0 else 18 + k % 71 for k in range(N)], x=[k % 11 for k in range(N)]
+    )
+    (said,) = found.preview.values
+    assert said == (
+        f"column 'age': the number {code} (6 rows, 2.0%) lies apart from all others, which are from 18 to "
+        f"88. If it stands for a missing value, set source.missing: ['{code}'], as the files write it; the key "
+        "is for all columns."
+    )
+    assert remedied(found, tmp_path, "source", {"missing": [str(code)]})["age"] == "numeric"
+    table = {
+        "age": [code if k % 50 == 0 else 18 + k % 71 for k in range(N)],
+        "label": [k % 3 for k in range(N)],
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    found = draft(str(tmp_path / "a.parquet"), "label", output=str(tmp_path / "out"))
+    assert found.preview.values[0].endswith("missing value, write null for it at the source.")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [99 if k % 50 == 0 else k % 90 for k in range(N)],
+        [-99 if k % 50 == 0 else k % 90 - 45 for k in range(N)],
+        [1234 if k % 50 == 0 else k % 90 for k in range(N)],
+        [9999 if k == 0 else k % 90 for k in range(N)],
+        [99 if k % 2 else 1 for k in range(N)],
+    ],
+    ids=["near", "one of several", "no nines", "once", "no others"],
+)
+def test_other_large_numbers_are_not_told(values: list[int], tmp_path: Path) -> None:
+    assert drafted(tmp_path, v=values, x=[k % 11 for k in range(N)]).preview.values == ()
+
+
 def test_a_word_for_missing_values_among_codes_may_be_one(tmp_path: Path) -> None:
     continent = [("EU", "AS", "NA", "AF")[k % 4] for k in range(N)]
     amount = ["NA" if k % 5 == 0 else k % 40 for k in range(N)]
