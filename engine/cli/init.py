@@ -96,6 +96,7 @@ def _warnings(found: Draft) -> list[str]:
         *findings,
         *found.preview.unread_texts,
         *found.preview.marks,
+        *found.preview.names,
         *found.preview.numbers,
         *found.preview.values,
         *found.preview.cut,

@@ -1,17 +1,24 @@
-"""Checks of the names of source columns: none may be that of a column that Rowsieve adds, or hands on."""
+"""Checks of the names of source columns: none may be that of a column that Rowsieve adds, or hands on.
+
+Two that look the same are named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from connectors.foundation.messages import first_of
 from engine.core.errors import InputError
 from engine.plan.chain import CONTRACT
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, Operator
 from operators.yaml_text import inline_yaml
+
+MAX_SHOWN = 5
+"""Names that a sentence shows."""
 
 
 class TakenNameError(InputError):
@@ -43,4 +50,20 @@ def check_internal_names(chain: Sequence[Operator[Any]]) -> None:
                 f"Rowsieve hands to this operator. Give it another name in the recipe, "
                 f"{inline_yaml({'source': {'rename': {name: f'source_{name}'}}})}, or leave it out with "
                 f"{inline_yaml({'source': {'exclude': [name]}})}."
+            )
+
+
+def names_alike(names: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for all columns whose names differ by blanks and the case of letters alone."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault("".join(name.casefold().split()), []).append(name)
+    for same in alike.values():
+        if len(same) > 1:
+            shown = first_of([*map(repr, same)], MAX_SHOWN)
+            other = {"source": {"rename": {same[-1]: f"{same[-1].strip()}_2"}}}
+            yield (
+                f"the names of the columns {shown} differ by blanks or the case of letters alone. If they "
+                f"hold the same, leave one out with source.exclude: {inline_yaml([same[-1]])}; else give it "
+                f"another name: {inline_yaml(other)}."
             )

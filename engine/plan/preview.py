@@ -13,8 +13,10 @@ from connectors.base import ConnectorError
 from connectors.csv_guess import doubtful_marks
 from connectors.csv_source import CsvSource
 from connectors.foundation.messages import nearest
+from connectors.view import View
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
+from engine.plan.column_names import names_alike
 from engine.plan.doubtful_values import codes_of_nines, doubtful_categories, numbers_as_text
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
@@ -60,6 +62,8 @@ class Preview:
         network for free text that is not installed, with the remedy.
     marks
         Columns of CSV whose numbers contradict the decimal point of the recipe.
+    names
+        Columns that are not left out and whose names look the same.
     numbers
         Columns of numbers that are read as text.
     values
@@ -79,6 +83,7 @@ class Preview:
     leaks: tuple[Leak, ...] = ()
     faults: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
@@ -122,6 +127,7 @@ class Preview:
         yield from ((finding.kind, finding.text) for finding in self.findings)
         yield from (("fault", text) for text in self.faults)
         yield from (("marks", text) for text in self.marks)
+        yield from (("names", text) for text in self.names)
         yield from (("numbers", text) for text in self.numbers)
         yield from (("values", text) for text in self.values)
         yield from (("cut", text) for text in self.cut)
@@ -164,6 +170,7 @@ def _preview(plan: Plan) -> Preview:
         leaks=likely_leaks(plan, sample),
         faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
         marks=_marks(plan),
+        names=tuple(names_alike([one.name for one in columns if one.use.reason != Unused.EXCLUDED])),
         numbers=_numbers_as_text(plan, columns),
         values=(*_doubtful_categories(plan, columns, sample), *_codes_of_nines(plan, columns)),
         cut=tuple(_cut_texts(plan, columns, sample)),
@@ -222,9 +229,9 @@ def _marks(plan: Plan) -> tuple[str, ...]:
 
 
 def _files_of(plan: Plan) -> Any:
-    """Return the source that reads the files, without what changes its columns."""
+    """Return the source that reads the files, without what changes its columns or leaves out rows."""
     source: Any = plan.source
-    while isinstance(source, Wrapper):
+    while isinstance(source, Wrapper | View):
         source = source.source
     return source
 

@@ -125,8 +125,8 @@ def test_a_number_of_nines_far_from_all_others_may_be_missing(code: int, tmp_pat
     (said,) = found.preview.values
     assert said == (
         f"column 'age': the number {code} (6 rows, 2.0%) lies apart from all others, which are from 18 to "
-        f"88. If it stands for a missing value, set source.missing: ['{code}'], as the files write it; the key "
-        "is for all columns."
+        f"88. If it stands for a missing value, set source.missing: ['{code}'], as the files write it; "
+        "the key is for all columns."
     )
     assert remedied(found, tmp_path, "source", {"missing": [str(code)]})["age"] == "numeric"
     table = {

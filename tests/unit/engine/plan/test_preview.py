@@ -285,3 +285,24 @@ def test_a_plan_says_under_its_shards_how_many_more_there_are(tmp_path: Path) ->
     place = lines.index("... and 10 more (--json shows all)")
     assert "19" in [line.split()[0] for line in lines[place - 3 : place]]  # a long path takes two lines
     assert lines[place + 1].startswith("  runs ")
+
+
+def test_columns_whose_names_look_the_same_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, TABLE.append_column("Age ", TABLE["pay"]))
+    (said,) = previewed(path).names
+    assert said == (
+        "the names of the columns 'age', 'Age ' differ by blanks or the case of letters alone. If they hold "
+        "the same, leave one out with source.exclude: ['Age ']; else give it another name: "
+        "{source: {rename: {'Age ': Age_2}}}."
+    )
+    assert previewed(path, source={"exclude": ["Age "]}).names == ()
+    assert previewed(path, source={"rename": {"Age ": "Age_2"}}).names == ()
+
+
+def test_the_decimal_point_is_doubted_behind_a_rename_as_well(tmp_path: Path) -> None:
+    """A source with renamed columns or a filter was not looked at."""
+    lines = [f"{k % 3};{k % 7},{k % 10}" for k in range(N)]
+    (tmp_path / "a.csv").write_text("income;v\n" + "\n".join(lines) + "\n")
+    source = {"options": {"delimiter": ";"}, "text_columns": []}
+    keys = {"source": {**source, "rename": {"v": "w"}}}
+    assert len(previewed(tmp_path / "a.csv", **keys).marks) == 1
