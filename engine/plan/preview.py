@@ -18,7 +18,7 @@ from engine.core.errors import InputError
 from engine.plan.doubtful_values import doubtful_categories, numbers_as_text
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
-from engine.plan.likely_leaks import leak_text, likely_leaks
+from engine.plan.likely_leaks import leak_text, likely_leaks, unsought_text
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
@@ -155,6 +155,8 @@ def _preview(plan: Plan) -> Preview:
         balanced=method not in UNBALANCED,
     )
     findings += _unmapped(plan)
+    unsought = unsought_text(label, sample)
+    findings += [LabelFinding("unsought", unsought)] if unsought else []
     return Preview(
         columns=columns,
         label=label,
