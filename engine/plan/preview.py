@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
 from engine.recipe.errors_of_file import errors_of_file
+from operators.columns import is_number
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
 from operators.encode.column_use import Kind, Unused, missing_network
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
@@ -166,7 +168,7 @@ def _preview(plan: Plan) -> Preview:
         faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
         marks=_marks(plan),
         numbers=_numbers_as_text(plan, columns),
-        values=_doubtful_categories(plan, columns, sample),
+        values=(*_doubtful_categories(plan, columns, sample), *_no_truth(plan, sample)),
         cut=tuple(_cut_texts(plan, columns, sample)),
         skipped=plan.skipped_files,
     )
@@ -244,6 +246,22 @@ def _doubtful_categories(
         columns, sample.rows, encode.columns, encode.missing_values, fold_case=fold_case
     )
     return tuple(found)
+
+
+def _no_truth(plan: Plan, sample: SourceSample) -> Iterator[str]:
+    """Say that a column of outliers holds numbers that are neither true nor false."""
+    name = plan.recipe.truth.outlier
+    if name is None or name not in sample.rows.column_names or not is_number(sample.rows[name].type):
+        return
+    values = sample.rows[name].cast(pa.float64(), safe=False).drop_null()
+    known = pa.array([0.0, 1.0, math.nan])
+    other = values.filter(pc.invert(pc.is_in(values, known)))
+    if len(other):
+        yield (
+            f"truth.outlier: the column {name!r} holds numbers that are neither true nor false, such as "
+            f"{other[0].as_py():g}; no score of outliers counts these rows, "
+            f"{share_text(len(other) / len(values))} of all. Name a column of booleans, or of 0 and 1."
+        )
 
 
 def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
