@@ -16,7 +16,7 @@ from connectors.csv_source import CsvSource
 from connectors.foundation.messages import nearest
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
-from engine.plan.doubtful_values import doubtful_categories, numbers_as_text
+from engine.plan.doubtful_values import codes_of_encode, doubtful_categories, numbers_as_text
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
 from engine.plan.likely_leaks import leak_text, likely_leaks, unsought_text
@@ -245,7 +245,8 @@ def _doubtful_categories(
     found = doubtful_categories(
         columns, sample.rows, encode.columns, encode.missing_values, fold_case=fold_case
     )
-    return tuple(found)
+    codes = codes_of_encode(columns, sample.rows, encode.missing_values, plan.recipe.source.label)
+    return (*found, *codes)
 
 
 def _no_truth(plan: Plan, sample: SourceSample) -> Iterator[str]:
