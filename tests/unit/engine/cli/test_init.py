@@ -420,3 +420,13 @@ def test_a_missing_label_that_no_drawn_row_has_is_left_out_too(tmp_path: Path) -
     text = (tmp_path / "r.yaml").read_text()
     assert yaml.safe_load(text)["source"]["filter"] == [["y", "!=", None]]
     assert "1 row without a label" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("path", [".", "../{name}", "{whole}", "./"])
+def test_the_folder_of_the_data_may_be_the_current_one(path: str, tmp_path: Path) -> None:
+    """The default output lay among the data, and the error named a key of a recipe that was not there."""
+    people_csv(tmp_path / "people.csv")
+    done = init(path.format(name=tmp_path.name, whole=tmp_path), "--label", "income")
+    assert done.exit_code == 0, done.output
+    output = yaml.safe_load(done.stdout)["output"]["path"]
+    assert output.startswith("../curated/")
