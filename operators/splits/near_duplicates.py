@@ -77,8 +77,8 @@ def crossing_text(crossing: int, *, drops: bool) -> str:
     if drops:
         return (
             f"{what}. They are published with split = dropped, so that no validation or test row has a near "
-            "copy among the training rows, nor the reverse, as far as `duplicates` finds them: all vectors, "
-            "and of texts with one key the oldest 256 of another split."
+            "copy among the training rows, nor the reverse. This holds for the copies that `duplicates` "
+            "finds: all near vectors, and of texts with one key the oldest 256 of another split."
         )
     return (
         f"{what}, and duplicates.weight: 1 leaves them there: scores on validation and test rows are too "
