@@ -8,6 +8,7 @@ dictionary.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 CHARACTERS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -36,6 +37,18 @@ def separate_words(text: str) -> str:
 def lower_words(text: str) -> str:
     """Return a text in lower case whose words are separated, to be cut into words by their spaces."""
     return separate_words(text.lower())
+
+
+def mean_words(texts: Sequence[str]) -> float:
+    """Return the mean number of words of some texts; 0 if there are none.
+
+    Examples
+    --------
+    >>> mean_words(["so it is", "真的很好"])
+    3.0
+
+    """
+    return sum(len(lower_words(text).split()) for text in texts) / max(len(texts), 1)
 
 
 def phrase_pattern(phrase: str) -> str:

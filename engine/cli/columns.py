@@ -29,7 +29,7 @@ def column_lines(columns: Sequence[SourceColumn], note: str = "") -> Iterator[st
     rows += [(one_line(_cut(c.name)), type_text(c.type), c.kind, one_line(c.about)) for c in columns]
     yield from aligned(rows)
     used = sum(column.use.used for column in columns)
-    note_text = f" Told from {note}; the run decides from all." if note else ""
+    note_text = f" This comes from {note}; the run decides from all rows." if note else ""
     what = "is a feature" if used == 1 else "are features"
     yield f"Of {count(len(columns), 'column')} {used} {what}.{note_text}"
 

@@ -117,7 +117,9 @@ def _report(error: Exception, verbose: bool) -> Exit:
     elif known:
         _print_error(str(error))
     elif isinstance(error, OSError) and refused:
-        _print_error(str(system_error(error)))
+        found = system_error(error)
+        _print_error(str(found))
+        return found.exit_code
     elif is_out_of_memory(error):
         _print_error(str(out_of_memory(error)))
         return Exit.INFEASIBLE

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from engine.cli.common import Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
+from engine.core.redaction import redact
+
+if TYPE_CHECKING:
+    from engine.jobs.kubernetes.options import Options
 
 deploy = typer.Typer(help="Manifests for Kubernetes.", no_args_is_help=True)
 
@@ -74,10 +80,18 @@ def render(
                 "credentials": credentials,
             }
         )
-        text = to_yaml(
-            make(load(recipe, overrides), options), f"Made by: rowsieve deploy render {recipe} --kind {kind}"
-        )
+        made_by = f"Made by: rowsieve deploy render {_words(recipe, overrides or [], options)}"
+        text = to_yaml(make(load(recipe, overrides), options), redact(made_by))
         _print_or_write(text, to, kind)
+
+
+def _words(recipe: Path, overrides: Sequence[str], options: Options) -> str:
+    """Return the words of the command that makes these manifests, as a shell takes them."""
+    words = [str(recipe)]
+    for key, value in options.model_dump(exclude_defaults=True).items():
+        name = "--submit-to" if key == "address" else f"--{key.replace('_', '-')}"
+        words += [name] if value is True else [name, str(value)]
+    return shlex.join([*words, *(word for change in overrides for word in ("--set", change))])
 
 
 def _check_kind(kind: str) -> None:

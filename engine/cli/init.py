@@ -26,7 +26,10 @@ def init(
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="File to write; default: standard output"),
     ] = None,
-    output: Annotated[str | None, typer.Option(help="Folder of the versions; default: curated/NAME")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Folder of the versions; default: curated/NAME, outside of the data's folder"),
+    ] = None,
     format: Annotated[str, typer.Option(help="Format, as `rowsieve sources` lists them")] = "auto",
     shards: Annotated[int, typer.Option(min=1, help="Most shards to sample")] = 8,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists")] = False,
@@ -42,11 +45,13 @@ def init(
             _list_candidates(path, format, shards)
             raise typer.Exit(Exit.BAD_INPUT)
         from engine.plan.first_recipe import draft, recipe_name
+        from engine.plan.output_place import default_output
         from engine.plan.recipe_text import recipe_yaml
+        from engine.recipe.recipe import SourceSection
 
-        found = draft(
-            path, label, output=output or f"curated/{recipe_name(path)}", format=format, shards=shards
-        )
+        source = SourceSection.model_construct(path=path, label=label, format=format)
+        output = output or default_output(source, recipe_name(path))
+        found = draft(path, label, output=output, format=format, shards=shards)
         command = shlex.join(["rowsieve", "init", path, "--label", label])
         text = recipe_yaml(found, command, str(out) if out else f"{found.name}.yaml")
         if out is not None:

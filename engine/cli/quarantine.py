@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from engine.recipe.recipe import Recipe
 
 ACTIONS = ("list", "export", "replay")
+SHOWN = 20
+"""Rows that are listed by default."""
 
 
 def run_quarantine(
-    recipe: Recipe, action: str, to: Path | None, limit: int, *, as_json: bool, verbose: bool
+    recipe: Recipe, action: str, to: Path | None, limit: int | None, *, as_json: bool, verbose: bool
 ) -> None:
     """Carry out one action. Raises RowsieveError."""
     from connectors.foundation.messages import nearest
@@ -28,9 +30,14 @@ def run_quarantine(
     from engine.plan.planner import make_plan
     from engine.runs.replay import export_rows, replay
 
+    _check_options(action, to, limit)
+    most = limit or SHOWN
     if action == "list":
-        rows = read_quarantine(make_plan(recipe), limit)
-        show_json(rows.to_pylist()) if as_json else show_quarantine(rows)
+        rows = read_quarantine(make_plan(recipe), most + 1)
+        shown = rows.slice(0, most)
+        show_json(shown.to_pylist()) if as_json else show_quarantine(shown)
+        if rows.num_rows > most:
+            echo(f"These are the first {count(most, 'row')}; --limit shows more.", err=as_json)
     elif action == "export":
         if to is None:
             raise InputError(
@@ -60,12 +67,21 @@ def run_quarantine(
         )
 
 
+def _check_options(action: str, to: Path | None, limit: int | None) -> None:
+    """Raise InputError for an option that the action does not take."""
+    words = f"rowsieve quarantine RECIPE {action}"
+    if to is not None and action != "export":
+        raise InputError(f"{words} --to {to}: only `export` takes --to.")
+    if limit is not None and action != "list":
+        raise InputError(f"{words} --limit {limit}: only `list` takes --limit; `export` writes all rows.")
+
+
 def quarantine(
     recipe: RecipeFile,
     action: Annotated[str, typer.Argument(help="list, export or replay")] = "list",
     to: Annotated[Path | None, typer.Option(help="File for export: .parquet, .csv or .jsonl")] = None,
     overrides: Overrides = None,
-    limit: Annotated[int, typer.Option(help="Most rows to show", min=1)] = 20,
+    limit: Annotated[int | None, typer.Option(help=f"Most rows to list [default: {SHOWN}]", min=1)] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:

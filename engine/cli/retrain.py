@@ -110,7 +110,11 @@ def show_retrained(found: RetrainResult) -> None:
 
 
 def _show_scores(result: TrainResult, reference: Reference | None) -> None:
-    """Print the scores of each split by group."""
+    """Print the scores of each split by group; if there are none, say so."""
+    from engine.training.page import NO_SCORES
+
+    if not result.evaluations and not result.regressions:
+        console.print(f"  {NO_SCORES}", soft_wrap=True)
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
@@ -121,6 +125,11 @@ def _show_scores(result: TrainResult, reference: Reference | None) -> None:
             console.print(f"  {reference.sentence(split)}", soft_wrap=True)
         if len(result.model.models) > 1:
             console.print(_tails(evaluation))
+    _show_losses(result, reference)
+
+
+def _show_losses(result: TrainResult, reference: Reference | None) -> None:
+    """Print the losses of each split of a regression by group."""
     for split, regression in result.regressions.items():
         for name, losses in regression.groupings.items():
             console.print(bold(split) + f", {name} groups; {loss_sentence(regression)}", soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import socket
 from contextlib import suppress
@@ -62,16 +63,22 @@ REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, e
 """Numbers of errors whose reason lies outside the program: rights, space, a store that does not serve."""
 
 
+OPEN_FILES = (errno.EMFILE, errno.ENFILE)
+"""Numbers of errors of a process, or a host, that has as many files open as it may."""
+
+
 def is_refused(error: BaseException) -> bool:
     """Return whether the operating system or an object store refuses a file or an object."""
-    return isinstance(error, OSError) and error.errno in REFUSED and bool(error.filename)
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in OPEN_FILES or (error.errno in REFUSED and bool(error.filename))
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of errors of a disk or a quota without room."""
 
 
-def system_error(error: OSError) -> InputError:
+def system_error(error: OSError) -> RowsieveError:
     """Turn an error of the operating system (a full disk, a missing permission) into one with a remedy.
 
     That of a full disk names the host, which may be a worker of a cluster.
@@ -83,11 +90,22 @@ def system_error(error: OSError) -> InputError:
             f"choose another output.path or, for temporary files, another TMPDIR. Committed work is kept; "
             f"the same command continues from there."
         )
+    if error.errno in OPEN_FILES:
+        return InfeasibleError(
+            f"Too many files are open on host {socket.gethostname()}: {reason}. Raise the limit there "
+            f"(`ulimit -n`, now {_file_limit()}). Committed work is kept; the same command continues from "
+            "there."
+        )
     who = "object store" if "://" in str(error.filename) else "operating system"
     return InputError(
         f"The {who} refuses: {reason}. Free space, correct the permissions, or choose another "
         f"output.path. Committed work is kept; the same command continues from there."
     )
+
+
+def _file_limit() -> int:
+    """Return how many files this process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 NO_FOLDER = "No usable temporary directory found"

@@ -12,7 +12,7 @@ from engine.storage.reader import StoreReader
 from engine.storage.run_store import Commit
 from operators.base import Context, Executor, Operator
 
-RAISED = {"input": InputError, "locked": LockedError, "memory": InfeasibleError}
+RAISED = {"input": InputError, "locked": LockedError, "resources": InfeasibleError}
 """Kind of a failure -> the error that the driver raises."""
 
 
@@ -23,7 +23,7 @@ class Failure:
     operator: str
     shard: int
     message: str
-    kind: Literal["input", "locked", "memory", "crash"]
+    kind: Literal["input", "locked", "resources", "crash"]
     trace: str = ""
 
     def raised(self) -> RowsieveError:

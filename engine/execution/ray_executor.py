@@ -16,7 +16,7 @@ import ray
 import ray.data
 
 from connectors.base import ConnectorError
-from engine.core.errors import InfeasibleError, InputError, one_line, system_error
+from engine.core.errors import InfeasibleError, InputError, RowsieveError, one_line, system_error
 from engine.execution.job import Failure, Job
 from engine.execution.memory_limit import limited_memory
 from engine.execution.node_health import trouble_of_cluster
@@ -174,16 +174,18 @@ def _process(batch: Batch, job: Job, token: str) -> dict[str, list[str]]:
     return record(KeptWorker.of(job, token)(int(batch["shard"][0])))
 
 
-def _call(fn: Callable[[T], R], item: T, max_bytes: int | None = None) -> tuple[R | None, str | None]:
-    """Call ``fn`` and return expected errors as text, since Ray wraps exceptions in a class of its own."""
+def _call(
+    fn: Callable[[T], R], item: T, max_bytes: int | None = None
+) -> tuple[R | None, RowsieveError | None]:
+    """Call ``fn`` and return expected errors as values, since Ray wraps exceptions in a class of its own."""
     KeptWorker.worker = None  # frees its memory: this task is of another operator
     try:
         with limited_memory(max_bytes):
             return fn(item), None
     except (OperatorError, ConnectorError, InputError) as error:
-        return None, str(error)
+        return None, InputError(str(error))
     except OSError as error:
-        return None, str(system_error(error))
+        return None, system_error(error)
 
 
 def _cancel(window: Sequence[ray.ObjectRef]) -> None:
@@ -193,8 +195,8 @@ def _cancel(window: Sequence[ray.ObjectRef]) -> None:
             ray.cancel(task)
 
 
-def _unwrap(result: tuple[R | None, str | None]) -> R:
+def _unwrap(result: tuple[R | None, RowsieveError | None]) -> R:
     value, fault = result
     if fault is not None:
-        raise InputError(fault)
+        raise fault
     return value  # type: ignore[return-value]

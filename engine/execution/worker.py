@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError
-from engine.core.errors import InputError, LockedError, is_out_of_memory, out_of_memory, system_error
+from engine.core.errors import (
+    InfeasibleError,
+    InputError,
+    LockedError,
+    is_out_of_memory,
+    out_of_memory,
+    system_error,
+)
 from engine.execution.job import Failure, Job
 from engine.execution.large_numbers import large_numbers
 from engine.execution.memory_limit import limited_memory
@@ -156,15 +163,17 @@ class ShardWorker:
             return Failure(name, shard, self._locate(error), "input")
         except (OperatorError, ConnectorError, InputError) as error:
             if is_out_of_memory(error):
-                return Failure(name, shard, self._without_memory(shard, error), "memory")
+                return Failure(name, shard, self._without_memory(shard, error), "resources")
             return Failure(name, shard, str(error), "input")
         except OSError as error:
-            return Failure(name, shard, str(system_error(error)), "input")
+            known = system_error(error)
+            few_files = isinstance(known, InfeasibleError)
+            return Failure(name, shard, str(known), "resources" if few_files else "input")
         except LockedError as error:
             return Failure(name, shard, str(error), "locked")
         except Exception as error:
             if is_out_of_memory(error):
-                return Failure(name, shard, self._without_memory(shard, error), "memory")
+                return Failure(name, shard, self._without_memory(shard, error), "resources")
             text = f"{type(error).__name__}: {error}"
             return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 

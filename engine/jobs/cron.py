@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,6 +62,19 @@ def check_for_kubernetes(expression: str, option: str) -> None:
                 f"{option} {expression!r}: Kubernetes does not take the {field} {text!r}. Write numbers from "
                 f"{low} to {high}{named}, and *, ranges (1-5), steps (*/2) and lists (1,3) of them."
             )
+    _, _, day, month, weekday = expression.split()
+    firsts = [int(part) for part in re.findall(r"(?:^|,)(\d+)", day)]
+    if weekday[0] in "*?" and len(firsts) == len(day.split(",")) and min(firsts) > _longest(month):
+        raise InputError(f"{option} {expression!r} is never due: no such month has a day {min(firsts)}.")
+
+
+def _longest(months: str) -> int:
+    """Return the days of the longest of the months of a field."""
+    if re.search(r"[*?/-]", months):
+        return 31  # a range of months has one of 31 days
+    names = months.lower().split(",")
+    numbers = [_MONTHS.index(name) + 1 if name in _MONTHS else int(name) for name in names]
+    return max(monthrange(2024, number)[1] for number in numbers)
 
 
 def _is_within(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:

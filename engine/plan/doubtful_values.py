@@ -17,7 +17,7 @@ from connectors.foundation.messages import first_of
 from engine.plan.source_columns import SourceColumn, share_text
 from operators.encode.amount_use import AMOUNT, amount_example, amounts_in, several_units
 from operators.encode.amounts import MAX_UNREAD_SHARE
-from operators.encode.column_forms import Form
+from operators.encode.column_forms import Form, holds_texts
 from operators.encode.column_use import Kind, Unused
 from operators.encode.mixed_numbers import CODE, MAX_WORD_SHARE, MIN_NUMBERS, MixedNumbers
 from operators.encode.sketches import Histogram, ValueCounts
@@ -211,7 +211,10 @@ def _about_words(name: str, mixed: MixedNumbers, missing: Sequence[str]) -> str:
 
 
 def codes_read_as_missing(
-    words: Mapping[str, Mapping[str, float]], summaries: Mapping[str, ColumnSummary], label: str
+    words: Mapping[str, Mapping[str, float]],
+    summaries: Mapping[str, ColumnSummary],
+    label: str,
+    remedy: str = "take the word out of source.missing, which is for all columns",
 ) -> Iterator[str]:
     """Yield a sentence for each column of which a word for missing values may be a code or a category.
 
@@ -225,6 +228,8 @@ def codes_read_as_missing(
         Figures of the columns, with these words as missing values.
     label
         Of which nothing is said.
+    remedy
+        Says how the word becomes a value.
 
     """
     for name, found in words.items():
@@ -239,8 +244,42 @@ def codes_read_as_missing(
                 others = others if values else "the column has no value"
                 yield (
                     f"column {name!r}: {word!r}, {read}, is read as a missing value, and {others}. "
-                    "If it is one as well, take the word out of source.missing, which is for all columns."
+                    f"If it is one as well, {remedy}."
                 )
+
+
+def codes_of_encode(
+    columns: Sequence[SourceColumn], rows: pa.Table, missing: Sequence[str], label: str
+) -> Iterator[str]:
+    """Yield a sentence for each column of which a word that ``encode`` reads as missing may be a code.
+
+    Parameters
+    ----------
+    columns
+        All source columns.
+    rows
+        The rows that were looked at.
+    missing
+        Texts that stand for a missing value to ``encode``.
+    label
+        Of which nothing is said.
+
+    """
+    words, summaries = dict[str, dict[str, float]](), dict[str, ColumnSummary]()
+    asked = pa.array([word for word in missing if word and word.lower() != NONE], pa.large_string())
+    for column in columns:
+        is_category = column.use.kind == Kind.CATEGORICAL or column.use.reason == Unused.MISSING
+        summary = column.summary
+        if not is_category or summary is None or column.name not in rows.column_names:
+            continue
+        if not holds_texts(rows[column.name].type) or not rows.num_rows:
+            continue
+        texts = pc.utf8_trim_whitespace(rows[column.name].cast(pa.large_string()))
+        counts = texts.filter(pc.is_in(texts, asked)).value_counts().to_pylist()
+        words[column.name] = {one["values"]: one["counts"] / len(texts) for one in counts}
+        summaries[column.name] = summary
+    remedy = "set operators.encode.missing_values to the words that stand for no value, without it"
+    yield from codes_read_as_missing(words, summaries, label, remedy)
 
 
 def doubtful_categories(

@@ -10,6 +10,7 @@ from connectors.foundation.messages import first_of, nearest
 from engine.core.errors import InputError
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from operators.base import OperatorError
+from operators.counts import count
 from operators.encode.column_forms import Form
 from operators.encode.summary import ColumnSummary
 from operators.ingest.label_checks import LabelCounts, check_labels, has_spaces, merging_map
@@ -73,9 +74,14 @@ def label_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
     if joined:
         keys["label_map"] = Choice(joined, "labels that look like one class; take out those that are not")
     if counts.missing and counts.counts:
-        clause = Choice([[label, "!=", None]], f"{counts.missing:,} rows that were looked at have no label")
-        keys["filter"] = clause
+        keys |= labelled_only(label, counts.missing, ", among those that were looked at")
     return keys
+
+
+def labelled_only(label: str, missing: int, among: str = "") -> dict[str, Choice]:
+    """Return the key ``filter`` that leaves out rows without a label, of which there are ``missing``."""
+    why = f"{count(missing, 'row')} without a label{among}"
+    return {"filter": Choice([[label, "!=", None]], why)}
 
 
 def check_column(source: InspectedSource, label: str) -> None:

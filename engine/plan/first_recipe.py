@@ -18,7 +18,7 @@ from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
 from engine.plan.doubtful_values import TEXT_REASONS, codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
-from engine.plan.first_label import check_column, label_keys
+from engine.plan.first_label import check_column, label_keys, labelled_only
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
@@ -116,6 +116,9 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     keys = _found_keys(source, label)
     made = template.plan(keys)
     check_label(made.preview)
+    if made.preview.label.missing:  # the rows that were looked at have none, and others do
+        keys |= labelled_only(label, made.preview.label.missing)
+        made = template.plan(keys)
     leaks = made.preview.leaks
     if leaks:
         keys = {**keys, "exclude": _excluded_leaks(leaks)}

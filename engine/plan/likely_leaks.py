@@ -8,6 +8,7 @@ from engine.plan.source_columns import account_for_columns, use_by_recipe
 from operators.columns import is_meant
 from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of
+from operators.ingest.label_checks import LabelCounts
 from operators.ingest.labels import class_indices, count_labels
 from operators.leaks import Leak, find_leaks
 from operators.yaml_text import inline_yaml
@@ -53,6 +54,19 @@ def likely_leaks(plan: Plan, sample: SourceSample | None = None) -> tuple[Leak, 
         return ()
     used = {column.name for column in account_for_columns(plan, sample) if column.use.used}
     return tuple(leak for leak in found if leak.name in used)
+
+
+def unsought_text(label: LabelCounts, sample: SourceSample) -> str:
+    """Return a sentence that no leak was looked for, as the drawn rows are of one class; else nothing."""
+    if label.name not in sample.rows.column_names or not 2 <= len(label.counts) <= MAX_CLASSES:
+        return ""
+    if len(count_labels(sample.rows[label.name])) > 1:
+        return ""
+    return (
+        f"No column was tested for telling the label {label.name!r} on its own: the "
+        f"{sample.rows.num_rows:,} rows that were drawn are of one class. Test for leaks on files that hold "
+        "more rows of the other classes."
+    )
 
 
 def leak_text(leak: Leak) -> str:

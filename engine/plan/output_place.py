@@ -39,6 +39,16 @@ def check_output_apart(recipe: Recipe) -> None:
         _check_apart(recipe.source, key, export.path, EXPORT_FILES)
 
 
+def default_output(source: SourceSection, name: str) -> str:
+    """Return ``curated/NAME``; where the source would read its files, the same beside the source's folder."""
+    found = f"curated/{name}"
+    folder = split_glob(source.path)[0]
+    inner = _path_within(folder, found)
+    if not inner or not _files_read(source, [f"{inner}/{file}" for file in OUTPUT_FILES]):
+        return found
+    return os.path.join(os.path.relpath(os.path.dirname(os.path.realpath(os.path.expanduser(folder)))), found)
+
+
 def _check_apart(source: SourceSection, key: str, written: str, files: Sequence[str]) -> None:
     """Raise InputError, naming ``key``, if the source would read one of ``files`` in ``written``."""
     inner = _path_within(split_glob(source.path)[0], written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,14 +18,20 @@ from connectors.view import View
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from engine.plan.column_names import names_alike
-from engine.plan.doubtful_values import codes_of_nines, doubtful_categories, numbers_as_text
+from engine.plan.doubtful_values import (
+    codes_of_encode,
+    codes_of_nines,
+    doubtful_categories,
+    numbers_as_text,
+)
 from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
-from engine.plan.likely_leaks import leak_text, likely_leaks
+from engine.plan.likely_leaks import leak_text, likely_leaks, unsought_text
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
 from engine.recipe.errors_of_file import errors_of_file
+from operators.columns import is_number
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
 from operators.encode.column_use import Kind, Unused, missing_network
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
@@ -162,6 +169,8 @@ def _preview(plan: Plan) -> Preview:
         balanced=method not in UNBALANCED,
     )
     findings += _unmapped(plan)
+    unsought = unsought_text(label, sample)
+    findings += [LabelFinding("unsought", unsought)] if unsought else []
     return Preview(
         columns=columns,
         label=label,
@@ -172,7 +181,11 @@ def _preview(plan: Plan) -> Preview:
         marks=_marks(plan),
         names=tuple(names_alike([one.name for one in columns if one.use.reason != Unused.EXCLUDED])),
         numbers=_numbers_as_text(plan, columns),
-        values=(*_doubtful_categories(plan, columns, sample), *_codes_of_nines(plan, columns)),
+        values=(
+            *_doubtful_categories(plan, columns, sample),
+            *_codes_of_nines(plan, columns),
+            *_no_truth(plan, sample),
+        ),
         cut=tuple(_cut_texts(plan, columns, sample)),
         skipped=plan.skipped_files,
     )
@@ -261,7 +274,24 @@ def _doubtful_categories(
     found = doubtful_categories(
         columns, sample.rows, encode.columns, encode.missing_values, fold_case=fold_case
     )
-    return tuple(found)
+    codes = codes_of_encode(columns, sample.rows, encode.missing_values, plan.recipe.source.label)
+    return (*found, *codes)
+
+
+def _no_truth(plan: Plan, sample: SourceSample) -> Iterator[str]:
+    """Say that a column of outliers holds numbers that are neither true nor false."""
+    name = plan.recipe.truth.outlier
+    if name is None or name not in sample.rows.column_names or not is_number(sample.rows[name].type):
+        return
+    values = sample.rows[name].cast(pa.float64(), safe=False).drop_null()
+    known = pa.array([0.0, 1.0, math.nan])
+    other = values.filter(pc.invert(pc.is_in(values, known)))
+    if len(other):
+        yield (
+            f"truth.outlier: the column {name!r} holds numbers that are neither true nor false, such as "
+            f"{other[0].as_py():g}; no score of outliers counts these rows, "
+            f"{share_text(len(other) / len(values))} of all. Name a column of booleans, or of 0 and 1."
+        )
 
 
 def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ ROWS, SHARDS = 50_000, 8
 """Maximum number of rows of a sample, and of shards that they come from."""
 MAX_SHARDS = 64
 """Maximum number of shards if the source has no more rows than a sample."""
+DRAWN_BYTES = 512 * 2**20
+"""Bytes of the shards that are read whole, so that rows are drawn from all of a shard; of others the first
+rows are taken. One shard is always read whole."""
 WIDE_ROWS = 64
 """Rows of which vectors, images and other wide values are read."""
 COUNTED_BYTES = 128 * 2**20
@@ -33,12 +36,12 @@ COUNTED_ROWS = 20_000_000
 
 @dataclass(frozen=True)
 class SourceSample:
-    """The first rows of some shards.
+    """Rows drawn from some shards.
 
     Attributes
     ----------
     rows
-        Columns of numbers, texts and times.
+        Columns of numbers, texts and times, in the order of the source.
     wide
         Vectors, images and other columns of the first few rows.
     n_shards
@@ -55,7 +58,11 @@ class SourceSample:
 
 
 def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: int = SHARDS) -> SourceSample:
-    """Read the first rows of up to ``n_shards`` shards, which are spread evenly over the source.
+    """Draw rows of up to ``n_shards`` shards, which are spread evenly over the source.
+
+    The rows are spread over each shard, so that a source that is sorted, by its label for instance, is seen
+    from end to end. Of shards beyond ``DRAWN_BYTES`` together, some are read whole, and the others' first
+    rows alone.
 
     Raises
     ------
@@ -68,7 +75,13 @@ def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: 
     scalar, wide = _by_width(listing.schema)
     each = n_rows if n_all <= n_rows else max(1, n_rows // len(shards))
     try:
-        parts = [_head(source, listing, shard, scalar, each) for shard in shards]
+        whole = _read_whole(shards)
+        parts = [
+            _drawn(source, listing, shard, scalar, each)
+            if place in whole
+            else _head(source, listing, shard, scalar, each)
+            for place, shard in enumerate(shards)
+        ]
         few = _head(source, listing, shards[0], wide, WIDE_ROWS)
     except ConnectorError as error:
         raise InputError(str(error)) from None
@@ -81,8 +94,8 @@ def sample_note(sample: SourceSample, listing: Listing) -> str:
     if sample.is_whole:
         return ""
     n_all, n_shards = sum(shard.n_rows for shard in listing.shards), len(listing.shards)
-    where = f"of {sample.n_shards} of {n_shards} shards" if n_shards > 1 else "of the source"
-    return f"a sample, the first {sample.rows.num_rows:,} of {n_all:,} rows {where}"
+    where = f", from {sample.n_shards} of {n_shards} shards" if n_shards > 1 else ""
+    return f"a sample, {sample.rows.num_rows:,} of {n_all:,} rows{where}"
 
 
 def count_label(source: Source, listing: Listing, label: str, sample: SourceSample) -> LabelCounts:
@@ -160,17 +173,47 @@ def _column(source: Source, listing: Listing, shard: SourceShard, name: str) -> 
         return pa.chunked_array([], listing.schema.field(name).type)
 
 
+def _read_whole(shards: Sequence[SourceShard]) -> set[int]:
+    """Return the places of the shards that are read whole, spread evenly, up to ``DRAWN_BYTES``."""
+    largest = max((shard.n_bytes for shard in shards), default=0)
+    n_whole = min(len(shards), max(1, DRAWN_BYTES // max(largest, 1)))
+    return {round(place) for place in np.linspace(0, len(shards) - 1, n_whole)}
+
+
+def _drawn(
+    source: Source, listing: Listing, shard: SourceShard, columns: Sequence[str], n_rows: int
+) -> pa.Table:
+    """Return one row of each of ``n_rows`` stretches of a shard that are equally long, drawn by chance."""
+    if shard.n_rows <= n_rows:
+        return _head(source, listing, shard, columns, n_rows)
+    found = _read(source, listing, shard, columns)
+    if found.num_rows <= n_rows:
+        return found
+    begin = np.arange(n_rows + 1) * found.num_rows // n_rows
+    rng = np.random.default_rng([shard.file_row, found.num_rows])
+    return found.take(rng.integers(begin[:-1], begin[1:]))
+
+
 def _head(
     source: Source, listing: Listing, shard: SourceShard, columns: Sequence[str], n_rows: int
 ) -> pa.Table:
     try:
         part = narrowed(source, shard, n_rows)
-        found = source.read(part, columns, listing.schema)
+    except CorruptError:
+        if not source.skip_corrupt:
+            raise
+        part = shard
+    return _read(source, listing, part, columns).slice(0, n_rows)
+
+
+def _read(source: Source, listing: Listing, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a shard; no row of one that cannot be read and may be skipped."""
+    try:
+        return source.read(shard, columns, listing.schema).select([*columns])
     except CorruptError:
         if not source.skip_corrupt:
             raise
         return pa.schema([listing.schema.field(name) for name in columns]).empty_table()
-    return found.slice(0, n_rows).select([*columns])
 
 
 def _spread(listing: Listing, n_shards: int) -> list[SourceShard]:

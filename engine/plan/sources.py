@@ -114,7 +114,7 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
     check_columns("source.label", (spec.label,), schema)
     check_columns("source.exclude", spec.exclude, schema)
     check_columns("source.columns", spec.columns or (), schema)
-    check_columns("truth", truth.columns, schema)
+    _check_truth(recipe, schema)
     check_columns("report.fields", recipe.report.fields or (), schema)
     if recipe.report.image:
         check_columns("report.image.column", (recipe.report.image.column,), schema)
@@ -148,6 +148,18 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
                 "Remove it from source.features."
             )
     return spec.features
+
+
+def _check_truth(recipe: Recipe, schema: pa.Schema) -> None:
+    """Raise InputError for a column under ``truth`` that does not exist or is the label."""
+    truth, label = recipe.truth, recipe.source.label
+    check_columns("truth", truth.columns, schema)
+    for key, column in (("group", truth.group), ("outlier", truth.outlier)):
+        if column == label:
+            raise InputError(
+                f"truth.{key}: {column!r} is the label (source.label), which operators read. Name another "
+                "column, or remove the key."
+            )
 
 
 def has_scalars(schema: pa.Schema, features: Sequence[str]) -> bool:

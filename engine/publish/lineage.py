@@ -51,14 +51,19 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
 def sync_records(version: str | None, output: Place | None) -> str:
     """Deliver waiting events to OpenLineage and records to MLflow; return a line that says how many.
 
-    Raises InputError if no folder is named, MLflow does not answer, a folder of the output is a link, or the
-    output's own database names a place outside the output for artifacts.
+    Raises InputError if no folder is named or it does not exist, MLflow does not answer, a folder of the
+    output is a link, or the output's own database names a place outside the output for artifacts.
     """
     if output is None and version is None:
         raise InputError(
             "rowsieve lineage --sync: no output folder is named. Give one, for example --output demo/out."
         )
     output = output or locate(str(version), None)[0]
+    if isinstance(output, Path) and not output.is_dir():
+        raise InputError(
+            f"rowsieve lineage --sync: there is no folder {output}, and nothing was delivered. Name the "
+            "output folder of a recipe that has run."
+        )
     check_real_folders(output)
     events = sync_events(output)
     if not pending(output):

@@ -34,6 +34,7 @@ from operators.base import (
     WEIGHT,
     Executor,
 )
+from operators.columns import is_number
 from operators.hashing import row_hashes
 from operators.report import RowStatistics
 from operators.report.statistics import first_rows
@@ -216,7 +217,8 @@ def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Ta
 def cast_or_null(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Cast a column; nulls for values that cannot be cast (the scores then say so), and for NaN.
 
-    Of texts, each row counts by itself: those of one shard may all be booleans, and those of another not.
+    Of texts, each row counts by itself: those of one shard may all be booleans, and those of another not. Of
+    numbers only 0 and 1 are booleans.
     """
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
@@ -226,6 +228,9 @@ def cast_or_null(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     ):
         column = pc.if_else(pc.match_substring_regex(column, BOOLEAN, ignore_case=True), column, None)
+    if pa.types.is_boolean(kind) and is_number(column.type):
+        column = column.cast(pa.float64(), safe=False)
+        column = pc.if_else(pc.is_in(column, pa.array([0.0, 1.0])), column, None)
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

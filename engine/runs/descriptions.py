@@ -34,9 +34,12 @@ from operators.base import FEATURES, GROUP, LABEL, PREDICTION, ROW_ID, Executor
 from operators.columns import is_binary, vectors_to_numpy
 from operators.cues.output.listing import SUSPECTS, read_suspects
 from operators.descriptions import GroupSample, describe_groups, describe_slices
+from operators.descriptions.table_views import MAX_CHARACTERS, TEXT_WORDS
+from operators.encode.column_forms import holds_texts
 from operators.encode.tags import is_tags
 from operators.encode.texts import MISSING_TEXTS
 from operators.hashing import row_hashes
+from operators.unspaced_scripts import mean_words
 
 FORMAT = 4
 """Raise it when descriptions have to be made again."""
@@ -45,7 +48,6 @@ ROWS_PER_GROUP = 2_000
 FEATURE_ROWS_PER_GROUP = 256
 FEATURE_VALUES = 2**24
 """Maximum number of feature values in memory for the central rows (64 MiB)."""
-MIN_SPACES = 3.0
 MAX_SLICES = 10
 MAX_COLUMNS = 256
 """Further columns of a wider table are not named in descriptions."""
@@ -223,9 +225,10 @@ def _is_opaque(kind: pa.DataType) -> bool:
 
 def _is_prose(column: pa.ChunkedArray) -> bool:
     """Return whether a column is text with at least four words on average."""
-    if not pa.types.is_string(column.type) or not len(column):
+    if not holds_texts(column.type):
         return False
-    return bool((pc.mean(pc.count_substring(column, " ")).as_py() or 0.0) >= MIN_SPACES)
+    texts = pc.utf8_slice_codeunits(column.cast(pa.large_string()).drop_null(), 0, MAX_CHARACTERS)
+    return mean_words(texts.to_pylist()) >= TEXT_WORDS
 
 
 def _features(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.json_files import write_text
 from engine.core.output_layout import output_of, version_folder
-from engine.execution.quarantine import SCHEMA, read_records
+from engine.core.redaction import redact
+from engine.execution.quarantine import SCHEMA, read_records, with_file
 from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
@@ -43,7 +45,8 @@ class ReplayResult:
     recovered: int
     """Rows that were quarantined before and no longer are: they are used now, or gone from the source.
 
-    A row is known by its file and its place in it, so that deleting rows before it makes it another one.
+    A row is known by its file, which may be renamed, and its place in it, so that deleting rows before it
+    makes it another one.
     """
     new: int
     """Rows that are quarantined now and were not before."""
@@ -58,6 +61,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
     """
     output = output_of(recipe.output.path)
     before = current_quarantine(output)
+    files = _files_of(output, str(current_version(output)))
     plan = make_plan(recipe)
     with hold_lease(output, recipe.name):
         plan.store.replay(
@@ -69,10 +73,8 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
             )
         )
     result = run(recipe, listener=listener, verbose=verbose)
-    then, now = (
-        {tuple(row.values()) for row in table.select(PLACE).to_pylist()}
-        for table in (before, _quarantine_of(output, result.version))
-    )
+    then = _places(before, {})
+    now = _places(_quarantine_of(output, result.version), _renamed(files, _files_of(output, result.version)))
     return ReplayResult(result, len(then), len(then - now), len(now - then))
 
 
@@ -85,11 +87,38 @@ def current_quarantine(output: Place) -> pa.Table:
 
 
 def _quarantine_of(output: Place, version: str) -> pa.Table:
+    """Read the quarantined rows of a version, with the names that their files have in it."""
     manifest = read_manifest(version_folder(output, version))
     store = store_of(output)
-    folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]
-    files = [path for folder in folders for path in _sorted(folder)]
-    return pa.concat_tables([SCHEMA.empty_table(), *map(read_records, files)])
+    paths = [shard["path"] for shard in manifest["source"]["shards"]]
+    tables = [SCHEMA.empty_table()]
+    for entry in manifest["operators"]:
+        for place in _sorted(store.folder(entry["fingerprint"])):
+            records, shard = read_records(place), int(place.stem.removeprefix("quarantine-"))
+            tables.append(with_file(records, paths[shard]) if shard < len(paths) else records)
+    return pa.concat_tables(tables)
+
+
+def _files_of(output: Place, version: str) -> dict[str, str]:
+    """Return the identity of the content of each file of a version, by its name in the quarantine."""
+    files = read_manifest(version_folder(output, version))["source"]["files"]
+    return {redact(path): str(identity) for path, identity in files.items()}
+
+
+def _renamed(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the earlier name of each file that has another one now and the same content."""
+    names = {identity: path for path, identity in then.items() if now.get(path) != identity}
+    return {
+        path: names[identity]
+        for path, identity in now.items()
+        if then.get(path) != identity and identity in names
+    }
+
+
+def _places(table: pa.Table, renamed: Mapping[str, str]) -> set[tuple[str, int]]:
+    """Return the file and the place in it of each row, under the earlier names of renamed files."""
+    rows = table.select(PLACE).to_pylist()
+    return {(renamed.get(row["file"], row["file"]), row["row"]) for row in rows}
 
 
 def _sorted(folder: Place) -> list[Place]:

@@ -77,6 +77,12 @@ def dataset_report(version: Version, folder: Path) -> str | None:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
+NO_SCORES = (
+    "There are no validation or test rows, so nothing is known about how good the model is. Set "
+    "split.validation and split.test in the recipe; if they are set, its run has warned why no row was drawn."
+)
+
+
 def sentences(result: TrainResult, verdict: PromotionDecision | None = None) -> list[str]:
     """Return the main findings as sentences, about the test rows where there are some."""
     texts = []
@@ -88,10 +94,7 @@ def sentences(result: TrainResult, verdict: PromotionDecision | None = None) -> 
             texts.append(_worst_loss(split, result.regressions[split]))
             break
     else:
-        texts.append(
-            "There are no validation or test rows, so nothing is known about how good the model is. Set "
-            "split.validation and split.test in the recipe."
-        )
+        texts.append(NO_SCORES)
     if result.evaluations and (undivided := result.version.undivided_groups):
         texts.append(undivided[0].upper() + undivided[1:])
     if verdict is not None:

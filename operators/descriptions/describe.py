@@ -52,6 +52,11 @@ class GroupSample:
     feature_rows: Int64 | None = None
     missing: Sequence[str] = MISSING_TEXTS
 
+    @property
+    def n_rows(self) -> int:
+        """Return about how many rows the sample was drawn from."""
+        return int(self.row_ids.max(initial=-1)) + 1
+
     def weights(self) -> Float64:
         """Return the number of rows that each row stands for, shape (n,)."""
         found = np.zeros(len(self.row_ids))
@@ -76,7 +81,7 @@ def describe_groups(sample: GroupSample, classes: Sequence[str]) -> list[dict[st
     ``central_rows``.
     """
     fit = (row_hashes(sample.row_ids, sample.seed, "descriptions/fit") & np.uint64(1)).astype(np.bool_)
-    views, weights = views_of(sample.table, fit, sample.missing), sample.weights()
+    views, weights = views_of(sample.table, fit, sample.missing, sample.n_rows), sample.weights()
     found = []
     # Noise, group -1, comes last in its class.
     for y, group in sorted(sample.sizes, key=lambda pair: (pair[0], pair[1] < 0, pair[1])):
@@ -121,7 +126,7 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
         return []
     rows = sample.feature_rows
     fit = (row_hashes(sample.row_ids[rows], sample.seed, "descriptions/slices") & np.uint64(1)).astype(bool)
-    views = views_of(sample.table.take(pa.array(rows)), fit, sample.missing)
+    views = views_of(sample.table.take(pa.array(rows)), fit, sample.missing, sample.n_rows)
     part = GroupSample(
         sample.table, sample.row_ids[rows], sample.y[rows], sample.group[rows], sample.sizes, sample.seed
     )

@@ -22,12 +22,12 @@ from operators.descriptions.views import LevelView, NumberView, PartView, TextVi
 from operators.encode.calendar_words import PERIODS
 from operators.encode.column_forms import as_numbers
 from operators.encode.datetimes import calendar_part, default_parts
-from operators.encode.identifiers import looks_like_id
+from operators.encode.identifiers import is_numbering, looks_like_id
 from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
 from operators.readable import SECONDS_PER_DAY, Scale, readable_between
-from operators.unspaced_scripts import lower_words
+from operators.unspaced_scripts import lower_words, mean_words
 
 MAX_CUTS = 31
 """Most thresholds by quantiles of the rows, and as many by quantiles of the distinct values."""
@@ -42,11 +42,14 @@ TEXT_WORDS = 4.0
 NUMBER_SHARE = 0.95
 """Texts count as numbers or dates if at least this share of the values can be parsed."""
 UNIQUE_SHARE = 0.98
-"""Share of distinct, or of rising, whole numbers above which a column counts as an identifier."""
+"""Share of distinct whole numbers above which a column may be an identifier."""
 
 
 def views_of(
-    table: pa.Table, fit: npt.NDArray[np.bool_], missing: Sequence[str] = MISSING_TEXTS
+    table: pa.Table,
+    fit: npt.NDArray[np.bool_],
+    missing: Sequence[str] = MISSING_TEXTS,
+    n_rows: int | None = None,
 ) -> list[View]:
     """Return the columns that a rule may use, in the order of the table.
 
@@ -58,6 +61,7 @@ def views_of(
     table : source columns of n sampled rows.
     fit : rows, shape (n,), from which thresholds, frequent values and terms are taken.
     missing : texts that stand for a missing value.
+    n_rows : rows that the table is a sample of; by default its own.
     """
     found: list[View | None] = []
     for name in table.column_names:
@@ -65,11 +69,13 @@ def views_of(
         if pa.types.is_string_view(column.type):
             column = column.cast(pa.large_string())
         column = _with_dates(column, fit, missing)
-        found += [_view(name, column, fit, missing), *_parts(name, column, fit)]
+        found += [_view(name, column, fit, missing, n_rows or table.num_rows), *_parts(name, column, fit)]
     return [view for view in found if view is not None and view.width]
 
 
-def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_], missing: Sequence[str]) -> View | None:
+def _view(
+    name: str, column: pa.Array, fit: npt.NDArray[np.bool_], missing: Sequence[str], n_rows: int
+) -> View | None:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -79,7 +85,7 @@ def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_], missing: Sequ
         return _levels(name, texts.to_pylist(), fit)
     if is_number(kind):
         values = _floats(column)
-        return None if _is_identifier(name, values, kind) else _numbers(name, values, fit)
+        return None if _is_identifier(name, values, kind, n_rows) else _numbers(name, values, fit)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _dates(name, column, fit)
     if pa.types.is_duration(kind) or pa.types.is_time(kind):
@@ -96,14 +102,13 @@ def _floats(column: pa.Array) -> Float64:
     return found
 
 
-def _is_identifier(name: str, values: Float64, kind: pa.DataType) -> bool:
-    """Return whether whole numbers rise with the rows, as row numbers do, or are unique and named as ids."""
+def _is_identifier(name: str, values: Float64, kind: pa.DataType, n_rows: int) -> bool:
+    """Return whether whole numbers are unique, and named as identifiers or numbered without gaps."""
     present = values[~np.isnan(values)]
     if not pa.types.is_integer(kind) or len(present) < 3:
         return False
-    if looks_like_id(name) and len(np.unique(present)) > UNIQUE_SHARE * len(present):
-        return True
-    return bool((np.diff(present) > 0).mean() > UNIQUE_SHARE)
+    unique = len(np.unique(present)) > UNIQUE_SHARE * len(present)
+    return unique and (looks_like_id(name) or is_numbering(name, n_rows, Histogram.of(present)))
 
 
 def _numbers(
@@ -175,7 +180,7 @@ def _strings(name: str, column: pa.Array, fit: npt.NDArray[np.bool_], missing: S
         for value, gone in zip(column.to_pylist(), absent, strict=True)
     ]
     chosen = [text for text, use in zip(texts, present, strict=True) if use and text is not None]
-    if np.mean([text.count(" ") + 1 for text in chosen]) >= TEXT_WORDS and len(set(chosen)) > MAX_LEVELS:
+    if mean_words(chosen) >= TEXT_WORDS and len(set(chosen)) > MAX_LEVELS:
         return _terms(name, texts, fit)
     return _levels(name, texts, fit)
 

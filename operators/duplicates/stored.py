@@ -44,6 +44,15 @@ class Task(NamedTuple):
     n_parts: int
 
 
+class _Sought(NamedTuple):
+    """Rows of one folder that a task compares."""
+
+    keys: Hashes
+    ids: Ids
+    places: npt.NDArray[np.uint32]
+    """Rows of the folder."""
+
+
 def sign_shard(reader: ShardReader, state: Path, params: DuplicatesParams, shard: int) -> int:
     """Store the signatures of a shard's valid rows; return how many have a text.
 
@@ -83,25 +92,26 @@ def search(state: Path, threshold: float, first_row: int, task: Task) -> int:
     """Find the older near duplicates, in one band, of rows from ``first_row`` on; return how many have one.
 
     They are stored as ``partly-<band>-<slice>.npy``. Of the rows before, those with a key of a new row are
-    looked up, so that the cost grows with the new rows.
+    looked up, so that the cost grows with the new rows. One folder at a time is open, however many there are.
     """
     folders = sorted(state.glob("texts-*"))
-    bands = [_Band(_Folder(folder), task.band) for folder in folders]
-    new = [int(folder.name.removeprefix("texts-")) >= first_row for folder in folders]
-    slices = [
-        band.slice(task) if is_new else np.empty(0, np.int64) for band, is_new in zip(bands, new, strict=True)
-    ]
-    if not any(len(rows) for rows in slices):
+    found: dict[int, _Sought] = {}
+    new = {n for n, path in enumerate(folders) if int(path.name.removeprefix("texts-")) >= first_row}
+    for number in sorted(new):  # each folder is closed before the next one is opened
+        band = _Band(_Folder(folders[number]), task.band)
+        found[number] = band.read(band.slice(task))
+    if not any(len(sought.keys) for sought in found.values()):
         return 0
-    wanted = np.unique(np.concatenate([band.keys[rows] for band, rows in zip(bands, slices, strict=True)]))
-    found = [
-        rows if is_new else band.with_keys(wanted)
-        for band, rows, is_new in zip(bands, slices, new, strict=True)
-    ]
-    key = np.concatenate([band.keys[rows] for band, rows in zip(bands, found, strict=True)])
-    row_id = np.concatenate([band.ids(rows) for band, rows in zip(bands, found, strict=True)])
-    numbers = np.repeat(np.arange(len(found)), [len(rows) for rows in found])
-    places = np.concatenate([band.places[rows] for band, rows in zip(bands, found, strict=True)])
+    wanted = np.unique(np.concatenate([sought.keys for sought in found.values()]))
+    for number in range(len(folders)):
+        if number not in new:
+            band = _Band(_Folder(folders[number]), task.band)
+            found[number] = band.read(band.with_keys(wanted))
+    ordered = [found[number] for number in range(len(folders))]
+    key = np.concatenate([sought.keys for sought in ordered])
+    row_id = np.concatenate([sought.ids for sought in ordered])
+    numbers = np.repeat(np.arange(len(ordered)), [len(sought.keys) for sought in ordered])
+    places = np.concatenate([sought.places for sought in ordered])
     _, which, count = np.unique(key, return_inverse=True, return_counts=True)
     shared = np.flatnonzero(count[which] > 1)
     signed = _Signatures(folders, np.stack([numbers[shared], places[shared]]))
@@ -191,6 +201,10 @@ class _Band:
         """Return the row ids at positions in the order of the keys."""
         found: Ids = self._folder.ids[self.places[rows]]
         return found
+
+    def read(self, rows: Ids) -> _Sought:
+        """Read the rows at positions in the order of the keys into memory."""
+        return _Sought(self.keys[rows], self.ids(rows), self.places[rows])
 
     def slice(self, task: Task) -> Ids:
         """Return the positions of a task's rows: its range of keys, which are spread evenly as hashes are."""

@@ -90,7 +90,8 @@ def are_numbers_of_rows(summary: ColumnSummary) -> bool:
         return False
     name, unique = summary.name, summary.distinct >= MIN_UNIQUE_SHARE * summary.present
     if unique and (
-        looks_like_id(name) or (summary.form != Form.NUMBER and _is_numbering(summary, histogram))
+        looks_like_id(name)
+        or (summary.form != Form.NUMBER and is_numbering(name, summary.present, histogram))
     ):
         return True
     beyond = _is_beyond(histogram) and not _is_named(TIME_NAME, name)
@@ -115,7 +116,9 @@ def identifier_doubt(summary: ColumnSummary) -> str:
         why = f"its name says that it identifies something ({distinct})"
     elif _is_named(TIME_NAME, summary.name):
         return ""
-    elif unique and _is_numbering(summary, histogram):  # fractions in name, such as the scores 0.0 to 100.0
+    elif unique and is_numbering(
+        summary.name, summary.present, histogram
+    ):  # fractions in name, such as the scores 0.0 to 100.0
         why = f"{distinct} without gaps, as row numbers have them"
     elif _numbers_owners(summary, histogram):
         why = f"{distinct} without gaps, each with a few rows, as numbers of persons or things have them"
@@ -128,6 +131,19 @@ def identifier_doubt(summary: ColumnSummary) -> str:
         f"used as a number, but it may be an identifier: {why}. If it is one, write "
         f"{' or '.join(entries)} under operators.encode.columns"
     )
+
+
+def is_numbering(name: str, n_rows: int, histogram: Histogram) -> bool:
+    """Return whether unique whole numbers leave few gaps between multiples of one step, and tell no time.
+
+    The numbers may be those of a sample of ``n_rows`` rows.
+    """
+    most = MAX_NUMBERING_SPAN * n_rows
+    if _span(histogram, 1) <= most:
+        return True
+    step = _step(histogram)
+    is_time = _is_named(TIME_NAME, name) or _is_clock(histogram, step)
+    return not is_time and _span(histogram, step) <= most
 
 
 def _is_named(pattern: re.Pattern[str], name: str) -> bool:
@@ -147,16 +163,6 @@ def _whole_numbers(summary: ColumnSummary) -> Histogram | None:
     if histogram is None or not histogram.rows or summary.present < MIN_ROWS:
         return None
     return None if bool((histogram.low % 1).any() or (histogram.high % 1).any()) else histogram
-
-
-def _is_numbering(summary: ColumnSummary, histogram: Histogram) -> bool:
-    """Return whether unique whole numbers leave few gaps between multiples of one step, and tell no time."""
-    most = MAX_NUMBERING_SPAN * summary.present
-    if _span(histogram, 1) <= most:
-        return True
-    step = _step(histogram)
-    is_time = _is_named(TIME_NAME, summary.name) or _is_clock(histogram, step)
-    return not is_time and _span(histogram, step) <= most
 
 
 def _has_owners(summary: ColumnSummary) -> bool:

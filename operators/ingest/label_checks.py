@@ -38,13 +38,15 @@ class LabelFinding:
 
     Attributes
     ----------
-    kind : ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare``, ``missing`` or
-        ``unmapped``.
+    kind : ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare``, ``missing``,
+        ``unmapped`` or ``unsought``.
     text : sentences for people, with the remedy as it is written in a recipe.
     fatal : whether the label cannot be used as it is.
     """
 
-    kind: Literal["one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing", "unmapped"]
+    kind: Literal[
+        "one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing", "unmapped", "unsought"
+    ]
     text: str
     fatal: bool = False
 

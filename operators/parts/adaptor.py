@@ -8,40 +8,42 @@ what the classes are.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from operators.base import PART, ROW_ID, Apply, Context, Cost, Executor, Operator, ShardReader
-from operators.bounded_json import read_json
+from operators.base import (
+    PART,
+    ROW_ID,
+    Apply,
+    Context,
+    Cost,
+    DatasetDelta,
+    Executor,
+    Operator,
+    ShardReader,
+)
 from operators.explanations import ExplainedRow, Fact
 from operators.hashing import Hashes
 from operators.parts.content import table_hashes, value_hashes
 from operators.parts.held_out import FITTED, TEST, VALIDATION, By, Draw, Parts
 from operators.parts.params import PartsParams
+from operators.parts.small_classes import MAX_CLASSES, Classes, Counts, marks_of
 from operators.row_identity import key_hashes, position_identities
 
 NAME = "parts"
-STATE = "parts.json"
 NAMES = ("train", "validation", "test")
-MIN_ROWS = 20
-"""A class with fewer rows is not drawn from: all its rows are training rows but those of ``holdout``."""
-MAX_CLASSES = 10_000
-"""Beyond as many labels `ingest` refuses the label column, and no class is looked for here."""
-
-Counts = Counter[tuple[int, int, int]]
-"""Hash of a label, part by ``draw``, and part by ``holdout`` (FITTED if not held) -> number of rows."""
 
 
 class RowParts(Operator[PartsParams]):
     """Adds ``part``: 0 for rows that operators learn from, 1 for validation and 2 for test rows."""
 
     name = NAME
-    version = 3
+    version = 4
     cost = Cost(11.8, 8.43, 213)
     Params = PartsParams
     fits_on_all_rows = True
@@ -80,23 +82,32 @@ class RowParts(Operator[PartsParams]):
         more than half, rows are drawn by their place in their file instead of by their content.
         """
         draw = self.params.draw
-        by: By = "content"
-        counts = self._counts(context, executor, by)
+        shards = range(len(context.shards.shards))
+        classes = Classes()
+        counts = self._counts(context, executor, classes, shards)
         if draw is not None and draw.key is None and _is_lumpy(counts, draw.validation, draw.test):
-            by = "position"
-            counts = self._counts(context, executor, by)
-        small = _small_classes(counts) if draw is not None else []
-        state = {"by": by, "small_classes": small}
-        (context.state / STATE).write_text(json.dumps(state), "utf-8")
-        totals = Counter[int]()
-        for (label, drawn, held), n in counts.items():
-            totals[held if held != FITTED else FITTED if label in small else drawn] += n
-        return {name: float(totals[part]) for part, name in enumerate(NAMES)}
+            classes = Classes("position")
+            counts = self._counts(context, executor, classes, shards)
+        return self._add(context, executor, classes, counts, shards)
+
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
+        """Count the classes with the new rows: one that has 20 rows by now is drawn from.
+
+        Its rows of earlier runs stay training rows. Returns the rows of each part.
+        """
+        before = Classes.load(delta.state)
+        shards: Sequence[int] = delta.new_shards
+        if delta.rows_removed:
+            shards = range(len(context.shards.shards))
+            before = replace(before, sizes=dict.fromkeys(before.sizes, (0, 0)))
+        counts = self._counts(context, executor, before, shards)
+        totals = self._add(context, executor, before, counts, shards)
+        known = {} if delta.rows_removed else delta.metrics
+        return {name: n + known.get(name, 0.0) for name, n in totals.items()}
 
     def open(self, context: Context) -> Apply:
         """Load the state once, and return the function that gives rows their part."""
-        state = read_json(context.state / STATE)
-        rows = _Rows(self.params, context.shards, context.seed, state["by"], tuple(state["small_classes"]))
+        rows = _Rows(self.params, context.shards, context.seed, Classes.load(context.state))
         return lambda table: pa.table({PART: pa.array(rows.parts(table))})
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
@@ -110,13 +121,30 @@ class RowParts(Operator[PartsParams]):
         )
         return [Fact("drawn as", NAMES[part or 0], note)]
 
-    def _counts(self, context: Context, executor: Executor, by: By) -> Counts:
-        rows = _Rows(self.params, context.shards, context.seed, by)
-        shards = range(len(context.shards.shards))
+    def _counts(
+        self, context: Context, executor: Executor, classes: Classes, shards: Sequence[int]
+    ) -> Counts:
+        # Without the small classes: what hashes draw tells whether they are still small.
+        rows = _Rows(self.params, context.shards, context.seed, replace(classes, small=frozenset()))
         total = Counts()
         for counts in executor.map(partial(_count, rows), shards, resources=self.params.resources):
             total.update(counts)
         return total
+
+    def _add(
+        self, context: Context, executor: Executor, before: Classes, counts: Counts, shards: Sequence[int]
+    ) -> dict[str, float]:
+        """Save the classes with the counted rows of some shards; return how many are in each part."""
+        classes = before.with_rows(counts) if self.params.draw is not None else before
+        if classes.small:
+            rows = _Rows(self.params, context.shards, context.seed, classes)
+            found = executor.map(partial(_kept, rows), shards, resources=self.params.resources)
+            classes = classes.with_kept(np.concatenate([np.empty(0, np.uint64), *found]))
+        classes.save(context.state)
+        totals = Counter[int]()
+        for (label, drawn, held), n in counts.items():
+            totals[held if held != FITTED else FITTED if label in classes.small else drawn] += n
+        return {name: float(totals[part]) for part, name in enumerate(NAMES)}
 
 
 def learnt_from(params: PartsParams) -> str:
@@ -136,12 +164,9 @@ def learnt_from(params: PartsParams) -> str:
 class _Rows:
     """The parts of the rows of a shard. Picklable."""
 
-    def __init__(
-        self, params: PartsParams, reader: ShardReader, seed: int, by: By, small: Sequence[int] = ()
-    ) -> None:
-        self.params, self.reader, self.by = params, reader, by
-        self._small = np.array(small, np.uint64)
-        self._seed = seed
+    def __init__(self, params: PartsParams, reader: ShardReader, seed: int, classes: Classes) -> None:
+        self.params, self.reader, self.classes = params, reader, classes
+        self.seed = seed
 
     def parts(self, table: pa.Table) -> Parts:
         """Return the part (n,) of each row of a table with ``row_id`` and the operator's source columns."""
@@ -153,11 +178,16 @@ class _Rows:
         draw = self.params.draw
         if draw is None:
             return np.zeros(table.num_rows, np.int8)
-        how = Draw(draw.validation, draw.test, self._seed, "parts/draw", validation_first=True)
-        found = how.parts(self._identities(table, draw.key, self.by))
-        if len(self._small):
-            found[np.isin(self.labels(table), self._small)] = FITTED
+        how = Draw(draw.validation, draw.test, self.seed, "parts/draw", validation_first=True)
+        identities = self.identities(table)
+        found = how.parts(identities)
+        found[self.classes.stay(self.labels(table), identities)] = FITTED
         return found
+
+    def identities(self, table: pa.Table) -> Hashes:
+        """Return what ``draw`` knows each row (n,) by."""
+        key = self.params.draw.key if self.params.draw is not None else None
+        return self._identities(table, key, self.classes.by)
 
     def held(self, table: pa.Table) -> Parts:
         """Return the part (n,) of each row by ``holdout``; :data:`FITTED` for rows that it does not take."""
@@ -184,11 +214,7 @@ class _Rows:
 
 
 def _count(rows: _Rows, shard: int) -> Counts:
-    columns = RowParts(rows.params).source_columns
-    table = rows.reader.read_source(shard, columns)
-    info = rows.reader.shards[shard]
-    ids = np.arange(info.first_row, info.first_row + table.num_rows, dtype=np.int64)
-    table = table.append_column(ROW_ID, pa.array(ids))
+    table = _read(rows, shard)
     labels, places = np.unique(rows.labels(table), return_inverse=True)
     if len(labels) > MAX_CLASSES:
         labels, places = np.zeros(1, np.uint64), np.zeros_like(places)
@@ -200,15 +226,24 @@ def _count(rows: _Rows, shard: int) -> Counts:
     return found
 
 
-def _small_classes(counts: Counts) -> list[int]:
-    """Return the hashes of labels that would have too few rows to learn from."""
-    sizes, learnt = Counter[int](), Counter[int]()
-    for (label, drawn, held), n in counts.items():
-        sizes[label] += n
-        learnt[label] += n if drawn == held == FITTED else 0
-    if len(sizes) > MAX_CLASSES:
-        return []
-    return [label for label in sorted(sizes) if sizes[label] < MIN_ROWS or not learnt[label]]
+def _kept(rows: _Rows, shard: int) -> Hashes:
+    """Return the marks of a shard's rows that their hash draws, and that are of a small class."""
+    table = rows.reader.read_source(shard, [rows.params.label])
+    if not rows.classes.are_small(rows.labels(table)).any():
+        return np.empty(0, np.uint64)
+    table = _read(rows, shard)
+    table = table.filter(pa.array(rows.classes.are_small(rows.labels(table)) & (rows.held(table) == FITTED)))
+    alone = _Rows(rows.params, rows.reader, rows.seed, Classes(rows.classes.by))
+    table = table.filter(pa.array(alone.drawn(table) != FITTED))
+    return np.unique(marks_of(rows.labels(table), rows.identities(table)))
+
+
+def _read(rows: _Rows, shard: int) -> pa.Table:
+    """Return the operator's source columns of a shard, with ``row_id``."""
+    table = rows.reader.read_source(shard, RowParts(rows.params).source_columns)
+    info = rows.reader.shards[shard]
+    ids = np.arange(info.first_row, info.first_row + table.num_rows, dtype=np.int64)
+    return table.append_column(ROW_ID, pa.array(ids))
 
 
 def _is_lumpy(counts: Counts, validation: float, test: float) -> bool:

@@ -227,19 +227,18 @@ class Split(Operator[P]):
         dropped = crossing if self.drops_duplicates else 0  # some of them may have been of any part
         n_rows = int(sum(metrics.get(part, 0) for part in PARTS[:DROPPED])) + dropped
         found = list[str]()
-        for part, (share, remedy) in self.rounded_shares().items():
+        for part, (share, why) in self.asked_shares().items():
             n = int(metrics.get(part, 0))
             if share * n_rows >= 1 and n + dropped < share * n_rows / 2:
                 found.append(
-                    f"{n:,} of {n_rows:,} rows are {part} rows, less than half of the share {share:g}: it is "
-                    f"rounded in each stratum, and strata of few rows have none. {remedy}"
+                    f"{n:,} of {n_rows:,} rows are {part} rows, less than half of the share {share:g}: {why}"
                 )
         if crossing:
             found.append(crossing_text(crossing, drops=self.drops_duplicates))
         return tuple(found)
 
-    def rounded_shares(self) -> Mapping[str, tuple[float, str]]:
-        """Return the least share of each part that is rounded in strata, and the remedy if it is missed."""
+    def asked_shares(self) -> Mapping[str, tuple[float, str]]:
+        """Return the least share of each part, and why it may be missed, with the remedy."""
         return {}
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
@@ -247,6 +246,10 @@ class Split(Operator[P]):
         from operators.splits.report import split_section
 
         return split_section(context.metrics)
+
+
+ROUNDED = "it is rounded in each stratum, and strata of few rows have none. "
+"""Why a part lacks rows that is drawn within strata."""
 
 
 def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outliers: bool) -> Int64:

@@ -35,7 +35,7 @@ from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact
 from operators.hashing import END, Hashes, row_hashes
 from operators.row_identity import content_hashes, content_identities, key_hashes, source_column
-from operators.splits.adaptor import Split, split_column, stratum_keys
+from operators.splits.adaptor import ROUNDED, Split, split_column, stratum_keys
 from operators.splits.hashed_split import (
     DROPPED,
     PARTS,
@@ -126,13 +126,24 @@ class Random(Split[RandomParams]):
             note = f"that of the first of several equal rows, {said}; this copy has a hash of its own"
         return [*facts, Fact("hash", drawn, note)]
 
-    def rounded_shares(self) -> Mapping[str, tuple[float, str]]:
-        """Return the shares of validation and test rows, if they are drawn within groups."""
-        if self.fits_on_all_rows or not self._by_group:
+    def asked_shares(self) -> Mapping[str, tuple[float, str]]:
+        """Return the shares of validation and test rows, which hold on average unless rows are few."""
+        if self.params.key is not None:
+            why = (
+                f"rows with one value of {self.params.key!r} are in one part, and there are too few values, "
+                "or some have too many rows. Choose a split.key of more values, or another seed."
+            )
+        elif self.fits_on_all_rows:
+            why = (
+                "the content of each row decides, and classes of fewer than 20 rows are training rows. Add "
+                "rows, or set split.fit_on: all, which draws exact shares."
+            )
+        elif self._by_group:
+            why = f"{ROUNDED}Set split.stratify_by_group: false to draw from all rows alike."
+        else:
             return {}
-        remedy = "Set split.stratify_by_group: false to draw from all rows alike."
         shares = {VALIDATION: self.params.validation, TEST: self.params.test}
-        return {PARTS[part]: (share, remedy) for part, share in shares.items()}
+        return {PARTS[part]: (share, why) for part, share in shares.items()}
 
     @property
     def _by_group(self) -> bool:

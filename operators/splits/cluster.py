@@ -28,7 +28,7 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.splits.adaptor import Split, split_column
+from operators.splits.adaptor import ROUNDED, Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, RemainingRows
 from operators.splits.hashed_split import PARTS, VALIDATION, strata
@@ -121,12 +121,12 @@ class Cluster(Split[ClusterParams]):
             "start_mmd_max": max(start.mmds),
         }
 
-    def rounded_shares(self) -> Mapping[str, tuple[float, str]]:
+    def asked_shares(self) -> Mapping[str, tuple[float, str]]:
         """Return the least share of validation rows that ``tolerance`` allows."""
         params = self.params
         remedy = "Set split.within: label, or raise" if params.within == "domain" else "Raise"
         least = params.validation * max(1 - params.tolerance, 0)
-        return {PARTS[VALIDATION]: (least, f"{remedy} split.tolerance.")}
+        return {PARTS[VALIDATION]: (least, f"{ROUNDED}{remedy} split.tolerance.")}
 
     def open_rule(self, context: Context) -> Apply:
         """Return a function that splits the rows of a table by their features and stratum."""

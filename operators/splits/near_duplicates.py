@@ -77,8 +77,8 @@ def crossing_text(crossing: int, *, drops: bool) -> str:
     if drops:
         return (
             f"{what}. They are published with split = dropped, so that no validation or test row has a near "
-            "copy among the training rows, nor the reverse, as far as `duplicates` finds them: all vectors, "
-            "and of texts with one key the oldest 256 of another split."
+            "copy among the training rows, nor the reverse. This holds for the copies that `duplicates` "
+            "finds: all near vectors, and of texts with one key the oldest 256 of another split."
         )
     return (
         f"{what}, and duplicates.weight: 1 leaves them there: scores on validation and test rows are too "
@@ -105,14 +105,17 @@ def without_crossing(rule: Rule, state: Path, duplicates: Path | None, table: pa
 
 
 class ByRow:
-    """One byte of each row that ``fit`` and ``partial_fit`` have stored, mapped into memory."""
+    """One byte of each row that ``fit`` and ``partial_fit`` have stored.
+
+    One file at a time is open, however many there are. It stays open until another one is asked for.
+    """
 
     def __init__(self, state: Path, kind: str, missing: int) -> None:
         """Take the files of a kind, and the value of rows that nothing is stored of."""
-        paths = sorted(state.glob(f"{kind}-*.npy"))
+        self._paths = sorted(state.glob(f"{kind}-*.npy"))
         self._missing = missing
-        self._firsts = [int(path.stem.removeprefix(f"{kind}-")) for path in paths]
-        self._files: list[PartIndices] = [np.load(path, mmap_mode="r") for path in paths]
+        self._firsts = [int(path.stem.removeprefix(f"{kind}-")) for path in self._paths]
+        self._opened: tuple[int, PartIndices] = (-1, np.empty(0, np.int8))
 
     def of(self, row_ids: Ids) -> PartIndices:
         """Return what is stored of each row (n,)."""
@@ -121,9 +124,15 @@ class ByRow:
         for number in np.unique(files[files >= 0]):
             mine = np.flatnonzero(files == number)
             places = row_ids[mine] - self._firsts[number]
-            inside = places < len(self._files[number])
-            found[mine[inside]] = self._files[number][places[inside]]
+            stored = self._file(int(number))
+            inside = places < len(stored)
+            found[mine[inside]] = stored[places[inside]]
         return found
+
+    def _file(self, number: int) -> PartIndices:
+        if number != self._opened[0]:
+            self._opened = number, np.load(self._paths[number], mmap_mode="r")
+        return self._opened[1]
 
 
 class Crossing:

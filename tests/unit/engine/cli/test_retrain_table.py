@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from engine.cli import cues
-from engine.cli.retrain import group_table, loss_warning
+from engine.cli.retrain import _show_scores, group_table, loss_warning
 from engine.core.errors import InputError
 from engine.training.evaluation.by_group import GroupScore, GroupTable
 
@@ -100,3 +100,8 @@ def test_a_forged_list_of_suspects_ends_no_training(forged: str, tmp_path: Path)
     shown = loss_warning(trained)
     assert str(tmp_path / "store") in shown
     assert "damaged or forged" in shown
+
+
+def test_a_model_without_rows_to_score_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    _show_scores(SimpleNamespace(evaluations={}, regressions={}), None)  # type: ignore[arg-type]
+    assert "There are no validation or test rows" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import ray
 
-from engine.core.errors import InfeasibleError, system_error
+from engine.core.errors import InfeasibleError, is_refused, system_error
 from engine.execution import node_health
 from engine.execution.node_health import Disk, disks_of_nodes, noted_disks, own_disk, trouble
 from engine.execution.ray_executor import dying_workers
@@ -149,3 +149,11 @@ def test_a_full_disk_names_host_and_room(
 def test_a_missing_right_is_no_full_disk() -> None:
     said = str(system_error(PermissionError(errno.EACCES, "Permission denied", "/work/out")))
     assert said.startswith("The operating system refuses: Permission denied: /work/out.")
+
+
+def test_too_many_open_files_name_the_limit_and_are_no_bad_input() -> None:
+    error = OSError(errno.EMFILE, "Too many open files")
+    assert is_refused(error)
+    found = system_error(error)
+    assert isinstance(found, InfeasibleError)
+    assert "Raise the limit there (`ulimit -n`, now " in str(found)

@@ -57,7 +57,7 @@ def test_tasks_whose_results_nobody_takes_are_cancelled(
     monkeypatch.setattr(ray, "remote", lambda **_: lambda fn: remote)
     monkeypatch.setattr(ray, "put", lambda value: value)
     monkeypatch.setattr(ray, "wait", lambda tasks, **_: (tasks, []))
-    monkeypatch.setattr(ray, "get", lambda task: (task, fault if task == 1 else None))
+    monkeypatch.setattr(ray, "get", lambda task: (task, InputError(fault) if fault and task == 1 else None))
     monkeypatch.setattr(ray, "cancel", cancelled.append)
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 4})
     monkeypatch.setattr(ray_executor, "check_feasible", lambda *_: None)

@@ -210,3 +210,19 @@ def test_true_groups_of_other_types_are_accepted_and_a_missing_column_is_named(t
             check_source_columns([oracle], recipe, pa.schema([("c", kind)]))
     with pytest.raises(InputError, match=r"operators\.groups: the source has no column 'c'"):
         check_source_columns([oracle], recipe, pa.schema([("d", pa.string())]))
+
+
+@pytest.mark.parametrize("key", ["group", "outlier"])
+def test_the_label_is_no_truth(key: str, tmp_path: Path) -> None:
+    """The run ended in the middle, with the remedy for another key."""
+    done = validated(tmp_path, with_column(NUMBERS), recipe={"truth": {key: "y"}})
+    assert done.exit_code == 2
+    assert f"truth.{key}: 'y' is the label (source.label)" in " ".join(done.output.split())
+
+
+def test_numbers_that_are_neither_true_nor_false_are_said(tmp_path: Path) -> None:
+    done = validated(tmp_path, with_column(np.arange(N) / 8), recipe={"truth": {"outlier": "c"}})
+    text = " ".join(done.output.split())
+    assert (
+        "truth.outlier: the column 'c' holds numbers that are neither true nor false, such as 0.125" in text
+    )

@@ -240,3 +240,17 @@ def test_dates_with_a_time_of_day_are_told(tmp_path: Path, end: str, said: bool)
     (column, *_) = drafted(tmp_path, when=when).preview.columns
     assert column.kind == "datetime"
     assert column.about.endswith("of which the hour is a feature by default") == said
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_code_that_encode_reads_as_missing_is_said(tmp_path: Path, kind: pa.DataType) -> None:
+    """North America is NA; in Parquet nothing was said of it."""
+    region = pa.array([("NA", "EU", "AS", "AF")[k % 4] for k in range(N)]).cast(kind)
+    table = pa.table({"region": region, "x": range(N), "label": ["yes" if k % 3 else "no" for k in range(N)]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = draft(str(tmp_path / "a.parquet"), "label", output=str(tmp_path / "out"))
+    (said,) = found.preview.values
+    assert "column 'region': 'NA', 25.0% of the rows, is read as a missing value, and 'AF'" in said
+    assert said.endswith(
+        "set operators.encode.missing_values to the words that stand for no value, without it."
+    )

@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 
 import rowsieve
 from engine.cli.app import app
-from engine.plan.likely_leaks import likely_leaks
+from engine.plan.likely_leaks import likely_leaks, unsought_text
 from engine.plan.planner import make_plan
+from engine.plan.sample import draw_sample
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
+from operators.ingest.label_checks import LabelCounts
 
 N = 400
 RNG = np.random.default_rng(0)
@@ -118,3 +120,26 @@ def test_curate_keeps_them(caplog: pytest.LogCaptureFixture) -> None:
     names = ", ".join(repr(leak.name) for leak in curated.leaks)
     assert f"Likely leaks, each of which tells the label on its own: {names}." in repr(curated)
     assert "likely leak: 'refund'" in caplog.text
+
+
+def sorted_by_label(folder: Path, n: int = 120_000, n_first: int = 60_000) -> Recipe:
+    """A file of one row group, sorted by its label, with a column that tells the label."""
+    y = np.arange(n) >= n_first
+    table = pa.table(
+        {"left": np.where(y, "yes", "no"), "refund": y * 5 + np.sin(np.arange(n)), "age": RNG.random(n)}
+    )
+    recipe = recipe_of(folder)
+    pq.write_table(table, folder / "a.parquet")
+    return recipe
+
+
+def test_leaks_are_found_in_rows_that_are_sorted_by_the_label(tmp_path: Path) -> None:
+    assert leaks(sorted_by_label(tmp_path)) == {"refund"}
+
+
+def test_a_preview_says_that_no_leak_was_looked_for(tmp_path: Path) -> None:
+    plan = make_plan(sorted_by_label(tmp_path, n_first=119_999))
+    sample = draw_sample(plan.source, plan.listing, n_rows=1000)
+    counts = LabelCounts("left", {"no": 119_999, "yes": 1}, 0, is_exact=True)
+    assert "the 1,000 rows that were drawn are of one class" in unsought_text(counts, sample)
+    assert not unsought_text(LabelCounts("left", {"no": 1000}, 0, is_exact=True), sample)

@@ -93,7 +93,7 @@ def test_a_sample_is_spread_over_the_shards_and_says_so(tmp_path: Path) -> None:
     assert np.unique(sample.rows["age"].to_numpy()).tolist() == [0, 3, 6, 9]
     assert (sample.rows.num_rows, sample.wide.num_rows, sample.is_whole) == (40, 64, False)
     note = sample_note(sample, plan.listing)
-    assert note == "a sample, the first 40 of 3,000 rows of 4 of 10 shards"
+    assert note == "a sample, 40 of 3,000 rows, from 4 of 10 shards"
     assert draw_sample(plan.source, plan.listing).is_whole
 
 

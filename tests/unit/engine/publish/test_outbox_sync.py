@@ -128,3 +128,10 @@ def test_a_server_that_is_away_or_slow_is_not_asked_for_every_record(
         sync_records(None, tmp_path)
     assert server.taken == []
     assert len(pending(tmp_path)) == 2
+
+
+def test_a_misspelt_folder_is_no_delivery(tmp_path: Path) -> None:
+    """A script took it for one, as no record waits in a folder that is not there."""
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere, and nothing was delivered"):
+        sync_records(None, tmp_path / "nowhere")
+    assert sync_records(None, tmp_path).startswith("No record waits for MLflow.")

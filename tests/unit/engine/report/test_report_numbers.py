@@ -52,6 +52,13 @@ def test_one_text_that_is_no_boolean_takes_its_row_alone(kind: pa.DataType) -> N
     assert found.to_pylist() == [True, False, True, False, None, None, None]
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.float64(), pa.float16(), pa.decimal128(4, 1)])
+def test_of_numbers_only_0_and_1_are_booleans(kind: pa.DataType) -> None:
+    """Any number but 0 counted as true, so that every row of a column of measurements was an outlier."""
+    column = pa.chunked_array([pa.array([0, 1, 2, -1, None], pa.int8()).cast(pa.float32()).cast(kind)])
+    assert cast_or_null(column, pa.bool_()).to_pylist() == [False, True, None, None, None]
+
+
 def test_rows_whose_truth_is_not_read_are_told() -> None:
     none = np.empty(0, np.int64)
     cells = {

@@ -162,3 +162,15 @@ def test_curate_describes_groups() -> None:
     texts = curated.groups["description"].tolist()
     assert len(texts) == 4
     assert all("site = " in text or "cue " in text for text in texts), texts
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_prose_is_prose_whatever_type_holds_it(kind: pa.DataType) -> None:
+    """pandas and polars write ``large_string``, of which no central row was shown."""
+    texts = ["the film was slow but kind", None, "这部电影虽然节奏缓慢"]
+    assert descriptions._is_prose(pa.chunked_array([pa.array(texts).cast(kind)]))
+    assert descriptions._is_prose(pa.chunked_array([pa.array(texts[2:]).cast(kind)]))
+    assert not descriptions._is_prose(pa.chunked_array([pa.array(["a word", "two words"]).cast(kind)]))
+    assert not descriptions._is_prose(pa.chunked_array([pa.array([], kind)]))

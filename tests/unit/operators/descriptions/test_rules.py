@@ -410,3 +410,11 @@ def test_parts_of_dates_are_told_in_words(kind: str, part: str, values: set[int]
     assert rule is not None
     assert rule.text == words
     assert rule.score.coverage == rule.score.purity == 1.0
+
+
+def test_sorted_amounts_have_a_view_and_row_numbers_have_none() -> None:
+    """Amounts in a sorted file rise as row numbers do, and groups that they define were not described."""
+    rows = np.sort(np.random.default_rng(0).choice(100_000, N, replace=False))
+    amounts = np.sort(np.random.default_rng(0).lognormal(10, 0.6, N) * 100).astype(np.int64)
+    found = pa.table({"pay": amounts, "line": rows * 10 + 3, "shuffled": np.roll(rows, 400)})
+    assert [view.column for view in views_of(found, halves(), n_rows=100_000)] == ["pay"]

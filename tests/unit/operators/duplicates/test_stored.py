@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from operators.duplicates import stored
 from operators.duplicates.minhash import N_HASHES, Signatures, band_keys
-from operators.duplicates.stored import Task, _Band, _Folder, texts_near_other_kind
+from operators.duplicates.stored import Task, _Band, _Folder, search, texts_near_other_kind
 
 THRESHOLD = 0.8
 Array = Any
@@ -100,6 +101,25 @@ def test_each_file_of_a_shard_is_opened_once_and_only_keys_where_none_is_asked_f
     of_others = [name for name in opened if not name.startswith("30")]
     near = [f"00 {name}.npy" for name in ("ids", "keys", "order", "signatures")]
     assert sorted(of_others) == [*near, "10 keys.npy", "20 keys.npy"]
+
+
+def test_the_search_has_one_folder_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All folders were open at once, and 340 of them were more files than a process may have open."""
+    signed = np.random.default_rng(0).integers(0, 2**32, (40, N_HASHES), dtype=np.uint32)
+    signed[39] = signed[0]
+    state, load = store(tmp_path, signed, range(1, 40)), np.load
+    opened, most = list[weakref.ref[Any]](), 0
+
+    def recorded(path: Path, **options: Any) -> Any:
+        nonlocal most
+        found = load(path, **options)
+        opened.append(weakref.ref(found))
+        most = max(most, sum(one() is not None for one in opened))
+        return found
+
+    monkeypatch.setattr(np, "load", recorded)
+    assert search(state, THRESHOLD, 5, Task(0, 0, 1)) == 1
+    assert most <= 4
 
 
 @given(keys=st.lists(st.sampled_from([0, 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]), max_size=9))

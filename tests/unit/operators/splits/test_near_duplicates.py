@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.training.data.version import open_version
 from operators.duplicates.minhash import band_keys, signatures
+from operators.splits.near_duplicates import ByRow
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.operators.duplicates.hard_rows import arc
 from tests.unit.operators.duplicates.test_minhash import texts
@@ -220,3 +222,12 @@ def test_without_duplicates_the_split_reads_what_it_read_before(tmp_path: Path) 
     plan = make_plan(made.model_copy(update={"operators": operators}))
     split = next(one.operator for one in plan.operators if one.name == "split")
     assert split.requires == ("y", "group", "is_outlier", "x", "part")
+
+
+def test_what_is_stored_of_rows_is_read_from_one_file_at_a_time(tmp_path: Path) -> None:
+    for first in range(0, 30, 3):
+        np.save(tmp_path / f"parts-{first:015d}.npy", np.full(2, first, np.int8))
+    before = len(os.listdir("/proc/self/fd"))
+    stored = ByRow(tmp_path, "parts", -1)
+    assert stored.of(np.array([28, 0, 1, 2, 3])).tolist() == [27, 0, 0, -1, 3]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1

@@ -266,6 +266,25 @@ def test_a_part_that_lacks_half_of_its_rows_is_named(params: dict[str, Any], rem
     assert len(operator.warnings(few, Path)) == 1  # so many may have been dropped as duplicates
 
 
+@pytest.mark.parametrize(
+    ("params", "is_drawn", "remedy"),
+    [
+        ({"key": "site"}, True, "Choose a split.key of more values"),
+        ({"key": "site", "fit_on": "all"}, False, "Choose a split.key of more values"),
+        ({}, True, "set split.fit_on: all"),
+    ],
+)
+def test_drawn_parts_that_lack_rows_are_named(params: dict[str, Any], is_drawn: bool, remedy: str) -> None:
+    """Three values of a key may all be drawn for training."""
+    kind = Split.variant(params)
+    operator = kind(kind.Params(**params))
+    operator.fits_on_all_rows = is_drawn
+    (said,) = operator.warnings({"train": 900.0, "validation": 0.0}, Path)
+    assert said.startswith("0 of 900 rows are validation rows, less than half of the share 0.2: ")
+    assert remedy in said
+    assert operator.warnings({"train": 780.0, "validation": 120.0}, Path) == ()
+
+
 def test_split_without_a_kernel_still_works(caplog: pytest.LogCaptureFixture) -> None:
     """A random split needs no features that differ; then it says nothing of the shift."""
     table = rows(50, 0).set_column(0, FEATURES, numpy_to_vectors(np.ones((50, 2), np.float32)))

@@ -1,6 +1,7 @@
 """Manifests: what is rendered is valid, never root, asks for tokens; what is checked in is what comes out."""
 
 import copy
+import shlex
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -216,7 +217,12 @@ def test_the_command_of_a_pod_runs(tmp_path: Path) -> None:
     ("options", "fault"),
     [
         ({"kind": "cronjob"}, "needs --schedule"),
-        ({"kind": "rayjob", "schedule": "0 2 * * *"}, "runs once"),
+        ({"kind": "rayjob", "schedule": "0 2 * * *"}, "has no schedule; --schedule is"),
+        ({"kind": "rayjob", "timezone": "Europe/Berlin"}, "has no schedule; --timezone is"),
+        ({"kind": "cronjob", "schedule": "0 2 * * *", "token_secret": "demo"}, "Add --submit-to"),
+        ({"kind": "rayjob", "image": "x y;rm"}, "--image x y;rm is no name of an image"),
+        ({"kind": "cronjob", "schedule": "0 2 30 2 *"}, "is never due: no such month has a day 30"),
+        ({"kind": "cronjob", "schedule": "0 2 31 apr,Jun *"}, "is never due"),
         ({"kind": "cronjob", "schedule": "tonight"}, "five fields"),
         ({"kind": "cronjob", "schedule": "0 */999 * * *"}, "step 999 of the hour"),
         ({"kind": "cronjob", "schedule": "0 2 * * ;ls"}, "five fields"),
@@ -240,10 +246,30 @@ def test_options_that_do_not_go_together(options: dict[str, str], fault: str) ->
         render(demo(), Options.model_validate(options))
 
 
-@pytest.mark.parametrize("schedule", ["*/15 0-6,18-23/2 1,15 JAN-mar mon-FRI", "5/10 ? * * 0,6", "0 2 * * *"])
+@pytest.mark.parametrize(
+    "schedule",
+    ["*/15 0-6,18-23/2 1,15 JAN-mar mon-FRI", "5/10 ? * * 0,6", "0 2 29 2 *", "0 2 31 2/1 *", "0 2 30 2 mon"],
+)
 def test_schedules_that_kubernetes_takes(schedule: str) -> None:
     made = rendered("cronjob", schedule=schedule, timezone="Europe/Berlin")["CronJob"]["spec"]
     assert (made["schedule"], made["timeZone"]) == (schedule, "Europe/Berlin")
+
+
+@pytest.mark.parametrize("image", ["rowsieve", "a.b:5000/c/d:1.0-cpu", "x@sha256:" + "0a" * 32])
+def test_images_that_are_accepted(image: str) -> None:
+    assert Options(kind="rayjob", image=image).checked().image_name == image
+
+
+def test_the_first_line_makes_the_same_manifests() -> None:
+    """It left out all options but the kind, so that the command failed or made others."""
+    words = ["deploy", "render", str(DEMO), "--kind", "cronjob", *NIGHTLY, "--submit-to", "http://head:8265"]
+    words += ["--token-secret", "demo", "--gpu", "--set", "seed=4"]
+    made = CliRunner().invoke(app, words).stdout
+    first = made.splitlines()[0].removeprefix("# Made by: rowsieve ")
+    again = CliRunner().invoke(app, shlex.split(first))
+    assert again.exit_code == 0, again.output
+    assert again.stdout == made
+    assert "0 2 * * *" in shlex.split(first)
 
 
 def test_a_misspelt_kind() -> None:
