@@ -109,8 +109,8 @@ class MeasuredSample:
     def with_marks(self, marks: Floats) -> MeasuredSample:
         """Return the sample with marks of 0 and 1, shape (n, k), for the last columns that are cut."""
         first = self.X.shape[1] - marks.shape[1]
-        cut = {name: np.hstack([getattr(self, name)[:, :first], marks]) for name in ("X", "Z")}
-        return replace(self, **cut)
+        X, Z = (np.hstack([columns[:, :first], marks]) for columns in (self.X, self.Z))
+        return replace(self, X=X, Z=Z)
 
 
 def measured_sample(
