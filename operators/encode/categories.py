@@ -27,7 +27,7 @@ from operators.encoded_features import Output, Role
 from operators.ingest.kernel import Codes
 
 COMMON_SHARE = 0.01
-"""Share of rows from which a category has a feature of its own, unless the recipe says otherwise."""
+"""Share of rows from which a category has a feature of its own, however many these are."""
 TARGET_SHARE = 0.2
 """Share of rows with an infrequent category above which ``rare: auto`` uses class shares."""
 MAX_TARGET_CLASSES = 10
