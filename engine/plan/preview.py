@@ -24,6 +24,7 @@ from engine.plan.sample import SourceSample, count_label, draw_sample, sample_no
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
 from engine.recipe.errors_of_file import errors_of_file
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
+from operators.encode.amount_use import AMOUNT
 from operators.encode.column_use import Kind, Unused, missing_network
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
@@ -162,7 +163,7 @@ def _preview(plan: Plan) -> Preview:
         note=sample_note(sample, plan.listing),
         leaks=likely_leaks(plan, sample),
         faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
-        marks=_marks(plan),
+        marks=_marks(plan, columns),
         numbers=_numbers_as_text(plan, columns),
         values=_doubtful_categories(plan, columns, sample),
         cut=tuple(_cut_texts(plan, columns, sample)),
@@ -209,7 +210,7 @@ def _missing_network(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[st
         yield f"column {texts[0]!r}: free text, for which a run on this machine would stop. {lack}."
 
 
-def _marks(plan: Plan) -> tuple[str, ...]:
+def _marks(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     """Name the columns of CSV whose numbers contradict ``source.options``."""
     source: Any = plan.source
     while isinstance(source, Wrapper):
@@ -217,7 +218,8 @@ def _marks(plan: Plan) -> tuple[str, ...]:
     if not isinstance(source, CsvSource):
         return ()
     try:
-        return tuple(doubtful_marks(source.spec, source.options))
+        amounts = [one.name for one in columns if one.use.parameters.get("parse") == AMOUNT]
+        return tuple(doubtful_marks(source.spec, source.options, amounts))
     except ConnectorError as error:
         raise InputError(str(error)) from None
 
