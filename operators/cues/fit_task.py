@@ -12,11 +12,12 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.base import OperatorError
 from operators.cues.gather import SampledRows, read_sample
+from operators.cues.models.curve_points import last_within
 from operators.cues.models.linear import Scaler, with_directions
 from operators.cues.named.answers import Answers, check_categories, undivided_names
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.curve import measured_curve
-from operators.cues.output.curve_report import published_point
+from operators.cues.output.curve_report import SUGGESTED_LOSS, published_point
 from operators.cues.output.importance import measured_importance, write_importance
 from operators.cues.output.listing import shortcut_names, write_suspects
 from operators.cues.params import LEFT_OUT, CuesParams, CueWords
@@ -240,6 +241,8 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
         return found
     found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
     found |= {f"unweighted_{name}": float(curve["points"][0][name]) for name in CURVE_METRICS[1:]}
+    means, worst = ([one[name] for one in curve["points"]] for name in CURVE_METRICS[:0:-1])
+    found["milder_worst_accuracy"] = float(worst[last_within(means, worst, SUGGESTED_LOSS)])
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 
