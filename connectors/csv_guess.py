@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +71,10 @@ def guess_options(spec: SourceSpec, label: str | None = None) -> Guess:
     return Guess(found | marks, "; ".join(["as the first lines of the file show", *notes]))
 
 
-def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
+def doubtful_marks(spec: SourceSpec, options: CsvOptions, amounts: Collection[str] = ()) -> list[str]:
     """Return the columns of the first file whose numbers contradict ``decimal``, each with an explanation.
+
+    Columns of ``amounts`` are not looked at: they are read by a rule of their own.
 
     Raises
     ------
@@ -89,7 +91,7 @@ def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
     found = []
     for name, column in zip(rows[0] if rows else [], body, strict=False):
         fault = mark_fault(column, options.decimal, options.thousands)
-        if fault and name.strip() not in spec.text_columns:
+        if fault and name.strip() not in (*spec.text_columns, *amounts):
             found.append(f"Column {name.strip()!r}: {fault}")
     return found
 

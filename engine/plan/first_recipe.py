@@ -144,7 +144,10 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         leaks=leaks,
         excluded=excluded,
         estimate=_cost(made),
-        warnings=(*_unlabelled(source, label), *_doubtful_codes(source, label, made.preview)),
+        warnings=(
+            *(_unlabelled(source, label) or _left_out(keys)),
+            *_doubtful_codes(source, label, made.preview),
+        ),
     )
 
 
@@ -210,6 +213,13 @@ def _unlabelled(source: InspectedSource, label: str) -> tuple[str, ...]:
         f"missing value; the recipe leaves these rows out. If it is a class, take the word out of "
         "source.missing, and remove source.filter.",
     )
+
+
+def _left_out(keys: Mapping[str, Choice]) -> tuple[str, ...]:
+    """Return a warning if the recipe leaves out rows without a label."""
+    if "filter" not in keys:
+        return ()
+    return (f"{keys['filter'].why}: the recipe leaves such rows out by source.filter",)
 
 
 def recipe_name(path: str) -> str:

@@ -33,6 +33,7 @@ from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns
 from engine.recipe.errors_of_file import errors_of_file
 from operators.columns import is_number
 from operators.cues.params import CuesParams, CueWords, Reference, names_of
+from operators.encode.amount_use import AMOUNT
 from operators.encode.column_use import Kind, Unused, missing_network
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
@@ -178,7 +179,7 @@ def _preview(plan: Plan) -> Preview:
         note=sample_note(sample, plan.listing),
         leaks=likely_leaks(plan, sample),
         faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
-        marks=_marks(plan),
+        marks=_marks(plan, columns),
         names=tuple(names_alike([one.name for one in columns if one.use.reason != Unused.EXCLUDED])),
         numbers=_numbers_as_text(plan, columns),
         values=(
@@ -230,13 +231,14 @@ def _missing_network(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[st
         yield f"column {texts[0]!r}: free text, for which a run on this machine would stop. {lack}."
 
 
-def _marks(plan: Plan) -> tuple[str, ...]:
+def _marks(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     """Name the columns of CSV whose numbers contradict ``source.options``."""
     source = _files_of(plan)
     if not isinstance(source, CsvSource):
         return ()
     try:
-        return tuple(doubtful_marks(source.spec, source.options))
+        amounts = [one.name for one in columns if one.use.parameters.get("parse") == AMOUNT]
+        return tuple(doubtful_marks(source.spec, source.options, amounts))
     except ConnectorError as error:
         raise InputError(str(error)) from None
 

@@ -58,6 +58,9 @@ BLOCK_VALUES = 4_000_000
 """Feature values that are weighed at once, which bounds the memory of ``open``."""
 _log = logging.getLogger("rowsieve")
 
+KEPT_GAIN = 0.5
+"""Part of the worst group's gain that milder weights have to keep, if they are to be recommended."""
+
 
 class Cues(Operator[CuesParams]):
     """Adds ``cues_weight``: robust weights where the evidence for a shortcut is strong, else class balance.
@@ -67,7 +70,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 42
+    version = 43
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -208,8 +211,8 @@ class Cues(Operator[CuesParams]):
         return (
             *said,
             f"on held-out rows a model is right on {means} of all rows and on {worst} of the worst group or "
-            "class (without -> with the weights of `cues`). `rowsieve cues OUTPUT` says why; "
-            "`max_mean_loss: 0.02` of a training takes milder weights.",
+            "class (without -> with the weights of `cues`). `rowsieve cues OUTPUT` says why"
+            f"{_milder(metrics)}.",
         )
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
@@ -288,6 +291,20 @@ def _encoded_columns(names: tuple[str, ...], state: Path) -> FeatureColumns:
         raise OperatorError("operators.cues: the state of `encode` is that of other columns. Run it again.")
     outputs = tuple(encoding.outputs)
     return FeatureColumns(names, tuple(widths[name] for name in names), outputs, encoding.words(missing))
+
+
+def _milder(metrics: Mapping[str, float]) -> str:
+    """Say what milder weights have in the worst group; empty where they lose more than half of its gain."""
+    from operators.cues.output.curve_report import SUGGESTED_LOSS
+
+    milder = metrics.get("milder_worst_accuracy", 0.0)
+    without, published = metrics["unweighted_worst_accuracy"], metrics["published_worst_accuracy"]
+    if milder - without < KEPT_GAIN * (published - without):
+        return ""
+    return (
+        f"; `max_mean_loss: {SUGGESTED_LOSS}` of a training takes milder weights, with {milder:.3f} in the "
+        "worst group or class"
+    )
 
 
 def _weigh(state: CueState, table: pa.Table) -> pa.Array:

@@ -12,11 +12,12 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.base import OperatorError
 from operators.cues.gather import SampledRows, read_sample
+from operators.cues.models.curve_points import last_within
 from operators.cues.models.linear import Scaler, with_directions
 from operators.cues.named.answers import Answers, check_categories, undivided_names
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.curve import measured_curve
-from operators.cues.output.curve_report import published_point
+from operators.cues.output.curve_report import SUGGESTED_LOSS, published_point
 from operators.cues.output.importance import measured_importance, write_importance
 from operators.cues.output.listing import shortcut_names, write_suspects
 from operators.cues.params import LEFT_OUT, CuesParams, CueWords
@@ -57,13 +58,12 @@ class FitTask:
 def run_fit(task: FitTask) -> dict[str, float]:
     """Fit, list suspects, write the state; return the metrics."""
     sample = read_sample(task.paths, task.columns.n_features)
-    y, ids = sample.y, sample.ids
-    settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
+    settings = replace(task.settings, max_rows=len(sample.y))  # the sample is drawn already
     with limit_threads(1):  # the same bytes, however many cores there are
         settings = replace(settings, legitimate=_legitimate(sample, task))
         fitted = _fitted(sample, task, settings)
         state, X, columns = fitted.state, fitted.X, fitted.columns
-        suspects, words = ([], []) if state.reason else _suspects(X, y, ids, fitted.task(task), settings)
+        suspects, words = ([], []) if state.reason else _suspects(sample, fitted, fitted.task(task), settings)
         curve = None
         if not state.reason:
             curve = measured_curve(state, sample, task.classes, shortcut_names(state, columns))
@@ -78,7 +78,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
         task.params,
         replace(columns, mentions=(*columns.mentions, *words)),
         classes=task.classes,
-        sample_rows=len(y),
+        sample_rows=len(sample.y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=[] if state.reason else undivided_names(task.params, settings, state.named or (), X),
         unclear=[] if state.reason else _unclear(sample, fitted.directions, task),
@@ -88,7 +88,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
     return (
         _metrics(state, fitted.found)
         | _baseline_metrics(curve)
-        | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
+        | {"suspects": float(len(suspects)), "sample_rows": float(len(sample.y))}
         | importance_metrics(importance)
     )
 
@@ -107,6 +107,16 @@ class _Fitted:
     def task(self, task: FitTask) -> FitTask:
         """Return the task with these columns."""
         return replace(task, columns=self.columns)
+
+    def marks(self, sample: SampledRows) -> Floats:
+        """Return which rows have the words of each of the last features, 0 or 1, shape (n, k)."""
+        marks: list[Any] = [np.zeros((len(sample.y), 0))]
+        if self.directions is not None:
+            named = self.columns.mentions[: self.directions.coefficients.shape[1]]
+            marks.append(by_set(sample.mentions, named))
+        if self.found is not None:
+            marks.append(self.found.marks(sample.X, sample.ids))
+        return np.hstack(marks).astype(np.float32)
 
 
 def _fitted(sample: SampledRows, task: FitTask, settings: CueSettings) -> _Fitted:
@@ -170,15 +180,18 @@ def _fit(X: Floats, y: Integers, ids: Integers, task: FitTask, settings: CueSett
 
 
 def _suspects(
-    X: Floats, y: Integers, ids: Integers, task: FitTask, settings: CueSettings
+    rows: SampledRows, fitted: _Fitted, task: FitTask, settings: CueSettings
 ) -> tuple[list[Suspect], list[CueWords]]:
     """Return the suspects, the strongest first, and the words that some of them are, in their order.
 
-    The position of a word is that after the features and the words that the recipe names.
+    The position of a word is that after the features and the words that the recipe names. Words are measured
+    on the rows that have them, not on those that the features tell.
     """
     answers = Answers.of(task.params, task.columns)
     always = answers.spurious | answers.legitimate
-    sample, p = measured_sample(X, y, ids, settings, len(task.counts))
+    X = fitted.X
+    sample, p = measured_sample(X, rows.y, rows.ids, settings, len(task.counts))
+    sample = sample.with_marks(fitted.marks(rows)[np.searchsorted(rows.ids, sample.ids)])
     words, found = [], measure_suspects(find_slices(sample.Z, sample.y, p), sample, always=always)
     if task.has_texts:
         words = list_word_suspects(read_texts(task.paths), sample, p, task.columns)
@@ -228,6 +241,8 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
         return found
     found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
     found |= {f"unweighted_{name}": float(curve["points"][0][name]) for name in CURVE_METRICS[1:]}
+    means, worst = ([one[name] for one in curve["points"]] for name in CURVE_METRICS[:0:-1])
+    found["milder_worst_accuracy"] = float(worst[last_within(means, worst, SUGGESTED_LOSS)])
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 

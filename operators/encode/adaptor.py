@@ -40,7 +40,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 14
+    version = 15
     Params = EncodeParams
 
     @property

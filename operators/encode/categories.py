@@ -19,12 +19,15 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float32
 from operators.encode.column_forms import as_texts, dictionary_encoded
+from operators.encode.params import MAX_COLUMNS
 from operators.encode.sketches import Counts
 from operators.encode.targets import TargetTable
 from operators.encode.texts import is_missing, tidy
 from operators.encoded_features import Output, Role
 from operators.ingest.kernel import Codes
 
+COMMON_SHARE = 0.01
+"""Share of rows from which a category has a feature of its own, however many these are."""
 TARGET_SHARE = 0.2
 """Share of rows with an infrequent category above which ``rare: auto`` uses class shares."""
 MAX_TARGET_CLASSES = 10
@@ -223,7 +226,7 @@ class Levels:
 
 
 def choose_levels(
-    values: Sequence[str | None], counts: Counts, rows: int, *, min_share: float, max_columns: int
+    values: Sequence[str | None], counts: Counts, rows: int, *, min_share: float, max_columns: int | None
 ) -> Levels:
     """Divide categories into frequent and infrequent ones, as ``OneHotEncoder`` does.
 
@@ -233,8 +236,11 @@ def choose_levels(
     counts : rows of each.
     rows : all rows, of which categories that are not among ``values`` have some.
     min_share : least share of rows of a frequent category.
-    max_columns : most features, that of the infrequent ones included.
+    max_columns : most features, that of the infrequent ones included; None for ``MAX_COLUMNS``, or the
+        categories with ``COMMON_SHARE`` of the rows and one, where these are more.
     """
+    if max_columns is None:
+        max_columns = max(MAX_COLUMNS, int((counts >= COMMON_SHARE * rows).sum()) + 1)
     frequent = counts >= max(min_share * rows, 1)
     others = bool((~frequent).any()) or int(counts.sum()) < rows
     if int(frequent.sum()) + others > max_columns:

@@ -34,7 +34,7 @@ from operators.encode.encoding import TableEncoding
 from operators.encode.kinds import decide_kind, may_identify
 from operators.encode.level_counts import INFREQUENT, NEW, ColumnCounts, TableCounts, write_vocabulary
 from operators.encode.numeric import fit_number
-from operators.encode.params import EncodeParams
+from operators.encode.params import MAX_TAGS, EncodeParams
 from operators.encode.summary import ColumnSummary, TextRules, summarise
 from operators.encode.tags import TagsEncoding, choose_tags
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
@@ -266,7 +266,7 @@ def _fit_tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
         sketch.counts,
         summary.rows,
         min_share=own.min_share,
-        max_columns=own.max_columns,
+        max_columns=own.max_columns or MAX_TAGS,
     )
     least = params.min_missing_share
     indicator = summary.missing > 0 and least <= summary.missing_share <= 1 - least

@@ -17,6 +17,10 @@ Missing = Literal["median_and_indicator", "median", "fail"]
 Scaling = Literal["auto", "none", "standard", "robust", "log", "quantile"]
 Rare = Literal["auto", "bucket", "hash", "target"]
 Part = Literal["elapsed", "year", "month", "day", "weekday", "hour"]
+MAX_COLUMNS = 64
+"""Most 0/1 features of a column of categories where the recipe gives no number and no more are common."""
+MAX_TAGS = 30
+"""Most 0/1 features of a column of lists where the recipe gives no number."""
 MAX_COMPONENTS = 512
 """Most components of the words of a text."""
 
@@ -45,8 +49,10 @@ class CategoricalParams(OperatorParams):
     min_share: float = Field(default=0.005, ge=0, le=0.5)
     """Least share of rows of a category with a feature of its own; the others are infrequent. It also bounds
     standardised features: a 0/1 feature of share p is at most 1/sqrt(p) standard deviations large, so 14."""
-    max_columns: int = Field(default=30, ge=2, le=1000)
-    """Most 0/1 features of a column, that of infrequent categories included; the most frequent are kept."""
+    max_columns: int | None = Field(default=None, ge=2, le=1000)
+    """Most 0/1 features of a column, that of infrequent categories included; the most frequent are kept.
+    Default: 64, or, where more values have at least 1 % of the rows each, these and one (at most 101): values
+    that share a feature cannot be told apart, and a shortcut in them cannot be balanced. Lists: 30."""
     rare: Rare = "auto"
     """Representation of infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
     enough itself. hash: ``hash_columns`` features. target: shares of the classes among the other rows of the

@@ -183,7 +183,8 @@ def _record(
         "also": [one for one in dict.fromkeys(also) if one not in (reference, name)],
         "position": suspect.feature,
         "cut": words.threshold(suspect.gap),
-        "feature_cut": suspect.gap.middle,
+        # the feature of words is a direction, and rows above 0 have them; their marks are 0 and 1
+        "feature_cut": 0.0 if suspect.feature >= columns.n_features else suspect.gap.middle,
         "slice": inside,
         "answer": next((answer for answer in given if answer != "open"), "open"),
         "reference": reference,

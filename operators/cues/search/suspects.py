@@ -106,6 +106,12 @@ class MeasuredSample:
         }
         return replace(self, **parts)
 
+    def with_marks(self, marks: Floats) -> MeasuredSample:
+        """Return the sample with marks of 0 and 1, shape (n, k), for the last columns that are cut."""
+        first = self.X.shape[1] - marks.shape[1]
+        X, Z = (np.hstack([columns[:, :first], marks]) for columns in (self.X, self.Z))
+        return replace(self, X=X, Z=Z)
+
 
 def measured_sample(
     X: Floats, y: Integers, ids: Integers, settings: CueSettings | None = None, n_classes: int | None = None

@@ -49,6 +49,8 @@ class FoundWords:
         A linear function of the raw features for each, shape (d + 1, k): rows with the words are above 0.
     found
         What the words are judged by, in the order of ``sets``.
+    ids
+        Row ids (m,) of the texts that were looked at, in the order of ``found[k].inside``.
 
     """
 
@@ -56,6 +58,16 @@ class FoundWords:
     gate: float
     directions: Floats
     found: tuple[WordShortcut, ...]
+    ids: Integers
+
+    def marks(self, raw: Floats, ids: Integers) -> Mask:
+        """Return which rows (n,) have the words of each set, (n, k): by the direction where no text is known.
+
+        ``raw`` are the features (n, d) of the rows with these ids, which increase.
+        """
+        told = with_directions(raw, self.directions)[:, raw.shape[1] :] > 0
+        told[np.isin(ids, self.ids)] = np.column_stack([one.inside for one in self.found])
+        return np.asarray(told)
 
     def record(self) -> list[dict[str, Any]]:
         """Return the words with their contrast and their judgement, as plain values."""
@@ -118,7 +130,9 @@ def _learnable(
         return None
     chosen = tuple(found[k] for k in kept)
     told = fit_directions(X, np.column_stack([one.inside for one in chosen]), ids, s.seed, s.l2)
-    return FoundWords(tuple(sets[k] for k in kept), min(trust[k] for k in kept), told.coefficients, chosen)
+    return FoundWords(
+        tuple(sets[k] for k in kept), min(trust[k] for k in kept), told.coefficients, chosen, ids
+    )
 
 
 def _area_within(inside: Mask, Z: Floats, y: Integers, half: Integers) -> float:

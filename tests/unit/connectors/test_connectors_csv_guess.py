@@ -105,6 +105,7 @@ def test_numbers_that_contradict_the_decimal_point_are_named(
     found = doubtful_marks(SourceSpec(str(path)), CsvOptions(**options))
     assert [said in one and one.startswith("Column 'a': ") for one in found] == ([True] if said else [])
     assert doubtful_marks(SourceSpec(str(path), text_columns=("a",)), CsvOptions(**options)) == []
+    assert doubtful_marks(SourceSpec(str(path)), CsvOptions(**options), amounts=["a"]) == []
 
 
 def test_many_columns_take_linear_time(tmp_path: Path) -> None:

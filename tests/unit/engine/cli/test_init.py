@@ -212,6 +212,18 @@ def test_amounts_get_their_kind_under_the_name_of_the_recipe(tmp_path: Path) -> 
     assert "amounts in 'US$'" in command("validate", "r.yaml").output
 
 
+def test_no_other_decimal_point_is_asked_for_where_a_column_is_one_of_amounts(tmp_path: Path) -> None:
+    comma = [f'{row},"{row},{row % 10}5",{row % 2}' for row in range(N)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,size,y", *comma]))
+    recipe = yaml.safe_load(init("a.csv", "--label", "y").stdout)
+    del recipe["source"]["options"]
+    recipe["operators"]["encode"] = {"columns": {"size": "amount"}}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(recipe))
+    said = " ".join(command("validate", "r.yaml").output.split())
+    assert "amounts with ',' before decimals" in said
+    assert "source.options.decimal" not in said
+
+
 def test_columns_of_one_name_and_rows_without_label(tmp_path: Path) -> None:
     rows = [f"{row},{row % 7},{'' if row % 50 == 0 else row % 2}" for row in range(N)]
     (tmp_path / "a.csv").write_text("\n".join(["x,x,y", *rows]))
@@ -286,6 +298,13 @@ def test_a_word_that_may_be_a_class_is_not_silently_a_missing_label(tmp_path: Pa
     assert "# Warning: 33.3% of the rows" in text
     assert "`rowsieve init 'my cities.csv' --label continent`" in text
     assert "#     rowsieve validate 'my recipe.yaml'" in text
+
+
+def test_rows_without_a_label_that_the_recipe_leaves_out_are_told(tmp_path: Path) -> None:
+    lines = [f"{i % 17},{('yes', 'no', '')[min(i % 40, 2) if i % 40 > 37 else i % 2]}" for i in range(400)]
+    (tmp_path / "a.csv").write_text("\n".join(["size,y", *lines]) + "\n")
+    said = init("a.csv", "--label", "y", "-o", "r.yaml").stderr
+    assert "20 rows that were looked at have no label: the recipe leaves such rows out" in said
 
 
 def test_structs_are_flattened(tmp_path: Path) -> None:

@@ -318,6 +318,11 @@ def test_a_run_says_what_the_weights_cost(tmp_path: Path):
     assert "0.950 -> 0.800 of all rows" in said
     assert "with the weights of `cues`" in said
     assert "0.100 -> 0.310 of the worst" in said
+    assert "max_mean_loss" not in said
+    milder = costly | {"milder_worst_accuracy": 0.11}
+    assert Cues(CuesParams()).warnings(milder, Path) == (said,)
+    (said,) = Cues(CuesParams()).warnings(costly | {"milder_worst_accuracy": 0.25}, Path)
+    assert said.endswith("takes milder weights, with 0.250 in the worst group or class.")
     assert Cues(CuesParams()).warnings(costly | {"published_mean_accuracy": 0.94}, Path) == ()
     assert Cues(CuesParams()).warnings({}, Path) == ()
     left_out = {"left_out_rows.far": 13.0}
@@ -327,7 +332,8 @@ def test_a_run_says_what_the_weights_cost(tmp_path: Path):
         "the class 'far' (13 rows) has fewer than 50 rows to learn from: no figure of the "
     )
     assert "`operators.weights: {min_class_rows: 13, class_strength: 1}`" in small
-    assert Cues(CuesParams()).warnings(costly | left_out, lambda: tmp_path) == (small, said)
+    both = costly | left_out | {"milder_worst_accuracy": 0.25}
+    assert Cues(CuesParams()).warnings(both, lambda: tmp_path) == (small, said)
 
 
 def test_a_run_names_all_classes_that_are_in_no_figure(tmp_path: Path) -> None:

@@ -177,6 +177,20 @@ def test_categories_are_one_hot_encoders(tmp_path, min_share, max_columns):
     np.testing.assert_array_equal(x, expected[:, kept])
 
 
+@pytest.mark.parametrize(
+    ("given", "n_features", "n_values"),
+    [({}, 41, 40), ({"max_columns": 30}, 31, 40), ({}, 71, 70), ({}, 65, 110)],
+)
+def test_common_categories_have_a_feature_each_however_many_they_are(tmp_path, given, n_features, n_values):
+    """50 further values have one feature; where more rows are rare, class shares stand beside it."""
+    own = [f"a{k:02d}" for k in range(n_values) for _ in range(20 + 2 * (k % 3))]
+    rare = [f"r{k:02d}" for k in range(50) for _ in range(2)]
+    table = pa.table({"c": own + rare, "y": (["no", "yes"] * len(own + rare))[: len(own + rare)]})
+    _, state = same_for_all_shards(table, tmp_path, "c", categorical=given)
+    assert len(labels(state)) == n_features
+    assert "c is infrequent" in labels(state)
+
+
 def test_infrequent_categories_that_are_rare_together_have_no_feature(tmp_path):
     table = pa.table({"c": ["a"] * 300 + ["b"] * 298 + ["x", "y"], "y": ["no", "yes"] * 300})
     x, state = same_for_all_shards(table, tmp_path, "c")

@@ -136,10 +136,10 @@ def test_named_words_are_balanced_whatever_the_shards(
     broken = named != (label == "yes")
     assert weight[broken].mean() > 4 * weight[~broken].mean()
     record = json.loads(next((tmp_path / "out1/store").glob("*/state/suspects.json")).read_text())
-    first = record["suspects"][0]
-    assert first["slice"] == first["feature"] == "note contains Nordwind or alvora"
-    assert (first["answer"], first["reference"]) == ("spurious", BRANDS)
-    assert first["share"] == pytest.approx(named.mean(), abs=0.01)
+    (answered,) = [one for one in record["suspects"] if one["answer"] == "spurious"]
+    assert answered["slice"] == answered["feature"] == "note contains Nordwind or alvora"
+    assert answered["reference"] == BRANDS
+    assert answered["share"] == pytest.approx(named.mean(), abs=0.01)
     assert (record["undivided"], record["unclear"]) == ([], [])
     state = load_state(next((tmp_path / "out1/store").glob("*/state/cues.json")).parent)
     made = weights(state, X[:, :7], y, ids)  # of rows that come without texts

@@ -117,6 +117,26 @@ def test_words_are_answered_by_the_name_that_is_printed(cue_problem: Any, tmp_pa
     assert listed == same
 
 
+def test_a_named_word_is_measured_on_the_rows_that_contain_it(cue_problem: Any, tmp_path: Path) -> None:
+    """The features tell the word as a score, of which no cut need be the word."""
+    X, label, _, cue, ids = cue_problem
+    told, some = np.random.default_rng(1).normal(size=len(cue)), ids % 4 == 0
+    features = np.column_stack([X[:, :6], told + 1.5 * (cue & some)])
+    notes = [f"lamp {'alvora' if c and s else 'plain'}" for c, s in zip(cue, some, strict=True)]
+    table = pa.table(
+        {FEATURES: numpy_to_vectors(features), LABEL: pa.array(label, pa.int32()), "note": notes}
+    )
+    words = CuesParams(spurious=(CueWords(column="note", words=("alvora",)),), max_rows=len(ids))
+    (named,) = [one for one in listed_suspects(tmp_path, table, words) if one["answer"] == "spurious"]
+    assert named["share"] == pytest.approx((cue.astype(bool) & some).mean(), abs=1e-6)
+    assert named["feature_cut"] == 0.0
+
+
+def listed_suspects(folder: Path, table: pa.Table, params: CuesParams) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run_cues(folder, [table], params)[1])["suspects"]
+    return found
+
+
 def test_the_printed_name_of_words_is_read_where_the_column_is_a_text() -> None:
     given = CuesParams(
         spurious=("note contains red or blue", "tags contains red"), legitimate=("note contains  ",)
