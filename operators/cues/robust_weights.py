@@ -26,9 +26,10 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
 from operators.cues.decision.balance_of_classes import choose_class_strength
-from operators.cues.decision.choice import choose_state
+from operators.cues.decision.choice import choose_state, is_better
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
+from operators.cues.decision.rare_class import follow_rare_class
 from operators.cues.decision.right_label_gain import follow_right_labels
 from operators.cues.decision.sample_decision import (
     Sample,
@@ -48,6 +49,7 @@ from operators.cues.other_classes import (
     right_labels_of,
 )
 from operators.cues.settings import CueSettings
+from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState, Search, class_balance_only
 
 MIN_ROWS = 100
@@ -157,10 +159,11 @@ def _search(
 def _follow(found: Search, sample: Sample, strict: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
     """Return which of the findings is followed without a name, and how far.
 
-    That is what opens the gate, else a way of which trees over all measurements expect a gain, else a column
-    whose gain wrong labels may hide.
+    That is the first of these: what opens the gate; a column that few rows of a rare class break; a way of
+    which trees over all measurements expect a gain; a column whose gain wrong labels may hide.
     """
     search, decision = choose_state(found, sample, strict, fits)
+    search, decision = follow_rare_class(search, found.column, decision, sample, strict, fits)
     search, decision = follow_in_full(search, found.column, decision, sample, strict, fits)
     return follow_right_labels(search, found.column, decision, sample, strict, fits)
 
@@ -177,7 +180,8 @@ def _with_names(
     """Return the state that balances the names of the settings, beside what is followed without them.
 
     That is the state without them where no name divides the rows, or where names that the user has not given
-    are not better for the worst group.
+    are not better for the worst group. What twins and slices find has no part beside the names where that is
+    no better, as where the shortcut that they show is the named one.
 
     Parameters
     ----------
@@ -196,15 +200,26 @@ def _with_names(
     search = replace(found.state, blend=without.blend)
     # A given name is followed at least as far as the evidence allows without it.
     own = strict if s.only_if_better else replace(s, named_share=max(s.named_share, without.blend))
-    Z, y, ids, learnt = rows
-    named = fit_named(Z, y, ids, own, learnt.n_classes, search, found.column)
-    named = name_in_other_classes(named, sample, own)
+    named = _fit_names(rows, sample, own, search, found.column)
     if not named.named:
         return _apply_decision(search, without, sample, strict)
     decision = decide_on(named, sample, own, fits=fits)
+    if named.searched_part > 0:
+        alone = _fit_names(rows, sample, replace(own, searched_share=0.0), search, found.column)
+        of_alone = decide_on(alone, sample, own, fits=fits)
+        if is_better(of_alone, decision, alone, search, sample):
+            named, decision = alone, of_alone
     if s.only_if_better and not decision.blend:
         return _apply_decision(search, without, sample, strict)
     return _with_class_strength(named, decision, without, sample)
+
+
+def _fit_names(
+    rows: _LearntRows, sample: Sample, s: CueSettings, search: CueState, column: Sides | None
+) -> CueState:
+    """Return the state that balances the names of the settings, in the other classes as well."""
+    Z, y, ids, learnt = rows
+    return name_in_other_classes(fit_named(Z, y, ids, s, learnt.n_classes, search, column), sample, s)
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:
