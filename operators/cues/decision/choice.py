@@ -49,7 +49,7 @@ def choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> t
     if class_set is None or _balances_all_classes(search, class_set):
         return search, decision
     other = decide_on(class_set, sample, s, fits=fits)
-    if other.blend > 0 and is_better(other, decision, class_set, search, sample, least=CLEAR_RISE):
+    if other.blend > 0 and _is_better(other, decision, class_set, search, sample):
         return class_set, other
     return search, decision
 
@@ -63,41 +63,23 @@ def _balances_all_classes(search: CueState, class_set: CueState) -> bool:
     return len(set(column.level_side.tolist()) - {C}) == search.n_learnt
 
 
-def is_better(
-    other: Decision,
-    decision: Decision,
-    own: CueState,
-    search: CueState,
-    sample: Sample,
-    *,
-    least: float = 0.0,
+def _is_better(
+    other: Decision, decision: Decision, class_set: CueState, search: CueState, sample: Sample
 ) -> bool:
-    """Return whether one decision is better than another for its own shortcut, and no worse for that of both.
+    """Return whether it is better for one shortcut, and no worse for the other, to balance a set's column.
 
-    Where the shortcut of the search lies in a column too, rows are compared by which of both they break: the
-    classes that a column does not tell apart have rows of their own that break the other one.
-
-    Parameters
-    ----------
-    other, decision
-        The decision that would be followed, and the one that it replaces.
-    own, search
-        The states whose shortcuts they balance.
-    sample
-        Rows on which they were made.
-    least
-        Least rise of the worst group for its own shortcut.
-
+    Where the other one lies in a column too, rows are compared by which of both they break: the classes that
+    that column does not tell apart have rows of their own that break that column.
     """
     X, y, ids, _ = sample
-    broken, others = broken_column(own, X, y, ids), broken_column(search, X, y, ids)
+    own, others = broken_column(class_set, X, y, ids), broken_column(search, X, y, ids)
     if search.class_columns:
-        others = broken + 2 * others
+        others = own + 2 * others
     changes = [
-        worst_of_decision(other, which, sample) - worst_of_decision(decision, which, sample)
-        for which in (broken, others)
+        worst_of_decision(other, broken, sample) - worst_of_decision(decision, broken, sample)
+        for broken in (own, others)
     ]
-    return changes[0] >= least and changes[1] >= 0.0
+    return changes[0] >= CLEAR_RISE and changes[1] >= 0.0
 
 
 def worst_of_decision(decision: Decision, broken: Integers, sample: Sample) -> float:
