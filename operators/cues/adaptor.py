@@ -67,7 +67,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 42
+    version = 43
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

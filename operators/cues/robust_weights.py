@@ -163,13 +163,13 @@ def _search(
 def _follow(found: Search, sample: Sample, strict: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
     """Return which of the findings is followed without a name, and how far.
 
-    That is the first of these: what opens the gate; a column that few rows of a rare class break; a way of
-    which trees over all measurements expect a gain; a column whose gain wrong labels may hide.
+    That is the first of these: what opens the gate; a way of which trees over all measurements expect a gain;
+    a column whose gain wrong labels may hide; a column that few rows of a rare class break.
     """
     search, decision = choose_state(found, sample, strict, fits)
-    search, decision = follow_rare_class(search, found.column, decision, sample, strict, fits)
     search, decision = follow_in_full(search, found.column, decision, sample, strict, fits)
-    return follow_right_labels(search, found.column, decision, sample, strict, fits)
+    search, decision = follow_right_labels(search, found.column, decision, sample, strict, fits)
+    return follow_rare_class(search, found.column, decision, sample, strict, fits)
 
 
 def _with_names(
@@ -227,8 +227,10 @@ def _fit_names(
 
 
 def _shows_the_named(search: CueState, named: CueState, sample: Sample) -> bool:
-    """Return whether the rows that break the named shortcuts break what the search has found, too."""
+    """Return whether rows that break the named shortcuts break what twins and slices show, too."""
     X, y, ids, _ = sample
+    if search.class_columns:
+        return False
     broken = broken_column(named, X, y, ids) > 0
     return bool(broken.any()) and float(breaks(search, X, y, ids)[broken].mean()) >= SAME_SHORTCUT
 
