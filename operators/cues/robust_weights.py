@@ -58,9 +58,9 @@ MIN_ROWS = 100
 MEASURED_SHARE = 0.2
 """Least effective share of a class (``CueSettings.min_effective``) at which the search measures and decides:
 its rules were made at that."""
-SAME_SHORTCUT = 0.75
+SAME_SHORTCUT = 0.5
 """Share of the rows that break the named shortcuts, of which twins and slices say so too, from which both
-show one shortcut: .9 and more where they do, .15 and less where the names are honest columns."""
+show one shortcut: .6 and more where they do, .15 and less where the names are honest columns."""
 
 
 def fit(
