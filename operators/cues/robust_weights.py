@@ -26,9 +26,10 @@ import numpy as np
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
 from operators.cues.decision.balance_of_classes import choose_class_strength
-from operators.cues.decision.choice import choose_state
+from operators.cues.decision.choice import choose_state, worst_of_decision
 from operators.cues.decision.decision import Decision
 from operators.cues.decision.full_weights import follow_in_full
+from operators.cues.decision.rare_class import follow_rare_class
 from operators.cues.decision.right_label_gain import follow_right_labels
 from operators.cues.decision.sample_decision import (
     Sample,
@@ -47,7 +48,9 @@ from operators.cues.other_classes import (
     name_in_other_classes,
     right_labels_of,
 )
+from operators.cues.row_weights import breaks, broken_column
 from operators.cues.settings import CueSettings
+from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState, Search, class_balance_only
 
 MIN_ROWS = 100
@@ -55,6 +58,9 @@ MIN_ROWS = 100
 MEASURED_SHARE = 0.2
 """Least effective share of a class (``CueSettings.min_effective``) at which the search measures and decides:
 its rules were made at that."""
+SAME_SHORTCUT = 0.5
+"""Share of the rows that break the named shortcuts, of which twins and slices say so too, from which both
+show one shortcut: .6 and more where they do, .15 and less where the names are honest columns."""
 
 
 def fit(
@@ -157,12 +163,13 @@ def _search(
 def _follow(found: Search, sample: Sample, strict: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
     """Return which of the findings is followed without a name, and how far.
 
-    That is what opens the gate, else a way of which trees over all measurements expect a gain, else a column
-    whose gain wrong labels may hide.
+    That is the first of these: what opens the gate; a way of which trees over all measurements expect a gain;
+    a column whose gain wrong labels may hide; a column that few rows of a rare class break.
     """
     search, decision = choose_state(found, sample, strict, fits)
     search, decision = follow_in_full(search, found.column, decision, sample, strict, fits)
-    return follow_right_labels(search, found.column, decision, sample, strict, fits)
+    search, decision = follow_right_labels(search, found.column, decision, sample, strict, fits)
+    return follow_rare_class(search, found.column, decision, sample, strict, fits)
 
 
 def _with_names(
@@ -177,7 +184,8 @@ def _with_names(
     """Return the state that balances the names of the settings, beside what is followed without them.
 
     That is the state without them where no name divides the rows, or where names that the user has not given
-    are not better for the worst group.
+    are not better for the worst group. What twins and slices find has no part beside the names where it is
+    the named shortcut, and the worst group is no worse without it.
 
     Parameters
     ----------
@@ -196,15 +204,41 @@ def _with_names(
     search = replace(found.state, blend=without.blend)
     # A given name is followed at least as far as the evidence allows without it.
     own = strict if s.only_if_better else replace(s, named_share=max(s.named_share, without.blend))
-    Z, y, ids, learnt = rows
-    named = fit_named(Z, y, ids, own, learnt.n_classes, search, found.column)
-    named = name_in_other_classes(named, sample, own)
+    named = _fit_names(rows, sample, own, search, found.column)
     if not named.named:
         return _apply_decision(search, without, sample, strict)
     decision = decide_on(named, sample, own, fits=fits)
+    if named.searched_part > 0 and _shows_the_named(search, named, sample):
+        alone = _fit_names(rows, sample, replace(own, searched_share=0.0), search, found.column)
+        of_alone = decide_on(alone, sample, own, fits=fits)
+        if _worst(of_alone, alone, sample) >= _worst(decision, alone, sample):
+            named, decision = alone, of_alone
     if s.only_if_better and not decision.blend:
         return _apply_decision(search, without, sample, strict)
     return _with_class_strength(named, decision, without, sample)
+
+
+def _fit_names(
+    rows: _LearntRows, sample: Sample, s: CueSettings, search: CueState, column: Sides | None
+) -> CueState:
+    """Return the state that balances the names of the settings, in the other classes as well."""
+    Z, y, ids, learnt = rows
+    return name_in_other_classes(fit_named(Z, y, ids, s, learnt.n_classes, search, column), sample, s)
+
+
+def _shows_the_named(search: CueState, named: CueState, sample: Sample) -> bool:
+    """Return whether rows that break the named shortcuts break what twins and slices show, too."""
+    X, y, ids, _ = sample
+    if search.class_columns:
+        return False
+    broken = broken_column(named, X, y, ids) > 0
+    return bool(broken.any()) and float(breaks(search, X, y, ids)[broken].mean()) >= SAME_SHORTCUT
+
+
+def _worst(decision: Decision, named: CueState, sample: Sample) -> float:
+    """Return the accuracy of the worst group on held-out rows, by which rows break the named shortcuts."""
+    X, y, ids, _ = sample
+    return worst_of_decision(decision, broken_column(named, X, y, ids), sample)
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:

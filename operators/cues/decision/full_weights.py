@@ -105,8 +105,6 @@ def gain_to_expect(state: CueState, tried: Decision, sample: Sample) -> float | 
         return None
     rows = learnt_classes(sample.counts)[sample.y]
     broken = breaks(state, sample.X, sample.y, sample.ids)[rows]
-    trials = replace(
-        tried.trials, right=tried.trials.right[:, rows], mass=tried.trials.mass[rows], right_label=None
-    )
+    trials = replace(tried.trials.only_rows(rows), right_label=None)
     label = np.unique(sample.y[rows], return_inverse=True)[1]
     return expected_gain(state.evidence, trials, label, broken, of_column=state.class_column is not None)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
+from operators.arrays import Floats, Integers, Mask
 from operators.cues.models.draws import Split, halves
 from operators.cues.models.linear import fit_softmax, predict
 from operators.cues.models.weight_path import CLASS_BALANCE, WeightPath, has_factor
-from operators.metrics.group_scores import compare_groups, worst_of
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -103,15 +103,20 @@ class Trials:
         strengths = tuple(self.strengths[k] for k in kept)
         return Trials(strengths, self.right[kept], self.mass, share, self.right_label)
 
-    def points(self, groups: Integers) -> tuple[TradeOffPoint, ...]:
-        """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled.
+    def only_rows(self, kept: Mask) -> Trials:
+        """Return the trials of some of the rows, shape (n,)."""
+        label = None if self.right_label is None else self.right_label[kept]
+        return replace(self, right=self.right[:, kept], mass=self.mass[kept], right_label=label)
+
+    def points(self, groups: Integers, *, min_rows: int = MIN_ROWS) -> tuple[TradeOffPoint, ...]:
+        """Return one point for each strength; groups, shape (n,), with fewer than ``min_rows`` are pooled.
 
         A row counts by the probability that its label is right. A group has as many rows as, of one
         probability, would tell as much.
         """
         rows = zip(self.strengths, self.right, self.effective_share, strict=True)
         return tuple(
-            _point(strength, right, self.mass, groups, share, self.right_label)
+            _point(strength, right, self.mass, groups, share, self.right_label, min_rows)
             for strength, right, share in rows
         )
 
@@ -247,10 +252,11 @@ def _point(
     groups: Integers,
     effective_share: float,
     right_label: Floats | None,
+    min_rows: int,
 ) -> TradeOffPoint:
     rows = rows_by_group(groups, right_label)
     counted = np.ones(len(groups)) if right_label is None else right_label
-    compared = compare_groups(rows, _right_by_group(rows, groups, right, counted))
+    compared = compare_groups(rows, _right_by_group(rows, groups, right, counted), min_rows=min_rows)
     worst = worst_of(compared)
     if worst is None:
         raise ValueError("there are no rows to compare groups on")

@@ -199,12 +199,29 @@ def test_no_row_breaks_a_named_number_in_a_class_that_goes_with_neither_side():
     assert not breaks[np.isin(y, (2, 3))].any()
 
 
-def test_twins_that_find_a_shortcut_have_a_part_beside_the_name(cue_problem, monkeypatch):
+def _without_columns(monkeypatch):
+    """Let the search find no column, so that twins and slices are followed."""
+
     def without_columns(*arguments):
         found = fit_searched(*arguments)
         return found._replace(state=replace(found.state, class_column=None), column=None, together=None)
 
     monkeypatch.setattr("operators.cues.robust_weights.fit_searched", without_columns)
+
+
+def test_twins_that_show_the_named_shortcut_have_no_part_beside_it(cue_problem, monkeypatch):
+    _without_columns(monkeypatch)
+    X, label, _, _, ids = cue_problem
+    settings = CueSettings(spurious=(Named((6,)),))
+    assert fit(X, label, ids, settings).searched_part == 0.5, "the worst group is better with them"
+    monkeypatch.setattr("operators.cues.robust_weights._worst", lambda *_: 0.5)
+    assert fit(X, label, ids, settings).searched_part == 0.0, "the worst group is no worse without them"
+    monkeypatch.setattr("operators.cues.robust_weights.SAME_SHORTCUT", 1.1)
+    assert fit(X, label, ids, settings).searched_part == 0.5, "they show something else"
+
+
+def test_twins_that_find_a_shortcut_have_a_part_beside_the_name(cue_problem, monkeypatch):
+    _without_columns(monkeypatch)
     X, label, y, cue, ids = cue_problem
     found = fit(X, label, ids)
     named = fit(X, label, ids, CueSettings(spurious=(Named((0,)),)))
