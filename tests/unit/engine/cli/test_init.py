@@ -304,7 +304,7 @@ def test_rows_without_a_label_that_the_recipe_leaves_out_are_told(tmp_path: Path
     lines = [f"{i % 17},{('yes', 'no', '')[min(i % 40, 2) if i % 40 > 37 else i % 2]}" for i in range(400)]
     (tmp_path / "a.csv").write_text("\n".join(["size,y", *lines]) + "\n")
     said = init("a.csv", "--label", "y", "-o", "r.yaml").stderr
-    assert "20 rows that were looked at have no label: the recipe leaves such rows out" in said
+    assert "20 rows without a label, among those that were looked at: the recipe leaves such rows out" in said
 
 
 def test_structs_are_flattened(tmp_path: Path) -> None:
