@@ -81,7 +81,7 @@ def test_a_worker_takes_no_more_memory_than_the_driver_allows(tmp_path: Path) ->
         context = Context(plan.reader(), plan.store.state("greedy"))
         job = Job(operator, context, plan.reader(), "greedy", lease, max_bytes=most)
         found = list(RayExecutor().apply(job, range(2)))
-    assert all(isinstance(entry, Failure) and entry.kind == "memory" for entry in found)
+    assert all(isinstance(entry, Failure) and entry.kind == "resources" for entry in found)
     assert "1,024 MiB on this installation" in str(found)
     assert plan.store.committed("greedy") == {}
     with pytest.raises(MemoryError):
