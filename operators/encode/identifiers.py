@@ -116,9 +116,8 @@ def identifier_doubt(summary: ColumnSummary) -> str:
         why = f"its name says that it identifies something ({distinct})"
     elif _is_named(TIME_NAME, summary.name):
         return ""
-    elif unique and is_numbering(
-        summary.name, summary.present, histogram
-    ):  # fractions in name, such as the scores 0.0 to 100.0
+    # Whole numbers of a type for fractions, such as the scores 0.0 to 100.0: others like these are not used.
+    elif unique and is_numbering(summary.name, summary.present, histogram):
         why = f"{distinct} without gaps, as row numbers have them"
     elif _numbers_owners(summary, histogram):
         why = f"{distinct} without gaps, each with a few rows, as numbers of persons or things have them"
