@@ -252,7 +252,13 @@ def _with_class_strength(found: CueState, decision: Decision, without: Decision,
     if column is not None and without.trials is not None and balanced.intersection(column.columns):
         strength = choose_class_strength(without.trials, sample.y).strength
     by_class = class_factors(sample.counts, strength=strength)
-    return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
+    return replace(
+        found,
+        blend=decision.blend,
+        class_strength=strength,
+        class_factor=by_class,
+        points=decision.points,
+    )
 
 
 def _scaler_of(X: Floats) -> Scaler:

@@ -68,9 +68,9 @@ class CueSettings:
         Least effective sample size of each class, as a share of its rows; .2 where less makes the worst group
         on held-out rows worse (``robust_weights.MEASURED_SHARE``).
     named_share
-        Part of the weight that balances a named shortcut, at most, unless the evidence of the search opens
-        the gate further; the rest is class balance. All of it would give the wrong labels among the rows that
-        break the shortcut as much weight as the others there.
+        Part of the weight that balances a named shortcut; the rest is class balance. All of it would give the
+        wrong labels among the rows that break the shortcut as much weight as the others there, and is taken
+        where the worst group on held-out rows is clearly better, or the evidence of the search is that full.
     searched_share
         Part of the robust factor that the search has beside the names, where its evidence is full.
     max_named_cost

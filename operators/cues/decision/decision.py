@@ -50,6 +50,9 @@ TRUSTED_PART = (0.3, 0.4)
 """Part from which a rise of the worst group raises it, and from which it raises it in full."""
 TRUSTED_RISE = (0.15, 0.25)
 """Rise of the worst group at full strength between which such a part is raised to 1."""
+NAMED_RISE = 0.02
+"""Rise of the worst group, from the named part to full strength, from which a named shortcut is balanced in
+full."""
 ENTITY_RISE = 0.15
 """Least rise of the worst group on held-out rows where the shortcut lies in a column of many values."""
 MIN_CELL_ROWS = 20
@@ -100,7 +103,9 @@ class DecisionRules:
     Attributes
     ----------
     named
-        Whether the shortcut is named: the part is not raised then.
+        Whether the shortcut is named: the part is not raised by what the search needs then.
+    whatever_it_costs
+        Whether a named shortcut may be balanced in full where that is better for the worst group.
     only_if_better
         Whether the worst group has to be better. The part of what the user names is taken in any case.
     by_part
@@ -115,6 +120,7 @@ class DecisionRules:
     """
 
     named: bool = False
+    whatever_it_costs: bool = False
     only_if_better: bool = True
     by_part: bool = False
     many_values: bool = False
@@ -210,7 +216,15 @@ def _part_to_follow(
     trusted = trusted_part(allowed, points)
     if rules.by_part:
         return best_part(points, trusted)
-    return allowed if rules.named else max(raised_part(allowed, trials, sample.y, sample.broken), trusted)
+    if rules.named:
+        return 1.0 if rules.whatever_it_costs and is_better_in_full(allowed, points) else allowed
+    return max(raised_part(allowed, trials, sample.y, sample.broken), trusted)
+
+
+def is_better_in_full(part: float, points: tuple[TradeOffPoint, ...]) -> bool:
+    """Return whether full strength is clearly better for the worst group than a part of the robust factor."""
+    reached, full = point_at(points, CLASS_BALANCE + part), point_at(points, FULL)
+    return reached is not None and full is not None and full.worst >= reached.worst + NAMED_RISE
 
 
 def _is_followed(

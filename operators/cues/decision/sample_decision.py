@@ -83,6 +83,7 @@ def decide_on(
     named = state.named is not None
     rules = DecisionRules(
         named=named,
+        whatever_it_costs=named and not s.only_if_better and s.max_named_cost >= 1.0,
         only_if_better=s.only_if_better or not named,
         by_part=state.class_column is not None and state.n_learnt > 2 and not named,
         many_values=not named and class_shares_lead(state.slices, s),

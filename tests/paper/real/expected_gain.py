@@ -105,6 +105,8 @@ SETS = (
     "rare-class",
     "part-of-rows",
     "third-value",
+    "more_pairs",
+    "aligned",
 )
 SETS_OF_MANY = (
     "many_classes",
@@ -119,6 +121,8 @@ SETS_OF_MANY = (
     "entities_fresh",
     "sixth",
     "fresh",
+    "class-sets",
+    "aligned_classes",
 )
 """Sets with problems of more than two classes."""
 COMMANDS = ("measure", "fit", "sets", "measure-many", "fit-many", "sets-many")
@@ -130,6 +134,8 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
     """Return the problems of a set."""
     from tests.paper.real import design, drawn, entities, fresh, fresh_sixth, generated, images, keel, many
     from tests.paper.real import many_classes as classes
+    from tests.paper.real.aligned import ALIGNED, ALIGNED_CLASSES
+    from tests.paper.real.class_sets import CLASS_SETS
     from tests.paper.real.doubled import DOUBLED
     from tests.paper.real.pixels import PIXELS
     from tests.paper.real.shapes import shaped
@@ -157,6 +163,10 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
         "pixels": PIXELS,
         "made": SEEN,
         "doubled": DOUBLED,
+        "more_pairs": many.MORE_PAIRS,
+        "aligned": ALIGNED,
+        "aligned_classes": ALIGNED_CLASSES,
+        "class-sets": CLASS_SETS,
     }
     return (found | dict(shaped()))[name]
 

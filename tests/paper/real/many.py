@@ -9,8 +9,8 @@ for design, all others were held back and run once (tenth study of REAL.md).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from functools import cache, partial
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.paper.real.generated import Problem
 Array = npt.NDArray[Any]
 BOUND = 6
 ROWS, MAX_COLUMNS, MAX_ATTRIBUTES = 12_000, 60, 6
-LABELS, PLANTED = 3, 2
+LABELS, PLANTED, MORE_LABELS = 3, 2, 8
 SHARES = (0.08, 0.92)
 """Least and largest share of the rows that a label or an attribute holds for."""
 SAME = 0.985
@@ -92,8 +92,8 @@ def repeats(values: pd.Series, y: Array) -> bool:
     return bool(best / len(y) > SAME or values.nunique() > 0.5 * len(values))
 
 
-def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
-    """Yield label, features, classes and the hidden attribute of up to three labels of a table."""
+def picked(source: str, labels: int = LABELS) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
+    """Yield label, features, classes and the hidden attribute of so many labels of a table, or of all."""
     whole = cleaned(source)
     rng = random_of(source)
     names = [str(name) for name in whole.columns]
@@ -101,7 +101,7 @@ def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
     made = 0
     for label in names:
         classes = halves_of(whole[label])
-        if classes is None or made == LABELS:
+        if classes is None or made == labels:
             continue
         kept = classes.notna().to_numpy()
         y = classes[kept].astype(int).to_numpy()
@@ -113,6 +113,12 @@ def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
             yield label, frame, y, attributes[int(rng.integers(len(attributes)))]
 
 
+@lru_cache(maxsize=2)
+def all_picked(source: str) -> list[tuple[str, pd.DataFrame, Array, str]]:
+    """Return what ``picked`` yields for the first eight labels of a table."""
+    return list(picked(source, MORE_LABELS))
+
+
 def pair(seed: int, source: str, number: int) -> Problem:
     """Return a label of a table, and a hidden attribute.
 
@@ -122,11 +128,11 @@ def pair(seed: int, source: str, number: int) -> Problem:
         The table has fewer labels.
 
     """
-    return pair_of(picked(source), seed, source, number)
+    return pair_of(all_picked(source), seed, source, number)
 
 
 def pair_of(
-    found: Iterator[tuple[str, pd.DataFrame, Array, str]], seed: int, source: str, number: int
+    found: Iterable[tuple[str, pd.DataFrame, Array, str]], seed: int, source: str, number: int
 ) -> Problem:
     """Return one of the labels that were found in a table, as ``pair`` does."""
     for k, (_, frame, y, attribute) in enumerate(found):
@@ -176,3 +182,10 @@ def _problems(*, design: bool) -> dict[str, Maker]:
 
 MANY: dict[str, Maker] = _problems(design=True)
 MANY_HELD_BACK: dict[str, Maker] = _problems(design=False)
+MORE_PAIRS: dict[str, Maker] = {
+    f"{name}, {k + 1}": partial(pair, source=name, number=k)
+    for name in TABLES
+    if hashed(name) % 10 < BOUND
+    for k in range(LABELS, MORE_LABELS)
+}
+"""Further labels of the design tables, for the trees of the expected gain."""
