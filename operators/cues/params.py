@@ -111,9 +111,9 @@ class CuesParams(OperatorParams):
         le=1,
         description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost, and "
         "half of it times the number of classes the loss of the worst class. 1 takes 85 % of the balance "
-        "whatever it costs, and all of it if the worst group on held-out rows is better by .02 for that or the "
-        "evidence of the search opens the gate further. A lower limit, "
-        "such as 0.025, is for names that are guesses: where that costs more, two thirds, a third, a sixth "
+        "whatever it costs, and all of it if the worst group on held-out rows is better by .02 for that or "
+        "the evidence of the search opens the gate further. A lower limit, such as 0.025, is for names "
+        "that are guesses: where that costs more, two thirds, a third, a sixth "
         "or none of it is taken, and the report says so",
     )
     cap: float = Field(default=20.0, ge=1)
