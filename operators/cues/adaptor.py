@@ -70,7 +70,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 43
+    version = 44
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

@@ -5,9 +5,10 @@ fewer. They are then one group with those of the large class, which are many and
 is best without weights, and the rare one has no voice. Where the column looks like a shortcut, each class is
 a group of its own here, from 5 rows on. Neither no weights nor class balance serves both: one gives up the
 rows of the rare class that break the column, the other those of the large class. The column is balanced if
-the worse of both gains much, and by more than chance. Where both classes have 50 such rows this is no rule: a
-moderate honest feature that is independent of the others looks the same. Measured in tests/paper/REAL.md,
-twenty-eighth study.
+the worse of both gains much, by more than chance, and by more than three times what all rows lose: an honest
+column that is independent of the others looks the same but for its price. Where both classes have 50 such
+rows, neither has, or the class is not rare, this is no rule: few rows are no evidence then. Measured in
+tests/paper/REAL.md, twenty-eighth and twenty-ninth study.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from operators.cues.decision.decision import Decision, worst_rise
+from operators.arrays import Integers, Mask
+from operators.cues.decision.decision import Decision, cost, worst_rise
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.learnt_classes import learnt_classes
 from operators.cues.models.curve_points import baseline, point_at
@@ -35,6 +37,10 @@ LEAST_VARIANCE = 0.05
 """Least variance of whether a row is right: of a handful of rows all may be, by chance."""
 LEAST_RISE = 0.15
 """Rise of the worst group's accuracy from which the column is balanced."""
+MOST_COST = 1.0 / 3.0
+"""Accuracy of all rows that this may cost, as a part of that rise."""
+RARE = 0.15
+"""Share of the rows up to which a class is rare."""
 
 
 def follow_rare_class(
@@ -66,8 +72,7 @@ def follow_rare_class(
     state = replace(search, class_column=column, blend=1.0)
     X, y, ids, counts = sample
     broken, learnt = breaks(state, X, y, ids), learnt_classes(counts)[y]
-    rows = np.unique(y[learnt & broken], return_counts=True)[1]
-    if len(rows) < 2 or not LEAST_ROWS <= rows.min() < MIN_ROWS:
+    if not has_few_of_rare_class(y[learnt], broken[learnt], counts):
         return search, decision
     trials = decide_on(state, sample, s, fits=fits).trials
     if trials is None or FULL not in trials.strengths:
@@ -78,10 +83,36 @@ def follow_rare_class(
     return state, Decision(CLASS_BALANCE, 1.0, points, trials)
 
 
-def is_surely_better(points: tuple[TradeOffPoint, ...]) -> bool:
-    """Return whether the worst group in full is much better than at the baseline, by a standard error too."""
-    full = point_at(points, FULL)
-    if full is None or worst_rise(points, FULL) < LEAST_RISE:
+def has_few_of_rare_class(y: Integers, broken: Mask, counts: Integers) -> bool:
+    """Return whether 5 to 49 rows of a rare class break the column, and 50 and more of the other.
+
+    Parameters
+    ----------
+    y, broken
+        Labels and whether a row breaks the column, shape (n,).
+    counts
+        Rows of each class in the whole table, shape (C,).
+
+    """
+    classes, rows = np.unique(y[broken], return_counts=True)
+    if len(rows) != 2 or not LEAST_ROWS <= rows.min() < MIN_ROWS <= rows.max():
         return False
-    error = np.sqrt(max(full.worst * (1.0 - full.worst), LEAST_VARIANCE) / full.rows)
-    return bool(full.worst - error > baseline(points).worst)
+    rare = classes[rows.argmin()]
+    return bool(counts[rare] <= RARE * counts.sum())
+
+
+def is_surely_better(points: tuple[TradeOffPoint, ...]) -> bool:
+    """Return whether the worst group in full is much better than at the baseline, for what all rows lose.
+
+    It has to be better by a standard error as well.
+    """
+    full, rise = point_at(points, FULL), worst_rise(points, FULL)
+    if full is None or rise < LEAST_RISE or cost(points, FULL) > MOST_COST * rise:
+        return False
+    error = np.sqrt(_variance(full) + _variance(baseline(points)))
+    return bool(rise > error)
+
+
+def _variance(point: TradeOffPoint) -> float:
+    """Return the variance of the worst group's accuracy at a strength."""
+    return float(max(point.worst * (1.0 - point.worst), LEAST_VARIANCE) / point.rows)

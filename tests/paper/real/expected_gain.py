@@ -106,6 +106,7 @@ SETS = (
     "part-of-rows",
     "third-value",
     "more_pairs",
+    "noisy_pairs",
     "aligned",
 )
 SETS_OF_MANY = (
@@ -164,6 +165,7 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
         "made": SEEN,
         "doubled": DOUBLED,
         "more_pairs": many.MORE_PAIRS,
+        "noisy_pairs": many.NOISY_PAIRS,
         "aligned": ALIGNED,
         "aligned_classes": ALIGNED_CLASSES,
         "class-sets": CLASS_SETS,

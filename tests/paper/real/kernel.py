@@ -129,6 +129,12 @@ def groups_of(
 
 
 if __name__ == "__main__":
+    from tests.paper.real.aligned import (
+        ALIGNED,
+        ALIGNED_CLASSES,
+        ALIGNED_CLASSES_HELD_BACK,
+        ALIGNED_HELD_BACK,
+    )
     from tests.paper.real.class_sets import CLASS_SETS, CLASS_SETS_HELD_BACK
     from tests.paper.real.design import DESIGN, RARE
     from tests.paper.real.doubled import (
@@ -168,10 +174,13 @@ if __name__ == "__main__":
     sets |= {"doubled-classes": DOUBLED_CLASSES, "doubled-classes-held-back": DOUBLED_CLASSES_HELD_BACK}
     sets |= {"one-class": ONE_CLASS, "one-class-held-back": ONE_CLASS_HELD_BACK}
     sets |= {"class-sets": CLASS_SETS, "class-sets-held-back": CLASS_SETS_HELD_BACK}
+    sets |= {"aligned": ALIGNED, "aligned-held-back": ALIGNED_HELD_BACK}
+    sets |= {"aligned-classes": ALIGNED_CLASSES, "aligned-classes-held-back": ALIGNED_CLASSES_HELD_BACK}
     sets |= {"mirrored": MIRRORED, "mirrored-held-back": MIRRORED_HELD_BACK}
     shapes = dict(shaped())
     arguments = [argument for argument in sys.argv[1:] if argument != "named"]
     chosen = arguments[0] if arguments else "fourth"
     once = ("many", "keel", "drawn", "pixels", "unseen", "doubled", "one-class", "class-sets", "mirrored")
+    once += ("aligned",)
     seeds = SEEDS[:1] if chosen.startswith(once) or chosen in shapes else SEEDS
     main((sets | shapes)[chosen], seeds, named="named" in sys.argv)

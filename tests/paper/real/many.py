@@ -28,6 +28,8 @@ Array = npt.NDArray[Any]
 BOUND = 6
 ROWS, MAX_COLUMNS, MAX_ATTRIBUTES = 12_000, 60, 6
 LABELS, PLANTED, MORE_LABELS = 3, 2, 8
+WRONG = (0.02, 0.08)
+"""Share of wrong labels where there are some."""
 SHARES = (0.08, 0.92)
 """Least and largest share of the rows that a label or an attribute holds for."""
 SAME = 0.985
@@ -141,6 +143,27 @@ def pair_of(
     raise ValueError(f"{source} has fewer than {number + 1} labels of this kind")
 
 
+def noisy_pair(seed: int, source: str, number: int) -> Problem:
+    """Return a label of a table of which 2 to 8 % are wrong, and a hidden attribute.
+
+    Raises
+    ------
+    ValueError
+        The table has fewer labels.
+
+    """
+    found = all_picked(source)
+    if number >= len(found):
+        raise ValueError(f"{source} has fewer than {number + 1} labels")
+    label, frame, y, attribute = found[number]
+    rng = random_of(f"{source}:{label}", "noisy")
+    share = float(rng.uniform(*WRONG))
+    seen = np.where(rng.random(len(y)) < share, 1 - y, y)
+    half = halves_of(frame[attribute])
+    kind = f"pair, {share:.0%} wrong labels"
+    return from_frame(frame.drop(columns=attribute), seen, half, kind, seed, true=y)
+
+
 def planted(seed: int, source: str, number: int) -> Problem:
     """Return a label of a table, with a further column that tells 90 to 96 labels of 100.
 
@@ -189,3 +212,10 @@ MORE_PAIRS: dict[str, Maker] = {
     for k in range(LABELS, MORE_LABELS)
 }
 """Further labels of the design tables, for the trees of the expected gain."""
+NOISY_PAIRS: dict[str, Maker] = {
+    f"{name}, {k + 1}": partial(noisy_pair, source=name, number=k)
+    for name in TABLES
+    if hashed(name) % 10 < BOUND
+    for k in range(MORE_LABELS)
+}
+"""Labels of the design tables of which some are wrong, for the same trees."""

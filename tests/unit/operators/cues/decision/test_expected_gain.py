@@ -122,8 +122,8 @@ def test_the_stored_trees_tell_a_shortcut_from_an_honest_table(split_rows: Any) 
         expected_gain(evidence, found, y, broken, of_column=False)
         for evidence, found in ((strong, trials), (weak, worse))
     )
-    assert high > 0.1
-    assert low < 0.03
+    assert high > 0.05
+    assert low < 0.0
 
 
 @pytest.mark.parametrize("path", [STORED, STORED_OF_MANY])
