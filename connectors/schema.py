@@ -81,8 +81,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(pa.int32(), _plain_texts(kind.value_type), kind.ordered)
     if pa.types.is_list_view(kind):
         return pa.list_(_plain_texts(kind.value_type))
     if pa.types.is_large_list_view(kind):
@@ -93,7 +91,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain_texts(kind: pa.DataType) -> pa.DataType:
-    """Return a type without views of texts or bytes, at any depth of lists, structs and maps."""
+    """Return a type without views of texts or bytes within lists, structs, maps and dictionaries."""
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), _plain_texts(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
         return pa.struct([_plain_field(field) for field in kind])
     if pa.types.is_map(kind):

@@ -64,17 +64,26 @@ def check_for_kubernetes(expression: str, option: str) -> None:
             )
     _, _, day, month, weekday = expression.split()
     firsts = [int(part) for part in re.findall(r"(?:^|,)(\d+)", day)]
-    if weekday[0] in "*?" and len(firsts) == len(day.split(",")) and min(firsts) > _longest(month):
+    # Where the weekday is restricted, too, either of the two suffices. A step beyond 1 restricts it.
+    every_weekday = any(part in ("*", "?", "*/1", "?/1") for part in weekday.split(","))
+    if every_weekday and len(firsts) == len(day.split(",")) and min(firsts) > _longest(month):
         raise InputError(f"{option} {expression!r} is never due: no such month has a day {min(firsts)}.")
 
 
 def _longest(months: str) -> int:
-    """Return the days of the longest of the months of a field."""
-    if re.search(r"[*?/-]", months):
-        return 31  # a range of months has one of 31 days
-    names = months.lower().split(",")
-    numbers = [_MONTHS.index(name) + 1 if name in _MONTHS else int(name) for name in names]
-    return max(monthrange(2024, number)[1] for number in numbers)
+    """Return the days of the longest of the months of a field that Kubernetes takes."""
+    found: set[int] = set()
+    for part in months.lower().split(","):
+        span, _, step = part.partition("/")
+        low, _, high = span.partition("-")
+        first = 1 if low in ("*", "?") else _month(low)
+        last = _month(high) if high else 12 if step or low in ("*", "?") else first
+        found.update(range(first, last + 1, int(step or 1)))
+    return max(monthrange(2024, number)[1] for number in found)
+
+
+def _month(text: str) -> int:
+    return _MONTHS.index(text) + 1 if text in _MONTHS else int(text)
 
 
 def _is_within(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from connectors.foundation.messages import first_of
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
@@ -41,6 +42,8 @@ WORDS = 64
 """Components of the words of free text, in addition to the vectors of the network."""
 MAX_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
+MAX_JOINED = 5
+"""Joined labels that are named."""
 MAX_REJECTED_SHARE = 0.1
 """Share of rows that a drafted recipe sets aside at most."""
 PREFIX = "rowsieve_"
@@ -146,6 +149,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         estimate=_cost(made),
         warnings=(
             *(_unlabelled(source, label) or _left_out(keys)),
+            *_joined_labels(keys),
             *_doubtful_codes(source, label, made.preview),
         ),
     )
@@ -220,6 +224,14 @@ def _left_out(keys: Mapping[str, Choice]) -> tuple[str, ...]:
     if "filter" not in keys:
         return ()
     return (f"{keys['filter'].why}: the recipe leaves such rows out by source.filter",)
+
+
+def _joined_labels(keys: Mapping[str, Choice]) -> tuple[str, ...]:
+    """Return a warning if the recipe joins labels."""
+    if "label_map" not in keys:
+        return ()
+    pairs = [f"{old!r} to {new!r}" for old, new in keys["label_map"].value.items()]
+    return (f"the recipe joins {keys['label_map'].why}: source.label_map has {first_of(pairs, MAX_JOINED)}",)
 
 
 def recipe_name(path: str) -> str:

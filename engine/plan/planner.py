@@ -28,7 +28,13 @@ from engine.plan.model import Plan
 from engine.plan.operator_setup import build_operator, encode_params, ingest_params
 from engine.plan.output_place import check_output_apart
 from engine.plan.picture_identities import with_picture_identities
-from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
+from engine.plan.sources import (
+    check_answers,
+    check_source_columns,
+    has_scalars,
+    list_source,
+    resolve_features,
+)
 from engine.plan.trained_model_check import check_trained_model
 from engine.plan.version_resolution import resolve_version, with_file_identities
 from engine.recipe.errors_of_file import errors_of_file
@@ -75,6 +81,7 @@ def _plan(recipe: Recipe, probe: DecisionProbe | None) -> Plan:
         maker = build_operator(recipe, ENCODE, encode_params(recipe, features))
         chain = [*(operator for operator in chain if operator.name != ENCODE), maker]
     check_source_columns(chain, recipe, listing.schema)
+    check_answers(recipe, chain)
     check_contract_names(recipe, listing.schema, chain)
     own = () if maker else features
     chain = [build_operator(recipe, "ingest", ingest_params(recipe, own)), *chain]

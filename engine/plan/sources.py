@@ -23,6 +23,7 @@ from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator
 from operators.columns import has_text
+from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of, holds_texts
 from operators.encode.column_use import unsupported_type
 from operators.encode.kinds import is_usable
@@ -207,6 +208,18 @@ def _check_names_groups(key: str, name: str, kind: pa.DataType) -> None:
             f"{key}: the column {name!r} has the type {kind}, whose values cannot name groups. Name a column "
             f"of texts, numbers or dates{_inside(name, kind)}."
         )
+
+
+def check_answers(recipe: Recipe, chain: Sequence[Operator[Any]]) -> None:
+    """Raise InputError if `cues` names a column that the recipe excludes."""
+    cues = next((one.params for one in chain if isinstance(one.params, CuesParams)), CuesParams())
+    for key, answers in (("spurious", cues.spurious), ("legitimate", cues.legitimate)):
+        named = {name for one in answers for name in names_of(one)}
+        for name in sorted(named.intersection(recipe.source.exclude)):
+            raise InputError(
+                f"operators.cues.{key} names the column {name!r}, which source.exclude leaves out. Remove it "
+                "from one of the two."
+            )
 
 
 def check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:

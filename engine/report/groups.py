@@ -208,8 +208,8 @@ def summary_sentences(rows: list[GroupRow], quarantined: int, oracle: Sequence[s
         reason = (
             ""
             if oracle
-            else ": either the classifier treats the rows of each class alike, or what shows that it does "
-            "not is too weak to divide them"
+            else ": either the classifier treats the rows of each class alike, or the rows that it "
+            "treats otherwise are too few for a group, or nothing tells them clearly enough"
         )
         texts.append(f"No class was split into several groups{reason}.")
     texts += accuracy_sentences(rows)
@@ -243,8 +243,8 @@ def accuracy_sentences(rows: list[GroupRow]) -> list[str]:
     if whole:
         why = "this class was not split" if is_split(rows) else "no class was split"
         text = (
-            f"The classifier has its lowest accuracy on {which}: {against}. As {why}, this says that the "
-            "class is rare or hard to tell, not that its rows share a shortcut."
+            f"The classifier has its lowest accuracy on {which}: {against}. As {why}, this does not "
+            "tell whether the class is rare, or hard to tell, or some of its rows break a shortcut."
         )
         return [text, *small_groups]
     smallest = min(groups, key=lambda g: g.stat.rows) in worst.members

@@ -22,7 +22,7 @@ from operators.descriptions.views import LevelView, NumberView, PartView, TextVi
 from operators.encode.calendar_words import PERIODS
 from operators.encode.column_forms import as_numbers
 from operators.encode.datetimes import calendar_part, default_parts
-from operators.encode.identifiers import is_numbering, looks_like_id
+from operators.encode.identifiers import expected_repeats, is_numbering, looks_like_id
 from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
@@ -43,6 +43,9 @@ NUMBER_SHARE = 0.95
 """Texts count as numbers or dates if at least this share of the values can be parsed."""
 UNIQUE_SHARE = 0.98
 """Share of distinct whole numbers above which a column may be an identifier."""
+MAX_REPEATS, MIN_EXPECTED_REPEATS = 0.1, 5.0
+"""Repeats among numbers of rows, in multiples of those among random numbers of the range, and how many of
+the latter a sample must be expected to have if their lack is to say anything."""
 
 
 def views_of(
@@ -107,8 +110,26 @@ def _is_identifier(name: str, values: Float64, kind: pa.DataType, n_rows: int) -
     present = values[~np.isnan(values)]
     if not pa.types.is_integer(kind) or len(present) < 3:
         return False
-    unique = len(np.unique(present)) > UNIQUE_SHARE * len(present)
-    return unique and (looks_like_id(name) or is_numbering(name, n_rows, Histogram.of(present)))
+    repeats = len(present) - len(np.unique(present))
+    if repeats >= (1 - UNIQUE_SHARE) * len(present):
+        return False
+    return looks_like_id(name) or _number_rows(name, present, repeats, n_rows)
+
+
+def _number_rows(name: str, present: Float64, repeats: int, n_rows: int) -> bool:
+    """Return whether numbers of a sample of ``n_rows`` rows number these rows.
+
+    Any whole numbers with a wide range are nearly unique in a small sample. They must repeat less than random
+    ones would; where these would hardly repeat either, they must rise or fall with the rows.
+    """
+    histogram = Histogram.of(present)
+    if not is_numbering(name, n_rows, histogram):
+        return False
+    expected = expected_repeats(histogram)
+    if expected >= MIN_EXPECTED_REPEATS:
+        return repeats <= MAX_REPEATS * expected
+    steps = np.diff(present)
+    return bool((steps > 0).all() or (steps < 0).all())
 
 
 def _numbers(

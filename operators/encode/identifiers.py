@@ -145,6 +145,14 @@ def is_numbering(name: str, n_rows: int, histogram: Histogram) -> bool:
     return not is_time and _span(histogram, step) <= most
 
 
+def expected_repeats(histogram: Histogram) -> float:
+    """Return how many pairs of rows would have the same number if all numbers of the range were as likely.
+
+    Where some are likelier there are more. Rows that are numbered have none, and nor has any sample of them.
+    """
+    return math.comb(histogram.rows, 2) / _span(histogram, _step(histogram))
+
+
 def _is_named(pattern: re.Pattern[str], name: str) -> bool:
     return bool(pattern.search(name.lower()) or pattern.search(name))
 

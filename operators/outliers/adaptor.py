@@ -64,20 +64,27 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 12
+    version = 13
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 
     def __init__(
-        self, params: OutliersParams, voters: Sequence[str] = ("group",), uses: Sequence[str] = ()
+        self,
+        params: OutliersParams,
+        voters: Sequence[str] = ("group",),
+        uses: Sequence[str] = (),
+        *,
+        with_words: bool = False,
     ) -> None:
         super().__init__(params)
         self.voters = tuple(voters)
         """Names of everything that marks rows, with ``evidence`` if it decides."""
         self.uses: tuple[str, ...] = tuple(uses)
+        self.with_words = with_words
+        """Whether ``cues`` looks for shortcuts in words."""
 
     def in_chain(self, chain: Sequence[Operator[OperatorParams]]) -> Outliers:
-        """Return the operator with the voters of the recipe, and with ``cues`` where it balances words.
+        """Return the operator with the voters of the recipe and, for ``rule: evidence``, with ``cues``.
 
         Raises
         ------
@@ -101,8 +108,9 @@ class Outliers(Operator[OutliersParams]):
                 f"operators.outliers.rule: no operator {rule!r} of this recipe marks outliers. Use "
                 f"{EVIDENCE}, all, any, or one of: {', '.join(sorted(voters))}."
             )
-        uses = [CUES] if rule == EVIDENCE and _balances_words(chain) else []
-        return Outliers(self.params.model_copy(update={"rule": rule}), sorted(voters), uses)
+        uses = [operator.name for operator in chain if operator.name == CUES and rule == EVIDENCE]
+        params = self.params.model_copy(update={"rule": rule})
+        return Outliers(params, sorted(voters), uses, with_words=bool(uses) and _reads_texts(chain))
 
     @property
     def _by_evidence(self) -> bool:
@@ -156,7 +164,9 @@ class Outliers(Operator[OutliersParams]):
             resources=params.resources,
         )
         cues = context.states.get(CUES)
-        work = partial(_fit_evidence, sample, params.evidence, context.state, context.seed, cues)
+        work = partial(
+            _fit_evidence, sample, params.evidence, context.state, context.seed, cues, self.with_words
+        )
         (found,) = executor.map(_call, [work], resources=params.resources)
         return metrics | found
 
@@ -259,21 +269,23 @@ def _call(work: Callable[[], dict[str, float]]) -> dict[str, float]:
     return work()
 
 
-def _balances_words(chain: Sequence[Operator[Any]]) -> bool:
+def _reads_texts(chain: Sequence[Operator[Any]]) -> bool:
     """Return whether ``cues`` looks for shortcuts in words, which lie in no feature by themselves."""
     from operators.cues.adaptor import reads_texts
 
-    return any(operator.name == CUES for operator in chain) and reads_texts(chain)
+    return reads_texts(chain)
 
 
 def _fit_evidence(
-    sample: pa.Table, params: EvidenceParams, folder: Path, seed: int, cues: Path | None
+    sample: pa.Table, params: EvidenceParams, folder: Path, seed: int, cues: Path | None, with_words: bool
 ) -> dict[str, float]:
     """Learn the verdict from the sample in one task, and write it into ``folder``.
 
-    ``cues`` is the state folder of that operator, whose balanced shortcuts are not evidence.
+    ``cues`` is the state folder of that operator: rows that break what it balances do not confirm damage,
+    and if it reads texts, its named shortcuts and those of words are not evidence.
     """
     from operators.cues.shortcut_scores import shortcut_scores
+    from operators.outliers.shortcut_free import breaks_shortcut
     from operators.outliers.state import save_reason, save_state
     from operators.outliers.verdict import Config, NoEvidenceError, fit
 
@@ -284,8 +296,9 @@ def _fit_evidence(
     )
     try:
         X, y, row_ids = _arrays(sample)
-        shortcuts = None if cues is None else shortcut_scores(cues, X)
-        state = fit(X, y, row_ids, shortcuts=shortcuts, seed=seed, config=config)
+        shortcuts = shortcut_scores(cues, X) if cues and with_words else None
+        breaks = None if cues is None else breaks_shortcut(cues, X, y)
+        state = fit(X, y, row_ids, shortcuts=shortcuts, breaks=breaks, seed=seed, config=config)
     except NoEvidenceError as error:
         save_reason(str(error), folder)
         _log.warning(

@@ -226,7 +226,12 @@ def confirm_by_labels(
 
 
 def damage_prevalence(
-    E: Float64, planted: Float64, columns: Sequence[int], margins: Sequence[int], min_separation: float
+    E: Float64,
+    planted: Float64,
+    columns: Sequence[int],
+    margins: Sequence[int],
+    min_separation: float,
+    breaks: Mask,
 ) -> float:
     """Estimate the share of rows with damaged features: by distances, confirmed by labels.
 
@@ -236,6 +241,8 @@ def damage_prevalence(
     columns : distances, in the evidence.
     margins : columns of margins, which confirm together: each of them may be blind to some damage, as
         permuted pixels keep a cue in their mean, and the best of several is too often right by chance.
+    breaks : (n,) rows that break a known shortcut. They confirm nothing: their labels are contradicted, and
+        where a rare value breaks it they lie far from others, too.
     """
     share = estimate_prevalence(E, planted, columns, min_separation)
     if share <= 0:
@@ -243,4 +250,5 @@ def damage_prevalence(
     ratios = fit_ratios(E, [planted], columns, prevalence=np.array([share]))
     suspected, seen = (posteriors(ratios.log_ratios(A), ratios.prevalence)[:, 0] >= 0.5 for A in (E, planted))
     wrong, planted_wrong = ((A[:, margins] > 0).mean(axis=1) for A in (E, planted))
-    return share * confirm_by_labels(wrong, planted_wrong, suspected, seen)
+    used = ~breaks
+    return share * confirm_by_labels(wrong[used], planted_wrong[used], suspected[used], seen[used])

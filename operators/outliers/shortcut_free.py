@@ -10,10 +10,13 @@ of all rows, which would take out the label as well, with which a shortcut goes)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from operators.arrays import Float32, Float64, Int64
+from operators.arrays import Float32, Float64, Int64, Mask
+from operators.cues.serialise import load_state
+from operators.cues.sides.joint_balance import first_broken
 from operators.outliers.linear import Scaler
 
 RIDGE = 1e-3
@@ -63,3 +66,16 @@ def fit_eraser(X: Float32, y: Int64, scores: Float64) -> Eraser:
     directions, values, _ = np.linalg.svd(whitener @ (Z.T @ U / len(Z)), full_matrices=False)
     kept = directions[:, values > MIN_SHARE * max(float(values.max(initial=0.0)), 1e-300)]
     return Eraser(scaler.mean, scaler.inverse, whitener @ kept, kept.T @ colourer)
+
+
+def breaks_shortcut(folder: Path, X: Float32, y: Int64) -> Mask:
+    """Return whether each row breaks a column that ``cues`` balances, named or found, shape (n,).
+
+    Parameters
+    ----------
+    folder : state folder of ``cues``.
+    X, y : (n, d) features and (n,) class index.
+    """
+    state = load_state(folder)
+    balanced = state.balanced if state.blend > 0 else ()
+    return np.asarray(first_broken(balanced, state.scaler.apply(X), y) > 0)

@@ -141,6 +141,7 @@ def fit(
     row_ids: Int64,
     *,
     shortcuts: Float64 | None = None,
+    breaks: Mask | None = None,
     seed: int = 0,
     config: Config | None = None,
 ) -> VerdictState:
@@ -152,6 +153,7 @@ def fit(
     y : (n,) class index.
     row_ids : (n,) unique ids.
     shortcuts : (n, s) linear functions of the features, one for each known shortcut.
+    breaks : (n,) rows that break a known shortcut, which do not confirm that features are damaged.
     seed : of folds and planted damage.
 
     Raises
@@ -163,12 +165,13 @@ def fit(
     classes, rows = _assessed_rows(y, row_ids, seed)
     X, ids = np.asarray(X[rows], np.float32), row_ids[rows].astype(np.int64)
     y = np.searchsorted(classes, y[rows]).astype(np.int64)
+    breaks = np.zeros(len(y), np.bool_) if breaks is None else breaks[rows]
     # Another number of threads may round differently.
     with limit_threads(1):
-        learnt, eraser = [_learn(X, y, ids, len(classes), seed, config)], None
+        learnt, eraser = [_learn(X, y, ids, breaks, len(classes), seed, config)], None
         if shortcuts is not None and shortcuts.shape[1]:
             eraser = fit_eraser(X, y, np.asarray(shortcuts[rows], np.float64))
-            learnt.append(_learn(eraser(X), y, ids, len(classes), seed, config, shortcut_free=True))
+            learnt.append(_learn(eraser(X), y, ids, breaks, len(classes), seed, config, shortcut_free=True))
         posterior = np.minimum.reduce([one.posteriors for one in learnt])
         evident = np.logical_and.reduce([one.evident for one in learnt])
         prevalence = np.minimum.reduce([one.prevalence for one in learnt])
@@ -204,6 +207,7 @@ def _learn(
     X: Float32,
     y: Int64,
     ids: Int64,
+    breaks: Mask,
     n_classes: int,
     seed: int,
     config: Config,
@@ -235,7 +239,7 @@ def _learn(
     )
     E, planted, flipped = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
     rows, labels = (E, *planted), (y[m], flipped, y[m], y[m])
-    ratios, flips, prevalence = calibrate(E, planted, n_classes, config)
+    ratios, flips, prevalence = calibrate(E, planted, breaks[m], n_classes, config)
     checkable, covered = _check_classes(flips, rows[:2], labels[:2], n_classes, config)
     prevalence[0] *= covered
     trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
@@ -352,7 +356,7 @@ def planted_evidence(
 
 
 def calibrate(
-    E: Float64, planted: list[Float64], n_classes: int, config: Config
+    E: Float64, planted: list[Float64], breaks: Mask, n_classes: int, config: Config
 ) -> tuple[Ratios, Ratios, Float64]:
     """Estimate the density ratios of all kinds, that of flips by labels alone, and the (3,) prevalences.
 
@@ -361,7 +365,7 @@ def calibrate(
     """
     flips, flipped = flip_ratios(E, planted[0], NARROW, LABEL_COLUMNS, n_classes, config.min_flip_separation)
     margins, least = range(len(MARGINS)), config.min_damage_separation
-    damage = [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, least) for kind in planted[1:]]
+    damage = [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, least, breaks) for kind in planted[1:]]
     total, main = max(damage), int(np.argmax(damage))
     if total < config.min_prevalence:
         return _without_damage(flips, config), flips, np.array([flipped, 0.0, 0.0])

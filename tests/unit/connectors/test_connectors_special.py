@@ -429,6 +429,21 @@ def test_values_of_a_dictionary_are_plain(tmp_path: Path) -> None:
     assert rows_of(source) == [{"v": "b"}, {"v": None}, {"v": "a"}]
 
 
+def test_values_of_a_dictionary_within_a_list_or_a_struct_are_plain(tmp_path: Path) -> None:
+    """As polars writes a list of categories: Arrow makes neither texts nor Parquet of such views."""
+    indices, values = pa.array([1, None, 0], pa.int8()), pa.array(["a", "b"], pa.string_view())
+    coded = pa.DictionaryArray.from_arrays(indices, values)
+    listed, held = pa.ListArray.from_arrays([0, 1, 1, 3], coded), pa.StructArray.from_arrays([coded], ["k"])
+    _write(tmp_path / "a.arrow", pa.table({"l": listed, "s": held}))
+    source = open_source(str(tmp_path))
+    assert "view" not in str(source.list().schema)
+    assert rows_of(source) == [
+        {"l": ["b"], "s": {"k": "b"}},
+        {"l": [], "s": {"k": None}},
+        {"l": [None, "a"], "s": {"k": "a"}},
+    ]
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_json_is_text(ending: str, tmp_path: Path) -> None:
     texts = ['{"a": 1}', None, "[2]"]

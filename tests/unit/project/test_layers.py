@@ -59,12 +59,13 @@ LIBRARIES = {
 KNOWN_OPERATORS = {
     "cues": (
         "the drawn weights of `retrain` follow its weight path; commands and reports show its suspects; "
-        "`validate` names answers to them that are no features",
+        "`validate` names answers to them that are no features, and plans refuse excluded ones",
         {
             "engine.cli.cues",
             "engine.cli.retrain",
             "engine.plan.likely_leaks",
             "engine.plan.preview",
+            "engine.plan.sources",
             "engine.runs.descriptions",
             "engine.training.page",
             "engine.training.evaluation.plots",

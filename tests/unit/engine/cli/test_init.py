@@ -182,6 +182,8 @@ def test_csv_of_another_land_without_header_and_with_spellings(tmp_path: Path) -
     source = drafted("a.csv", "column_3")
     assert source["options"] == {"delimiter": ";", "header": False, "decimal": ","}
     assert source["label_map"] == {"Nein": "nein"}
+    joined = "warning: the recipe joins labels that look like one class; take out those that are not: "
+    assert f"{joined}source.label_map has 'Nein' to 'nein'" in init("a.csv", "--label", "column_3").stderr
 
 
 def test_thousands_are_numbers_and_the_other_reading_is_said(tmp_path: Path) -> None:

@@ -209,6 +209,8 @@ def test_a_class_that_is_not_split_is_no_group_to_look_at() -> None:
     groups = [row(0, 0, 900, 890), row(1, 1, 100, 0, worse=True)]
     text = summary_text(*groups)
     assert "lowest accuracy on a whole class, b: 0 %, against 89 % over all rows. As no class was" in text
+    assert "was split, this does not tell whether the class is rare, or hard to tell, or some of its" in text
+    assert "the rows that it treats otherwise are too few for a group" in text
     assert "smallest group" not in text
     assert group_to_inspect(groups) is None
     noise = row(1, -1, 60, 10, worse=True)

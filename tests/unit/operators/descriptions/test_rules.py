@@ -418,3 +418,16 @@ def test_sorted_amounts_have_a_view_and_row_numbers_have_none() -> None:
     amounts = np.sort(np.random.default_rng(0).lognormal(10, 0.6, N) * 100).astype(np.int64)
     found = pa.table({"pay": amounts, "line": rows * 10 + 3, "shuffled": np.roll(rows, 400)})
     assert [view.column for view in views_of(found, halves(), n_rows=100_000)] == ["pay"]
+
+
+def test_amounts_of_a_large_table_have_a_view_and_its_row_numbers_have_none() -> None:
+    """Amounts that repeat in the table hardly do in a sample, and were taken for row numbers."""
+    rng, n_rows = np.random.default_rng(0), 100_000
+    rows = np.sort(rng.choice(n_rows, N, replace=False))
+    found = pa.table(
+        {"income": rng.integers(0, n_rows, N), "line": rows, "shuffled": rng.permutation(rows) * 10 + 7}
+    )
+    assert [view.column for view in views_of(found, halves(), n_rows=n_rows)] == ["income"]
+    # So few rows repeat neither way: only their order tells.
+    few = found.take(pa.array(np.arange(0, N, 20)))
+    assert [view.column for view in views_of(few, halves()[::20], n_rows=n_rows)] == ["income", "shuffled"]

@@ -25,10 +25,11 @@ from operators.ingest.adaptor import Ingest
 from operators.ingest.params import IngestParams
 from operators.outliers.adaptor import Outliers
 from operators.outliers.assessment import assess
+from operators.outliers.mixture import damage_prevalence
 from operators.outliers.params import OutliersParams
 from operators.outliers.planted import KINDS
 from operators.outliers.report import evidence_section
-from operators.outliers.shortcut_free import fit_eraser
+from operators.outliers.shortcut_free import breaks_shortcut, fit_eraser
 from operators.outliers.state import forget_row_ids, load_state, save_state
 from operators.outliers.verdict import NoEvidenceError, VerdictState, fit
 from tests.unit.in_memory import run_operator, split_table
@@ -158,7 +159,7 @@ def test_the_operator_takes_out_what_cues_balances_whatever_the_shards(tmp_path:
         np.corrcoef(shortcut_scores(tmp_path / "cues", X)[:, 0], rows.score[:, 0])[0, 1], 1, atol=1e-6
     )
     table = pa.table({LABEL: pa.array(y, pa.int32()), FEATURES: numpy_to_vectors(X)})
-    operator = Outliers(OutliersParams(rule="evidence"), ["evidence"], ["cues"])
+    operator = Outliers(OutliersParams(rule="evidence"), ["evidence"], ["cues"], with_words=True)
     found = []
     for k, cuts in enumerate(([], [100, 101, 900])):
         (tmp_path / str(k)).mkdir()
@@ -178,12 +179,37 @@ def test_no_shortcut_is_taken_out_where_none_is_balanced(tmp_path: Path) -> None
     assert shortcut_scores(tmp_path, rows.X).shape == (len(rows.y), 0)
 
 
-@pytest.mark.parametrize(("text", "uses"), [({"model": "minilm"}, ("cues",)), ({}, ())])
-def test_cues_is_read_where_texts_are(text: dict[str, str], uses: tuple[str, ...]) -> None:
+def test_rows_that_break_a_shortcut_do_not_confirm_that_features_are_damaged() -> None:
+    """A rare value lies far from all others, and the label contradicts it where it breaks the shortcut."""
+    rng, n = np.random.default_rng(0), 2000
+    rare = np.arange(n) % 10 == 0
+    breaks = rare & (np.arange(n) % 3 > 0)
+    observed, planted = rng.normal(size=(2, n, 2))
+    observed[:, 0] += 6 * rare
+    observed[:, 1] += np.where(breaks, 4, -4)
+    planted[:, 0] += 6
+    none = np.zeros_like(breaks)
+    shares = [damage_prevalence(observed, planted, [0], [1], 0.9, known) for known in (none, breaks)]
+    assert shares[0] > 0.05
+    assert shares[1] == 0
+
+
+def test_a_column_that_is_balanced_tells_which_rows_break_it(tmp_path: Path) -> None:
+    rows = made()
+    X = np.column_stack([rows.X[:, :4], np.sign(rows.score[:, 0])]).astype(np.float32)
+    save_cues(robust_weights.fit(X, rows.y, rows.ids, CueSettings(spurious=(Named((4,)),))), tmp_path)
+    np.testing.assert_array_equal(breaks_shortcut(tmp_path, X, rows.y), rows.breaks)
+
+
+@pytest.mark.parametrize(("text", "with_words"), [({"model": "minilm"}, True), ({}, False)])
+def test_words_are_taken_out_where_texts_are_read(text: dict[str, str], with_words: bool) -> None:
     chain: list[Operator[Any]] = [
         Encode(EncodeParams.model_validate({"text": text})),
         Ingest(IngestParams(label="y", features=["note"])),
         Cues(CuesParams()),
         Outliers(OutliersParams(rule="evidence")),
     ]
-    assert chain[-1].in_chain(chain).uses == uses
+    found = chain[-1].in_chain(chain)
+    assert isinstance(found, Outliers)
+    assert (found.uses, found.with_words) == (("cues",), with_words)
+    assert chain[-1].in_chain(chain[:2]).uses == ()

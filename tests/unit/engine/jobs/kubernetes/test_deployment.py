@@ -223,6 +223,9 @@ def test_the_command_of_a_pod_runs(tmp_path: Path) -> None:
         ({"kind": "rayjob", "image": "x y;rm"}, "--image x y;rm is no name of an image"),
         ({"kind": "cronjob", "schedule": "0 2 30 2 *"}, "is never due: no such month has a day 30"),
         ({"kind": "cronjob", "schedule": "0 2 31 apr,Jun *"}, "is never due"),
+        ({"kind": "cronjob", "schedule": "0 2 31 4-4 */1"}, "is never due"),
+        ({"kind": "cronjob", "schedule": "0 2 31 4-Jun/2 *"}, "is never due"),
+        ({"kind": "cronjob", "schedule": "0 2 31 feb,4/5 ?"}, "is never due"),
         ({"kind": "cronjob", "schedule": "tonight"}, "five fields"),
         ({"kind": "cronjob", "schedule": "0 */999 * * *"}, "step 999 of the hour"),
         ({"kind": "cronjob", "schedule": "0 2 * * ;ls"}, "five fields"),
@@ -248,7 +251,15 @@ def test_options_that_do_not_go_together(options: dict[str, str], fault: str) ->
 
 @pytest.mark.parametrize(
     "schedule",
-    ["*/15 0-6,18-23/2 1,15 JAN-mar mon-FRI", "5/10 ? * * 0,6", "0 2 29 2 *", "0 2 31 2/1 *", "0 2 30 2 mon"],
+    [
+        "*/15 0-6,18-23/2 1,15 JAN-mar mon-FRI",
+        "5/10 ? * * 0,6",
+        "0 2 29 2 *",
+        "0 2 31 2/1 *",
+        "0 2 31 */4 *",
+        "0 2 30 2 mon",
+        "0 2 31 2 */2",  # every second weekday of February
+    ],
 )
 def test_schedules_that_kubernetes_takes(schedule: str) -> None:
     made = rendered("cronjob", schedule=schedule, timezone="Europe/Berlin")["CronJob"]["spec"]
