@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -11,6 +12,7 @@ from operators.counts import count
 from operators.report.text import interval, number, percent, short
 
 
+@cache
 def template(name: str) -> Template:
     """Load a template: it escapes every value, and a missing name is an error."""
     environment = Environment(

@@ -119,7 +119,9 @@ class FeatureMaker:
 
     @property
     def n_features(self) -> int:
-        """Width of ``x``, as found in the first part with rows."""
+        """Width of ``x``: the sum of ``widths``, or as found in the first part with rows."""
+        if self.widths:
+            return sum(self.widths)
         for shard in range(len(self.reader.shards)):
             width = int(self.read(shard, ())[1].shape[1])
             if width:
@@ -279,5 +281,5 @@ def dataset_of_version(
         )
         for name in SPLITS
     }
-    n_features = maker.n_features
-    return Dataset(splits, names, n_features, len(classes), maker.widths or (n_features,), classes)
+    widths = maker.widths or (maker.n_features,)
+    return Dataset(splits, names, sum(widths), len(classes), widths, classes)

@@ -22,6 +22,7 @@ from engine.report.groups import (
 from engine.report.rows import group_requests
 from engine.report.scores import adjusted_rand_index, group_scores, outlier_scores, score
 from engine.report.survey import ROW, Key, Survey, cast_or_null, first_per_group
+from engine.report.templates import template
 from engine.report.thumbnails import flat_numbers, scaled
 from operators.hashing import row_hashes
 from operators.planes import plane_of_products, principal_plane
@@ -376,3 +377,7 @@ def test_a_class_of_noise_and_rejected_rows_are_said() -> None:
     assert "More than half of class b (40 of 50 rows) is in no group" in text
     assert "1 row (1 %) is marked as an outlier." in text
     assert "2 rows could not be used and are quarantined" in text
+
+
+def test_templates_are_compiled_once() -> None:
+    assert template("model.html.j2") is template("model.html.j2")

@@ -32,6 +32,7 @@ from operators.outliers.report import evidence_section
 from operators.outliers.shortcut_free import breaks_shortcut, fit_eraser
 from operators.outliers.state import forget_row_ids, load_state, save_state
 from operators.outliers.verdict import NoEvidenceError, VerdictState, fit
+from tests.unit.few_trees import learn_from_few_trees
 from tests.unit.in_memory import run_operator, split_table
 
 Floats = npt.NDArray[np.float64]
@@ -137,8 +138,10 @@ def test_a_row_is_judged_the_same_by_itself_and_after_the_state_was_stored(tmp_p
 
 
 def test_without_shortcuts_there_is_one_verdict() -> None:
-    assert learnt(0.2, False).shortcut_free is None
-    assert learnt(0.2, True).shortcut_free is not None
+    rows, first = made(2.5), slice(400)
+    state = fit(rows.X[first, :20], rows.y[first], rows.ids[first], shortcuts=rows.score[first, :0])
+    assert state.shortcut_free is None
+    assert learnt(2.5, True).shortcut_free is not None
 
 
 def test_features_that_hold_nothing_but_the_shortcut_give_no_evidence() -> None:
@@ -161,11 +164,12 @@ def test_the_operator_takes_out_what_cues_balances_whatever_the_shards(tmp_path:
     table = pa.table({LABEL: pa.array(y, pa.int32()), FEATURES: numpy_to_vectors(X)})
     operator = Outliers(OutliersParams(rule="evidence"), ["evidence"], ["cues"], with_words=True)
     found = []
-    for k, cuts in enumerate(([], [100, 101, 900])):
-        (tmp_path / str(k)).mkdir()
-        states = {"cues": tmp_path / "cues"}
-        result, _ = run_operator(operator, split_table(table, cuts), tmp_path / str(k), states=states)
-        found.append(result)
+    with learn_from_few_trees():  # which learns once from the same rows
+        for k, cuts in enumerate(([], [100, 101, 900])):
+            (tmp_path / str(k)).mkdir()
+            states = {"cues": tmp_path / "cues"}
+            result, _ = run_operator(operator, split_table(table, cuts), tmp_path / str(k), states=states)
+            found.append(result)
     assert found[0].equals(found[1])
     marked = found[0][IS_OUTLIER].to_numpy()
     assert marked[rows.breaks & ~wrong].mean() < 0.02

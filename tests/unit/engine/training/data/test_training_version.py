@@ -94,6 +94,18 @@ def test_rows_are_the_published_ones(published: Path, tmp_path: Path) -> None:
     assert seen == len(frame) - 2
 
 
+def test_the_width_of_the_features_is_known_without_reading_rows(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task of a training has read the first shard for it, whatever its own one was."""
+    version = open_version(published)
+    maker = FeatureMaker(version.reader(), tmp_path)
+    maker.fit(LocalExecutor())
+    monkeypatch.setattr(FeatureMaker, "read", pytest.fail)
+    data = dataset_of_version(version, maker, "own_group")
+    assert (maker.n_features, data.n_features, data.widths) == (4, 4, (1, 1, 2))
+
+
 def test_wrong_labels_are_read_from_the_state_of_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
