@@ -29,7 +29,7 @@ from operators.cues.search.evidence import Evidence
 from operators.cues.search.gain import exchanged
 from operators.cues.search.ramps import Measurement
 
-LEAST = {"safe": 0.2, "bold": 0.1}
+LEAST = {"safe": 0.17, "bold": 0.1}
 """Setting -> expected gain from which robust weights are followed, of two classes."""
 LEAST_OF_MANY = {"safe": 0.1, "bold": 0.05}
 """The same of more classes."""
