@@ -69,7 +69,7 @@ def recipe_for(path: Path, out: Path, **sections: Any) -> dict[str, Any]:
     return recipe
 
 
-def small_recipe(folder: Path, *, shards: int = 4, output: str = "out", **sections: Any) -> Recipe:
+def small_recipe(folder: Path, *, shards: int = 2, output: str = "out", **sections: Any) -> Recipe:
     """The recipe over freshly written shards."""
     write_shards(folder / "data", spurious_table(), shards)
     return Recipe.parse(recipe_for(folder / "data", folder / output, **sections))

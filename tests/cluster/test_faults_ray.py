@@ -45,7 +45,7 @@ def many_shards(folder: Path, output: str, shards: int = 12, **sections: Any) ->
 @pytest.mark.parametrize("kind", [pytest.param(Striking, marks=pytest.mark.faults), KeptOpen])
 def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) -> None:
     """Tasks and actors: every shard is committed once, those of the dead too."""
-    recipe = small_recipe(tmp_path)
+    recipe = small_recipe(tmp_path, shards=4)
     run(recipe)
     plan = make_plan(recipe)
     (tmp_path / "marks").mkdir()

@@ -21,7 +21,7 @@ pytest.importorskip("prometheus_client", reason="Ray exports metrics only with i
 def test_the_nodes_endpoint_has_every_metric_of_a_run(tmp_path: Path) -> None:
     import ray
 
-    recipe = small_recipe(tmp_path, run={"executor": "ray"})
+    recipe = small_recipe(tmp_path, shards=4, run={"executor": "ray"})
     result = run(recipe)
     port = ray.nodes()[0]["MetricsExportPort"]
     found: list[str] = []

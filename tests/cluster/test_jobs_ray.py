@@ -47,7 +47,7 @@ def command(*arguments: str) -> tuple[int, str]:
 
 
 def test_a_token_is_asked_for(head: Head, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path)
+    recipe = small_recipe(tmp_path, shards=4)
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     with pytest.raises(InputError, match="refuses the token it was sent"):
         submit(recipe, head.address)
@@ -118,7 +118,9 @@ def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "slow.py").write_text("import os, time\nassert os.environ['MY_TOKEN']\ntime.sleep(600)\n")
-    recipe = small_recipe(tmp_path, operators={"probe": {"model": "slow:make", "trainer": "in_process"}})
+    recipe = small_recipe(
+        tmp_path, shards=4, operators={"probe": {"model": "slow:make", "trainer": "in_process"}}
+    )
     env = {"MY_TOKEN": secret, "ROWSIEVE_FACTORIES": "slow"}
     made = submit(recipe, head.address, key="k", working_dir=folder, env=env)
     deadline = time.monotonic() + PATIENCE

@@ -33,11 +33,11 @@ def test_ray_publishes_what_one_process_publishes(
     """The default operators, or every method in one recipe; on Ray, classes are also clustered in blocks."""
     monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)  # its survey follows
     operators = {**chain, "neighbours": {"eps": 0.05, "metric": "cosine"}}
-    recipe = small_recipe(tmp_path, output="alone", operators=operators)
+    recipe = small_recipe(tmp_path, shards=4, output="alone", operators=operators)
     alone = run(recipe)
     operators["groups"] = {**recipe.operators["groups"], "block_rows": 50}
     settings = {"executor": "ray", "shards_in_flight": 3}
-    on_ray = small_recipe(tmp_path, output="ray", operators=operators, run=settings)
+    on_ray = small_recipe(tmp_path, shards=4, output="ray", operators=operators, run=settings)
     assert content(run(on_ray).path) == content(alone.path)
     here, there = (make_plan(made).reader() for made in (recipe, on_ray))
     for shard in range(4):
@@ -50,7 +50,7 @@ def test_ray_publishes_what_one_process_publishes(
 
 
 def test_errors_of_rows_reach_the_driver(tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path, run={"executor": "ray"})
+    recipe = small_recipe(tmp_path, shards=4, run={"executor": "ray"})
     table = spurious_table()
     values = table.column("a").to_pylist()
     values[130] = float("inf")
@@ -62,7 +62,7 @@ def test_errors_of_rows_reach_the_driver(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_asking_for_too_much_is_refused_before_it_hangs(tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path, run={"executor": "ray"})
+    recipe = small_recipe(tmp_path, shards=4, run={"executor": "ray"})
     with pytest.raises(
         InfeasibleError, match=r"operators\.gradients asks for 1 GPU .* has 0.*resources\.gpus=0"
     ):

@@ -30,7 +30,7 @@ SMALL = {"epochs": 6, "batch_size": 40, "slots": 3, "checkpoint_every": 1}
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published")
-    engine.run(small_recipe(folder))
+    engine.run(small_recipe(folder, shards=4))
     return folder / "out"
 
 

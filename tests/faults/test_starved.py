@@ -51,8 +51,8 @@ def test_no_room_for_a_temporary_file(tmp_path: Path, monkeypatch: pytest.Monkey
     """ENOSPC at the n-th write of a record, wherever that is: exit 2, and the next run ends well."""
     import engine.storage.run_store
 
-    recipe = small_recipe(tmp_path)
-    reference = content(run(small_recipe(tmp_path, output="reference")).path)
+    recipe = small_recipe(tmp_path, shards=4)
+    reference = content(run(small_recipe(tmp_path, shards=4, output="reference")).path)
     original = engine.storage.run_store.write_text
     left = [0]
 

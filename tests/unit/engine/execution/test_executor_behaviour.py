@@ -61,7 +61,7 @@ class NoCheck(Lease):
 
 
 def job_of(tmp_path: Path, kind: type[Ingest]) -> Job:
-    plan = make_plan(small_recipe(tmp_path))
+    plan = make_plan(small_recipe(tmp_path, shards=4))
     planned = plan.operators[0]
     operator = kind(cast(Any, planned.operator.params))
     context = Context(plan.reader(planned), tmp_path / "state")

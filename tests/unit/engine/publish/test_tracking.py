@@ -44,7 +44,7 @@ def test_a_run_is_recorded(tracked: tuple[Path, RunResult]) -> None:
     assert found.data.params["probe.l2"] == "0.05"
     assert found.data.params["rows"] == "240"
     assert found.data.metrics["groups.groups"] >= 2
-    assert found.data.metrics["gradients.shards_computed"] == 4
+    assert found.data.metrics["gradients.shards_computed"] == 2
     paces = {f"{one.name}.rows_per_worker_second": one.rows_per_worker_second for one in result.operators}
     assert all(pace > 0 for pace in paces.values())
     assert {name: found.data.metrics[name] for name in paces} == pytest.approx(paces)

@@ -86,7 +86,7 @@ def test_a_second_run_computes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path)
+    recipe = small_recipe(tmp_path, shards=4)
     run(recipe)
     result = run(changed(recipe, groups={"min_samples": [7]}))
     assert computed(result) == {
@@ -205,7 +205,7 @@ def test_a_locked_output_says_who_holds_it(tmp_path: Path) -> None:
 
 
 def test_a_crash_keeps_what_was_committed(tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path)
+    recipe = small_recipe(tmp_path, shards=4)
 
     class StopError(Exception):
         pass
@@ -324,7 +324,9 @@ def test_a_source_file_that_is_replaced_during_a_run_ends_it(operator: str, tmp_
 
 
 def test_a_version_that_has_lost_a_part_is_told(tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path, operators={"groups": {"method": "none"}, "weights": {}, "split": {}})
+    recipe = small_recipe(
+        tmp_path, shards=4, operators={"groups": {"method": "none"}, "weights": {}, "split": {}}
+    )
     done = run(recipe)
     (done.path / "data" / "part-00001.parquet").unlink()
     told = rf"part-00001\.parquet is not there: the version {done.version} has lost 1 of its 4 parts"
