@@ -51,7 +51,7 @@ def test_a_run_is_recorded(tracked: tuple[Path, RunResult]) -> None:
     assert any(name.startswith("groups.silhouette") for name in found.data.metrics)
     (entry,) = found.inputs.dataset_inputs
     assert entry.dataset.name == "small"
-    assert len(json.loads(entry.dataset.source)["files"]) == 4
+    assert len(json.loads(entry.dataset.source)["files"]) == 2
     names = {entry.path for entry in client(folder / "out").list_artifacts(str(result.mlflow_run_id))}
     assert {"recipe.yaml", "plan.json", "manifest.json"} <= names
     assert any(name.endswith(".html") for name in names)
