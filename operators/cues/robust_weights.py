@@ -167,9 +167,9 @@ def _follow(found: Search, sample: Sample, strict: CueSettings, fits: Fits) -> t
     a column whose gain wrong labels may hide; a column that few rows of a rare class break.
     """
     search, decision = choose_state(found, sample, strict, fits)
-    search, decision = follow_in_full(search, found.column, decision, sample, strict, fits)
-    search, decision = follow_right_labels(search, found.column, decision, sample, strict, fits)
-    return follow_rare_class(search, found.column, decision, sample, strict, fits)
+    for follow in (follow_in_full, follow_right_labels, follow_rare_class):
+        search, decision = follow(search, found.column, decision, sample, strict, fits)
+    return search, decision
 
 
 def _with_names(
@@ -242,7 +242,7 @@ def _worst(decision: Decision, named: CueState, sample: Sample) -> float:
 
 
 def _with_class_strength(found: CueState, decision: Decision, without: Decision, sample: Sample) -> CueState:
-    """Return the state of named shortcuts whose classes are balanced as far as without a name.
+    """Return the state of named shortcuts, by the part that is decided, with the class balance of no name.
 
     Where the column that decided this is balanced itself, models lean on it no more, and only the worst class
     counts.
