@@ -41,7 +41,6 @@ from operators.cues.fit_searched import fit_searched
 from operators.cues.learnt_classes import MAX_CLASSES, LearntClasses, learnt_classes
 from operators.cues.models.draws import draw_sample
 from operators.cues.models.linear import Scaler
-from operators.cues.models.trade_off import Fits
 from operators.cues.named.fit_named import fit_named
 from operators.cues.other_classes import (
     balance_in_other_classes,
@@ -116,14 +115,14 @@ def fit(
     class_factor = class_factors(counts)
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
-    learnt, fits = _LearntRows(scaler.apply(X), y, ids, LearntClasses(np.unique(y), C)), Fits()
+    learnt = _LearntRows(scaler.apply(X), y, ids, LearntClasses(np.unique(y), C))
     strict = replace(s, min_effective=max(s.min_effective, MEASURED_SHARE))
     found = _search(learnt, strict, scaler, class_factor, sample)
-    search, decision = _follow(found, sample, strict, fits)
+    search, decision = _follow(found, sample, strict)
     if s.spurious:
         searched = found._replace(state=search)
-        return _with_names(searched, decision, learnt, sample, s, strict, fits)
-    milder = with_least_share(search, decision, sample, s, fits) if s != strict else None
+        return _with_names(searched, decision, learnt, sample, s, strict)
+    milder = with_least_share(search, decision, sample, s) if s != strict else None
     if milder is not None:
         return _apply_decision(search, milder, sample, s)
     return _apply_decision(search, decision, sample, strict)
@@ -160,15 +159,15 @@ def _search(
     )
 
 
-def _follow(found: Search, sample: Sample, strict: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+def _follow(found: Search, sample: Sample, strict: CueSettings) -> tuple[CueState, Decision]:
     """Return which of the findings is followed without a name, and how far.
 
     That is the first of these: what opens the gate; a way of which trees over all measurements expect a gain;
     a column whose gain wrong labels may hide; a column that few rows of a rare class break.
     """
-    search, decision = choose_state(found, sample, strict, fits)
+    search, decision = choose_state(found, sample, strict)
     for follow in (follow_in_full, follow_right_labels, follow_rare_class):
-        search, decision = follow(search, found.column, decision, sample, strict, fits)
+        search, decision = follow(search, found.column, decision, sample, strict)
     return search, decision
 
 
@@ -179,7 +178,6 @@ def _with_names(
     sample: Sample,
     s: CueSettings,
     strict: CueSettings,
-    fits: Fits,
 ) -> CueState:
     """Return the state that balances the names of the settings, beside what is followed without them.
 
@@ -197,8 +195,6 @@ def _with_names(
         Settings of the user.
     strict
         Those of the search, which hold for names that the user has not given as well.
-    fits
-        As for ``decide_on``.
 
     """
     search = replace(found.state, blend=without.blend)
@@ -207,10 +203,10 @@ def _with_names(
     named = _fit_names(rows, sample, own, search, found.column)
     if not named.named:
         return _apply_decision(search, without, sample, strict)
-    decision = decide_on(named, sample, own, fits=fits)
+    decision = decide_on(named, sample, own)
     if named.searched_part > 0 and _shows_the_named(search, named, sample):
         alone = _fit_names(rows, sample, replace(own, searched_share=0.0), search, found.column)
-        of_alone = decide_on(alone, sample, own, fits=fits)
+        of_alone = decide_on(alone, sample, own)
         if _worst(of_alone, alone, sample) >= _worst(decision, alone, sample):
             named, decision = alone, of_alone
     if s.only_if_better and not decision.blend:
@@ -228,7 +224,7 @@ def _fit_names(
 
 def _shows_the_named(search: CueState, named: CueState, sample: Sample) -> bool:
     """Return whether rows that break the named shortcuts break what twins and slices show, too."""
-    X, y, ids, _ = sample
+    X, y, ids = sample.X, sample.y, sample.ids
     if search.class_columns:
         return False
     broken = broken_column(named, X, y, ids) > 0
@@ -237,7 +233,7 @@ def _shows_the_named(search: CueState, named: CueState, sample: Sample) -> bool:
 
 def _worst(decision: Decision, named: CueState, sample: Sample) -> float:
     """Return the accuracy of the worst group on held-out rows, by which rows break the named shortcuts."""
-    X, y, ids, _ = sample
+    X, y, ids = sample.X, sample.y, sample.ids
     return worst_of_decision(decision, broken_column(named, X, y, ids), sample)
 
 

@@ -18,7 +18,6 @@ from operators.cues.decision.groups import shortcut_groups
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.learnt_classes import learnt_classes
 from operators.cues.models.curve_points import point_at
-from operators.cues.models.trade_off import Fits
 from operators.cues.models.weight_path import CLASS_BALANCE
 from operators.cues.row_weights import breaks, broken_column
 from operators.cues.search.ramps import LEAST_PART, SOME_EVIDENCE, SURE_COLUMN
@@ -33,7 +32,7 @@ CLEAR_RISE = 0.05
 what opens the gate."""
 
 
-def choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+def choose_state(found: Search, sample: Sample, s: CueSettings) -> tuple[CueState, Decision]:
     """Return the state that is followed, and the decision on it.
 
     Several columns are balanced together or not at all: one of them alone leaves the others, of which models
@@ -41,14 +40,14 @@ def choose_state(found: Search, sample: Sample, s: CueSettings, fits: Fits) -> t
     held-out rows favour it, unless the same column stands for every class there.
     """
     if found.together:
-        return found.together, decide_on(found.together, sample, s, fits=fits)
+        return found.together, decide_on(found.together, sample, s)
     class_set = found.class_set
     if class_set and found.state.blend < LEAST_PART:
-        return class_set, decide_on(class_set, sample, s, fits=fits)
-    search, decision = _choose_factor(found.state, sample, s, fits)
+        return class_set, decide_on(class_set, sample, s)
+    search, decision = _choose_factor(found.state, sample, s)
     if class_set is None or _balances_all_classes(search, class_set):
         return search, decision
-    other = decide_on(class_set, sample, s, fits=fits)
+    other = decide_on(class_set, sample, s)
     if other.blend > 0 and _is_better(other, decision, class_set, search, sample):
         return class_set, other
     return search, decision
@@ -71,7 +70,7 @@ def _is_better(
     Where the other one lies in a column too, rows are compared by which of both they break: the classes that
     that column does not tell apart have rows of their own that break that column.
     """
-    X, y, ids, _ = sample
+    X, y, ids = sample.X, sample.y, sample.ids
     own, others = broken_column(class_set, X, y, ids), broken_column(search, X, y, ids)
     if search.class_columns:
         others = own + 2 * others
@@ -99,7 +98,7 @@ def worst_of_decision(decision: Decision, broken: Integers, sample: Sample) -> f
     return 0.0 if reached is None else reached.worst
 
 
-def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits) -> tuple[CueState, Decision]:
+def _choose_factor(search: CueState, sample: Sample, s: CueSettings) -> tuple[CueState, Decision]:
     """Return the state whose robust factor is followed, and the decision on it.
 
     Of two classes a column that carries a shortcut is balanced only where the weights of twins and slices are
@@ -108,14 +107,14 @@ def _choose_factor(search: CueState, sample: Sample, s: CueSettings, fits: Fits)
     no better than the baseline.
     """
     if search.class_column is None or search.evidence is None or search.n_learnt > 2:
-        return search, decide_on(search, sample, s, fits=fits)
+        return search, decide_on(search, sample, s)
     without = replace(search, class_column=None, blend=search.evidence.searched_gate())
     if search.evidence.own_column_gate() > 0:
-        balanced = decide_on(search, sample, s, fits=fits)
+        balanced = decide_on(search, sample, s)
         if balanced.blend > 0 or without.blend <= 0:
             return search, balanced
-        return without, decide_on(without, sample, s, fits=fits)
-    plain, balanced = (decide_on(state, sample, s, fits=fits) for state in (without, search))
+        return without, decide_on(without, sample, s)
+    plain, balanced = (decide_on(state, sample, s) for state in (without, search))
     gained = plain.blend > 0 and without.blend > SOME_EVIDENCE[0]
     if balanced.blend > 0 and (gained or _clearly_better(balanced, search, sample)):
         return search, balanced
@@ -130,8 +129,8 @@ def _clearly_better(balanced: Decision, search: CueState, sample: Sample) -> boo
     """
     if balanced.blend <= 0 or search.evidence is None or search.evidence.column_of_two_gate() < SURE_COLUMN:
         return False
-    X, y, ids, counts = sample
-    contradicting = np.bincount(y[breaks(search, X, y, ids)], minlength=len(counts))
-    return bool(contradicting[learnt_classes(counts)].min() >= MIN_GROUP_ROWS) and (
+    broken = breaks(search, sample.X, sample.y, sample.ids)
+    contradicting = np.bincount(sample.y[broken], minlength=len(sample.counts))
+    return bool(contradicting[learnt_classes(sample.counts)].min() >= MIN_GROUP_ROWS) and (
         worst_rise(balanced.points, CLASS_BALANCE + balanced.blend) >= SURE_RISE
     )

@@ -16,7 +16,6 @@ from operators.cues.decision.decision import Decision
 from operators.cues.decision.expected_gain import expected_gain, least_gain
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.learnt_classes import learnt_classes
-from operators.cues.models.trade_off import Fits
 from operators.cues.row_weights import breaks
 from operators.cues.settings import CueSettings
 from operators.cues.sides.sides import Sides
@@ -37,7 +36,6 @@ def follow_in_full(
     decision: Decision,
     sample: Sample,
     s: CueSettings,
-    fits: Fits | None = None,
 ) -> tuple[CueState, Decision]:
     """Return the state and decision of a way whose expected gain is large, else those given.
 
@@ -48,7 +46,7 @@ def follow_in_full(
     decision
         What the gate leads to. Nothing else is tried where that is open, or where several columns carry a
         shortcut: one of them alone would leave the others.
-    sample, s, fits
+    sample, s
         As for ``decide_on``.
 
     """
@@ -56,7 +54,7 @@ def follow_in_full(
         return search, decision
     best, least = None, least_gain(s.setting, search.n_learnt)
     # All labels count alike: the trees know measurements of such trials alone.
-    for state, tried in tried_in_full(replace(search, judged_labels=()), column, sample, s, fits):
+    for state, tried in tried_in_full(replace(search, judged_labels=()), column, sample, s):
         gain = gain_to_expect(state, tried, sample)
         if tried.blend > 0 and gain is not None and gain > least:
             best, least = (replace(state, expected_gain=gain), tried), gain
@@ -64,7 +62,7 @@ def follow_in_full(
         return search, decision
     judged, found = replace(best[0], judged_labels=search.judged_labels), best[1]
     if judged.right_labels is not None:
-        found = decide_on(judged, sample, s, fits=fits)
+        found = decide_on(judged, sample, s)
     return (judged, found) if found.blend > 0 else (search, decision)
 
 
@@ -76,7 +74,7 @@ def is_open(search: CueState, decision: Decision) -> bool:
 
 
 def tried_in_full(
-    search: CueState, column: Sides | None, sample: Sample, s: CueSettings, fits: Fits | None = None
+    search: CueState, column: Sides | None, sample: Sample, s: CueSettings
 ) -> list[tuple[CueState, Decision]]:
     """Return the states that follow one way, and the decisions on them.
 
@@ -92,8 +90,7 @@ def tried_in_full(
     if column is not None:
         ways.append(column)
     states = [replace(search, class_column=sides, blend=1.0) for sides in ways]
-    fits = {} if fits is None else fits
-    return [(state, decide_on(state, sample, s, fits=fits)) for state in states]
+    return [(state, decide_on(state, sample, s)) for state in states]
 
 
 def gain_to_expect(state: CueState, tried: Decision, sample: Sample) -> float | None:

@@ -22,7 +22,7 @@ from operators.cues.decision.decision import Decision, cost, worst_rise
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.learnt_classes import learnt_classes
 from operators.cues.models.curve_points import baseline, point_at
-from operators.cues.models.trade_off import Fits, TradeOffPoint
+from operators.cues.models.trade_off import TradeOffPoint
 from operators.cues.models.weight_path import CLASS_BALANCE, FULL
 from operators.cues.row_weights import breaks
 from operators.cues.search.ramps import SURE_COLUMN
@@ -49,7 +49,6 @@ def follow_rare_class(
     decision: Decision,
     sample: Sample,
     s: CueSettings,
-    fits: Fits | None = None,
 ) -> tuple[CueState, Decision]:
     """Return the state that balances the column of two classes and its decision, else those given.
 
@@ -61,7 +60,7 @@ def follow_rare_class(
         From ``fit_searched``.
     decision
         What the evidence leads to. Nothing else is tried where something is followed.
-    sample, s, fits
+    sample, s
         As for ``decide_on``.
 
     """
@@ -70,11 +69,11 @@ def follow_rare_class(
     if search.evidence is None or search.evidence.column_gate() < SURE_COLUMN:
         return search, decision
     state = replace(search, class_column=column, blend=1.0)
-    X, y, ids, counts = sample
+    X, y, ids, counts = sample.X, sample.y, sample.ids, sample.counts
     broken, learnt = breaks(state, X, y, ids), learnt_classes(counts)[y]
     if not has_few_of_rare_class(y[learnt], broken[learnt], counts):
         return search, decision
-    trials = decide_on(state, sample, s, fits=fits).trials
+    trials = decide_on(state, sample, s).trials
     if trials is None or FULL not in trials.strengths:
         return search, decision
     points = trials.only_rows(learnt).points((2 * y + broken)[learnt], min_rows=LEAST_ROWS)

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from operators.cues.decision.decision import Decision, cost, worst_rise
 from operators.cues.decision.sample_decision import Sample, decide_on
-from operators.cues.models.trade_off import Fits
 from operators.cues.models.weight_path import FULL
 from operators.cues.search.evidence import Evidence
 from operators.cues.search.ramps import COLUMN_OF_TWO_RAMPS, SURE_COLUMN, Measurement
@@ -42,7 +41,6 @@ def follow_right_labels(
     decision: Decision,
     sample: Sample,
     s: CueSettings,
-    fits: Fits | None = None,
 ) -> tuple[CueState, Decision]:
     """Return the state that balances the column of two classes and its decision, else those given.
 
@@ -52,7 +50,7 @@ def follow_right_labels(
         From ``fit_searched``, with what is known of labels.
     decision
         What the evidence leads to. Nothing else is tried where something is followed.
-    sample, s, fits
+    sample, s
         As for ``decide_on``.
 
     """
@@ -61,7 +59,7 @@ def follow_right_labels(
     state = replace(search, class_column=column, blend=1.0)
     if search.n_learnt > 2 or state.right_labels is None or not looks_like_shortcut(search.evidence):
         return search, decision
-    tried = decide_on(state, sample, s, fits=fits)
+    tried = decide_on(state, sample, s)
     gained, lost = worst_rise(tried.points, FULL), cost(tried.points, FULL)
     if tried.blend < 1.0 or gained < LEAST_RISE or lost > MOST_COST:
         return search, decision

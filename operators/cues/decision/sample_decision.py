@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,7 +24,8 @@ MAX_COST_OF_MANY = 0.1
 of each other and tell most of the label together cost more."""
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True)
+class Sample:
     """Rows on which weights are compared, those of rare classes included.
 
     Attributes
@@ -34,6 +34,8 @@ class Sample(NamedTuple):
         Features (n, d), labels (n,) and row ids (n,).
     counts
         Rows of each class in the whole table, shape (C,).
+    fits
+        Models without a robust factor, which are fitted to these rows once for all states that are tried.
 
     """
 
@@ -41,6 +43,7 @@ class Sample(NamedTuple):
     y: Integers
     ids: Integers
     counts: Integers
+    fits: Fits = field(default_factory=dict, compare=False, repr=False)
 
     def rows_of(self, classes: Mask) -> tuple[Floats, Integers, Integers]:
         """Return the features, labels and ids of the rows of some classes, shape (C,)."""
@@ -48,12 +51,7 @@ class Sample(NamedTuple):
         return self.X[kept], self.y[kept], self.ids[kept]
 
 
-def decide_on(
-    state: CueState,
-    sample: Sample,
-    s: CueSettings,
-    fits: Fits | None = None,
-) -> Decision:
+def decide_on(state: CueState, sample: Sample, s: CueSettings) -> Decision:
     """Compare the weights of several strengths and return which is published.
 
     Parameters
@@ -62,14 +60,12 @@ def decide_on(
         Its ``blend`` is the part of the robust factor that the evidence allows.
     sample, s
         Rows and settings.
-    fits
-        Models without a robust factor, by which they are fitted once for several states.
 
     """
-    X, y, ids, counts = sample
+    X, y, ids = sample.X, sample.y, sample.ids
     factor, path = _path(state, sample, s)
     which, Z = broken_column(state, X, y, ids), state.scaler.apply(X)
-    slices = leaning_slices(state.slices, state.evidence, Z, y, len(counts))
+    slices = leaning_slices(state.slices, state.evidence, Z, y, len(sample.counts))
     rows = DecisionSample(
         Z=Z,
         y=y,
@@ -89,25 +85,23 @@ def decide_on(
         many_values=not named and class_shares_lead(state.slices, s),
         max_cost=MAX_COST_OF_MANY if not named and len(state.class_columns) > 2 else np.inf,
     )
-    return decide(rows, path, state.blend, rules, l2=s.l2, seed=s.seed, fits=fits)
+    return decide(rows, path, state.blend, rules, l2=s.l2, seed=s.seed, fits=sample.fits)
 
 
-def with_least_share(
-    state: CueState, decision: Decision, sample: Sample, s: CueSettings, fits: Fits | None = None
-) -> Decision | None:
+def with_least_share(state: CueState, decision: Decision, sample: Sample, s: CueSettings) -> Decision | None:
     """Return a decision with its points under the settings' limits; None if its worst group is worse there.
 
     Parameters
     ----------
     state, decision
         Searched columns, and the decision on them under stricter limits; its part is kept.
-    sample, s, fits
+    sample, s
         As for ``decide_on``.
 
     """
     if decision.trials is None or decision.blend <= 0:
         return None
-    X, y, ids, counts = sample
+    X, y, ids = sample.X, sample.y, sample.ids
     factor, path = _path(state, sample, s)
     trials = try_strengths(
         state.scaler.apply(X),
@@ -118,11 +112,11 @@ def with_least_share(
         strengths=decision.trials.strengths,
         l2=s.l2,
         seed=s.seed,
-        fits=fits,
+        fits=sample.fits,
         right_label=decision.trials.right_label,
     )
     which = broken_column(state, X, y, ids)
-    points = trials.points(shortcut_groups(y, which, len(counts), state.broken_parts))
+    points = trials.points(shortcut_groups(y, which, len(sample.counts), state.broken_parts))
     before, after = (point_at(found, CLASS_BALANCE + decision.blend) for found in (decision.points, points))
     if before is None or after is None or after.worst < before.worst:
         return None
@@ -137,7 +131,7 @@ def with_limits_of_classes(state: CueState, sample: Sample, s: CueSettings) -> C
 
 def _path(state: CueState, sample: Sample, s: CueSettings) -> tuple[Float64, WeightPath]:
     """Return the robust factor of each row in full, shape (n,), and the weights of each strength."""
-    X, y, ids, counts = sample
+    X, y, ids, counts = sample.X, sample.y, sample.ids, sample.counts
     weighed = weighed_classes(state.balanced, learnt_classes(counts))
     factor = np.where(weighed[y], full_factor(state, X, y, ids), 1.0)
     return factor, WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)

@@ -16,7 +16,6 @@ from operators.cues.decision.decision import Decision
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.fit_searched import fit_searched
 from operators.cues.models.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.models.trade_off import Fits
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.listing import _class_sets as sets_record
 from operators.cues.output.listing import shortcut_names
@@ -89,8 +88,8 @@ def test_it_takes_the_place_of_twins_that_see_less_of_it(form: str):
     state = fit(X, y, IDS, s)
     assert state.class_column is not None
     assert state.class_column.class_sets == ((0, 2), (TARGET,))
-    sample, fits = Sample(X, y, IDS, counts), Fits()
-    twins = decide_on(found.state, sample, s, fits=fits)
+    sample = Sample(X, y, IDS, counts)
+    twins = decide_on(found.state, sample, s)
     w, without = weights(state, X, y, IDS), weights(_decided(found.state, twins), X, y, IDS)
     assert worst_group(w, X, y, form) > worst_group(without, X, y, form) + 0.1
 
@@ -118,7 +117,7 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
     sides = replace(found.state.class_column, class_sets=((0, 2), (TARGET,)))
     other = found._replace(class_set=replace(found.state, class_column=sides))
     monkeypatch.setattr(choice, "_is_better", lambda *_: True)
-    state, _ = choice.choose_state(other, Sample(rows, y, IDS, counts), s, Fits())
+    state, _ = choice.choose_state(other, Sample(rows, y, IDS, counts), s)
     assert state.class_column is not None
     assert not state.class_column.class_sets
 
@@ -130,7 +129,7 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
 def test_its_own_worst_group_has_to_rise_and_the_other_not_to_fall(
     own: float, other: float, better: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    rows = np.zeros((4, 1)), np.zeros(4, int), np.arange(4), np.array([4])
+    rows = Sample(np.zeros((4, 1)), np.zeros(4, int), np.arange(4), np.array([4]))
     monkeypatch.setattr(choice, "broken_column", lambda state, *_: np.full(4, state.number))
     worst = {("before", 1): 0.3, ("after", 1): 0.3 + own}
     for number in (2, 5):  # the other shortcut alone, and both crossed
