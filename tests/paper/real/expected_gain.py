@@ -124,6 +124,8 @@ SETS_OF_MANY = (
     "fresh",
     "class-sets",
     "aligned_classes",
+    "more_class_pairs",
+    "noisy_class_pairs",
 )
 """Sets with problems of more than two classes."""
 COMMANDS = ("measure", "fit", "sets", "measure-many", "fit-many", "sets-many")
@@ -166,6 +168,8 @@ def problems(name: str) -> Mapping[str, Callable[[int], Problem]]:
         "doubled": DOUBLED,
         "more_pairs": many.MORE_PAIRS,
         "noisy_pairs": many.NOISY_PAIRS,
+        "more_class_pairs": classes.MORE_CLASS_PAIRS,
+        "noisy_class_pairs": classes.NOISY_CLASS_PAIRS,
         "aligned": ALIGNED,
         "aligned_classes": ALIGNED_CLASSES,
         "class-sets": CLASS_SETS,
@@ -203,7 +207,7 @@ def measured(problem: Problem, seed: int) -> Record | None:
         state = fit(problem.X, problem.y, ids, settings, n_classes=problem.classes)
     if not kept:
         return None
-    search, column, decision, sample, s, _ = kept
+    search, column, decision, sample, s = kept
     group = groups_of(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
     shut = decision.class_strength

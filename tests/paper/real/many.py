@@ -152,13 +152,19 @@ def noisy_pair(seed: int, source: str, number: int) -> Problem:
         The table has fewer labels.
 
     """
-    found = all_picked(source)
+    return noisy_of(all_picked(source), seed, source, number)
+
+
+def noisy_of(
+    found: list[tuple[str, pd.DataFrame, Array, str]], seed: int, source: str, number: int
+) -> Problem:
+    """Return one of the labels that were found in a table, as ``noisy_pair`` does."""
     if number >= len(found):
-        raise ValueError(f"{source} has fewer than {number + 1} labels")
+        raise ValueError(f"{source} has fewer than {number + 1} labels of this kind")
     label, frame, y, attribute = found[number]
-    rng = random_of(f"{source}:{label}", "noisy")
+    rng, C = random_of(f"{source}:{label}", "noisy"), int(y.max()) + 1
     share = float(rng.uniform(*WRONG))
-    seen = np.where(rng.random(len(y)) < share, 1 - y, y)
+    seen = np.where(rng.random(len(y)) < share, (y + rng.integers(1, C, len(y))) % C, y)
     half = halves_of(frame[attribute])
     kind = f"pair, {share:.0%} wrong labels"
     return from_frame(frame.drop(columns=attribute), seen, half, kind, seed, true=y)

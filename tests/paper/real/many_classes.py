@@ -10,7 +10,7 @@ for design, all others were held back and run once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 
 import numpy as np
@@ -19,9 +19,19 @@ import pandas as pd
 from tests.paper.real.design import Maker
 from tests.paper.real.entities import from_frame
 from tests.paper.real.generated import Problem
-from tests.paper.real.many import BOUND, TABLES, Array, cleaned, halves_of, hashed, pair_of, random_of
+from tests.paper.real.many import (
+    BOUND,
+    TABLES,
+    Array,
+    cleaned,
+    halves_of,
+    hashed,
+    noisy_of,
+    pair_of,
+    random_of,
+)
 
-LABELS = 2
+LABELS, MORE_LABELS = 2, 6
 CLASSES = (3, 10)
 MIN_SHARE = 0.03
 BINS = 20
@@ -30,15 +40,15 @@ SAME = 0.97
 """Accuracy from which a column is the label once more, and is left out."""
 
 
-def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
-    """Yield label, features, classes and the hidden attribute of up to two labels of a table."""
+def picked(source: str, labels: int = LABELS) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
+    """Yield label, features, classes and the hidden attribute of up to so many labels of a table."""
     whole, rng = cleaned(source), random_of(source, "classes")
     names = [str(name) for name in whole.columns]
     rng.shuffle(names)
     made = 0
     for label in names:
         values = whole[label]
-        if made == LABELS or values.dtype.kind == "f":
+        if made == labels or values.dtype.kind == "f":
             continue
         values = values.astype(object).where(values.notna(), None)
         counts = values.value_counts()
@@ -53,6 +63,12 @@ def picked(source: str) -> Iterator[tuple[str, pd.DataFrame, Array, str]]:
         if frame.shape[1] >= 3 and attributes:
             made += 1
             yield label, frame, y, attributes[int(rng.integers(len(attributes)))]
+
+
+@lru_cache(maxsize=2)
+def all_picked(source: str) -> list[tuple[str, pd.DataFrame, Array, str]]:
+    """Return what ``picked`` yields for the first six labels of a table."""
+    return list(picked(source, MORE_LABELS))
 
 
 def tells(values: pd.Series, y: Array) -> bool:
@@ -75,7 +91,19 @@ def pair(seed: int, source: str, number: int) -> Problem:
         The table has fewer labels.
 
     """
-    return pair_of(picked(source), seed, source, number)
+    return pair_of(all_picked(source), seed, source, number)
+
+
+def noisy_pair(seed: int, source: str, number: int) -> Problem:
+    """Return a label of a table of which 2 to 8 % are wrong, and a hidden attribute.
+
+    Raises
+    ------
+    ValueError
+        The table has fewer labels.
+
+    """
+    return noisy_of(all_picked(source), seed, source, number)
 
 
 def numbered(source: str, number: int) -> tuple[str, pd.DataFrame, Array]:
@@ -132,3 +160,17 @@ MORE_PLANTED: dict[str, Maker] = {
 """More columns for the same labels and the second ones, for the trees of the expected gain."""
 MANY_CLASSES: dict[str, Maker] = _problems(design=True)
 MANY_CLASSES_HELD_BACK: dict[str, Maker] = _problems(design=False)
+MORE_CLASS_PAIRS: dict[str, Maker] = {
+    f"{name}, {k + 1}": partial(pair, source=name, number=k)
+    for name in TABLES
+    if hashed(name) % 10 < BOUND
+    for k in range(LABELS, MORE_LABELS)
+}
+"""Further labels of the design tables, for the trees of the expected gain."""
+NOISY_CLASS_PAIRS: dict[str, Maker] = {
+    f"{name}, {k + 1}": partial(noisy_pair, source=name, number=k)
+    for name in TABLES
+    if hashed(name) % 10 < BOUND
+    for k in range(MORE_LABELS)
+}
+"""Labels of the design tables of which some are wrong, for the same trees."""
