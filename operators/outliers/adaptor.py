@@ -64,7 +64,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 13
+    version = 14
     cost = Cost(424, 146, 189)
     Params = OutliersParams
 
@@ -297,7 +297,7 @@ def _fit_evidence(
     try:
         X, y, row_ids = _arrays(sample)
         shortcuts = shortcut_scores(cues, X) if cues and with_words else None
-        breaks = None if cues is None else breaks_shortcut(cues, X, y)
+        breaks = None if cues is None else partial(breaks_shortcut, cues)
         state = fit(X, y, row_ids, shortcuts=shortcuts, breaks=breaks, seed=seed, config=config)
     except NoEvidenceError as error:
         save_reason(str(error), folder)

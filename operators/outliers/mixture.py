@@ -30,6 +30,8 @@ MAX_TOTAL = 0.3
 MAX_LOG_RATIO = 50.0
 FLIP_ROUNDS = 12
 """Rounds of weighting for flipped labels. They decide which rows rank first, not how probable a flip is."""
+MIN_SUSPECTED = 5
+"""Suspected rows below which labels confirm nothing."""
 MIN_CONFIRMED = 0.5
 """Share of suspected rows that labels must confirm as damaged.
 
@@ -41,6 +43,8 @@ MIN_LABEL_SPAN = 0.2
 
 Where labels are hardly predictable anyway, rare rows are contradicted nearly as often as damaged ones, and
 labels confirm nothing."""
+MIN_SPAN_WITHIN = 0.1
+"""The same within the strata, on average: a shortcut that tells the label makes it less."""
 
 
 @dataclass(frozen=True)
@@ -195,17 +199,23 @@ def estimate_prevalence(E: Float64, planted: Float64, columns: Sequence[int], mi
 
 
 def confirm_by_labels(
-    wrong: Float64, planted_wrong: Float64, suspected: Mask, planted_suspected: Mask
+    wrong: Float64,
+    planted_wrong: Float64,
+    suspected: Mask,
+    planted_suspected: Mask,
+    strata: tuple[Int64, Int64],
 ) -> float:
     """Estimate the share of suspected rows whose features do not predict their labels, as damage has it.
 
     Naturally extreme rows have as informative features as others; scrambled ones have not. The contradicted
-    share among suspected rows is placed between that among other rows and that among planted rows.
+    share among suspected rows is placed between that among other rows and that among planted rows, each of
+    the same strata: classes that are hard to tell, and rows that break a shortcut, are contradicted anyway.
 
     Parameters
     ----------
     wrong, planted_wrong : (n,) in [0, 1], share of the models without the row that predict another label.
     suspected, planted_suspected : (n,) bool, by evidence from distances alone.
+    strata : (n,) of the rows, and of the planted ones; see :mod:`operators.outliers.strata`.
 
     Returns
     -------
@@ -213,14 +223,23 @@ def confirm_by_labels(
         In [0, 1]; 0 where it or its lower 95 % limit is below the constants above, or labels say nothing.
     """
     m = int(suspected.sum())
-    if m < 5 or m == len(wrong) or not planted_suspected.any():
+    if m < MIN_SUSPECTED or m == len(wrong) or not planted_suspected.any():
         return 0.0
-    found, rest = wrong[suspected].mean(), wrong[~suspected].mean()
-    span = planted_wrong[planted_suspected].mean() - rest
-    if span < MIN_LABEL_SPAN:
+    if planted_wrong[planted_suspected].mean() - wrong[~suspected].mean() < MIN_LABEL_SPAN:
         return 0.0
-    share = (found - rest) / span
-    error = np.sqrt(max(found * (1 - found), 1 / m) / m) / span
+    excess = span = variance = 0.0
+    for stratum in np.unique(strata[0][suspected]):
+        rows, planted = strata[0] == stratum, (strata[1] == stratum) & planted_suspected
+        of_stratum, others = wrong[rows & suspected], wrong[rows & ~suspected]
+        if not len(others) or not planted.any():
+            continue
+        found, rest = of_stratum.mean(), others.mean()
+        excess += len(of_stratum) * (found - rest)
+        span += len(of_stratum) * max(float(planted_wrong[planted].mean() - rest), 0.0)
+        variance += len(of_stratum) * found * (1 - found)
+    if span < MIN_SPAN_WITHIN * m:
+        return 0.0
+    share, error = excess / span, np.sqrt(max(variance, 1.0)) / span
     confirmed = share >= MIN_CONFIRMED and share - 1.64 * error >= MIN_CONFIRMED_LOWER
     return float(min(share, 1.0)) if confirmed else 0.0
 
@@ -231,7 +250,7 @@ def damage_prevalence(
     columns: Sequence[int],
     margins: Sequence[int],
     min_separation: float,
-    breaks: Mask,
+    strata: tuple[Int64, Int64],
 ) -> float:
     """Estimate the share of rows with damaged features: by distances, confirmed by labels.
 
@@ -241,8 +260,7 @@ def damage_prevalence(
     columns : distances, in the evidence.
     margins : columns of margins, which confirm together: each of them may be blind to some damage, as
         permuted pixels keep a cue in their mean, and the best of several is too often right by chance.
-    breaks : (n,) rows that break a known shortcut. They confirm nothing: their labels are contradicted, and
-        where a rare value breaks it they lie far from others, too.
+    strata : (n,) of observed and of planted rows, within which labels are compared.
     """
     share = estimate_prevalence(E, planted, columns, min_separation)
     if share <= 0:
@@ -250,5 +268,4 @@ def damage_prevalence(
     ratios = fit_ratios(E, [planted], columns, prevalence=np.array([share]))
     suspected, seen = (posteriors(ratios.log_ratios(A), ratios.prevalence)[:, 0] >= 0.5 for A in (E, planted))
     wrong, planted_wrong = ((A[:, margins] > 0).mean(axis=1) for A in (E, planted))
-    used = ~breaks
-    return share * confirm_by_labels(wrong[used], planted_wrong[used], suspected[used], seen[used])
+    return share * confirm_by_labels(wrong, planted_wrong, suspected, seen, strata)

@@ -5,11 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from operators.arrays import Float32, Int64
+from operators.hashing import row_hashes
 
 KINDS = ("flipped", "mixed", "permuted")
 """Kinds of damage: another label; every feature from another row; features permuted within the row."""
+PLANTED = "outliers/planted"
 MIN_LEVELS = 0.95
 """Least share of the rows that have one of the levels of a category."""
+
+
+def plant(Z: Float32, y: Int64, n_classes: int, seed: int) -> tuple[Int64, tuple[Float32, Float32]]:
+    """Return (n,) planted labels, and the (n, d) features of each kind of damage to them, as ``KINDS``.
+
+    Parameters
+    ----------
+    Z : (n, d) standardised features; a column of zeros stays one.
+    y : (n,) class index below ``n_classes``.
+    """
+    rng = np.random.default_rng(int(row_hashes(np.zeros(1, np.int64), seed, PLANTED)[0]))
+    flipped, varies = flip_labels(y, n_classes, rng), Z.any(axis=0)
+    return flipped, (mix_columns(Z, rng) * varies, permute_within(Z, rng) * varies)
 
 
 def flip_labels(y: Int64, n_classes: int, rng: np.random.Generator) -> Int64:

@@ -42,14 +42,14 @@ from operators.outliers.mixture import (
     flip_ratios,
     posteriors,
 )
-from operators.outliers.planted import flip_labels, mix_columns, permute_within
+from operators.outliers.planted import plant
 from operators.outliers.sample import SAMPLE
 from operators.outliers.screen import Screen, fit_screen
 from operators.outliers.shortcut_free import Eraser, fit_eraser
+from operators.outliers.strata import Breaks, Strata, strata_of
 from operators.threads import limit_threads
 
 FOLDS = "outliers/folds"
-PLANTED = "outliers/planted"
 NARROW = tuple(MARGINS.index(name) for name in ("plain", "trees"))
 """Evidence that ranks flipped labels well on every table; see :func:`flip_ratios`."""
 DAMAGE_ROUNDS = 12
@@ -141,7 +141,7 @@ def fit(
     row_ids: Int64,
     *,
     shortcuts: Float64 | None = None,
-    breaks: Mask | None = None,
+    breaks: Breaks | None = None,
     seed: int = 0,
     config: Config | None = None,
 ) -> VerdictState:
@@ -153,7 +153,7 @@ def fit(
     y : (n,) class index.
     row_ids : (n,) unique ids.
     shortcuts : (n, s) linear functions of the features, one for each known shortcut.
-    breaks : (n,) rows that break a known shortcut, which do not confirm that features are damaged.
+    breaks : tells which rows break a known shortcut; see :mod:`operators.outliers.strata`.
     seed : of folds and planted damage.
 
     Raises
@@ -165,13 +165,14 @@ def fit(
     classes, rows = _assessed_rows(y, row_ids, seed)
     X, ids = np.asarray(X[rows], np.float32), row_ids[rows].astype(np.int64)
     y = np.searchsorted(classes, y[rows]).astype(np.int64)
-    breaks = np.zeros(len(y), np.bool_) if breaks is None else breaks[rows]
     # Another number of threads may round differently.
+    m = slice(0, config.max_calibration)
     with limit_threads(1):
-        learnt, eraser = [_learn(X, y, ids, breaks, len(classes), seed, config)], None
+        strata = strata_of(X[m], y[m], classes, breaks, seed)
+        learnt, eraser = [_learn(X, y, ids, strata, len(classes), seed, config)], None
         if shortcuts is not None and shortcuts.shape[1]:
             eraser = fit_eraser(X, y, np.asarray(shortcuts[rows], np.float64))
-            learnt.append(_learn(eraser(X), y, ids, breaks, len(classes), seed, config, shortcut_free=True))
+            learnt.append(_learn(eraser(X), y, ids, strata, len(classes), seed, config, shortcut_free=True))
         posterior = np.minimum.reduce([one.posteriors for one in learnt])
         evident = np.logical_and.reduce([one.evident for one in learnt])
         prevalence = np.minimum.reduce([one.prevalence for one in learnt])
@@ -207,7 +208,7 @@ def _learn(
     X: Float32,
     y: Int64,
     ids: Int64,
-    breaks: Mask,
+    strata: Strata,
     n_classes: int,
     seed: int,
     config: Config,
@@ -239,7 +240,7 @@ def _learn(
     )
     E, planted, flipped = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
     rows, labels = (E, *planted), (y[m], flipped, y[m], y[m])
-    ratios, flips, prevalence = calibrate(E, planted, breaks[m], n_classes, config)
+    ratios, flips, prevalence = calibrate(E, planted, strata, n_classes, config)
     checkable, covered = _check_classes(flips, rows[:2], labels[:2], n_classes, config)
     prevalence[0] *= covered
     trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
@@ -343,20 +344,16 @@ def planted_evidence(
     Z : (n, d) standardised features.
     y, folds, ids : (n,) class index, fold and row id.
     """
-    rng = np.random.default_rng(int(row_hashes(np.zeros(1, np.int64), seed, PLANTED)[0]))
     observed = sources.view(Z, folds, ids)
     E = evidence(observed, y, sources.priors)
-    flipped = flip_labels(y, len(sources.priors), rng)
+    flipped, damaged = plant(Z, y, len(sources.priors), seed)
     planted = [evidence(observed, flipped, sources.priors)]
-    varies = Z.any(axis=0)
-    for damage in (mix_columns, permute_within):
-        view = sources.view(damage(Z, rng) * varies, folds, ids)
-        planted.append(evidence(view, y, sources.priors))
+    planted += [evidence(sources.view(rows, folds, ids), y, sources.priors) for rows in damaged]
     return E, planted, flipped
 
 
 def calibrate(
-    E: Float64, planted: list[Float64], breaks: Mask, n_classes: int, config: Config
+    E: Float64, planted: list[Float64], strata: Strata, n_classes: int, config: Config
 ) -> tuple[Ratios, Ratios, Float64]:
     """Estimate the density ratios of all kinds, that of flips by labels alone, and the (3,) prevalences.
 
@@ -365,7 +362,10 @@ def calibrate(
     """
     flips, flipped = flip_ratios(E, planted[0], NARROW, LABEL_COLUMNS, n_classes, config.min_flip_separation)
     margins, least = range(len(MARGINS)), config.min_damage_separation
-    damage = [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, least, breaks) for kind in planted[1:]]
+    damage = [
+        damage_prevalence(E, rows, DISTANCE_COLUMNS, margins, least, (strata.observed, of_kind))
+        for rows, of_kind in zip(planted[1:], strata.planted, strict=True)
+    ]
     total, main = max(damage), int(np.argmax(damage))
     if total < config.min_prevalence:
         return _without_damage(flips, config), flips, np.array([flipped, 0.0, 0.0])

@@ -39,7 +39,7 @@ from operators.cues.decision.full_weights import gain_to_expect, tried_in_full
 from operators.cues.models.weight_path import CLASS_BALANCE, FULL, WeightPath
 from operators.cues.row_weights import full_factor
 from tests.paper.real.generated import Problem
-from tests.paper.real.kernel import groups_of, score
+from tests.paper.real.kernel import groups_of, has_scored_groups, score
 
 MIN_GROUP_ROWS = 30
 CLIP = (-0.6, 0.3)
@@ -252,7 +252,7 @@ def made(seed: int, part: int, of: int, *, many: bool) -> Iterator[tuple[str, st
             except (ImportError, OSError, ValueError, KeyError) as error:
                 print(f"{set_name}, {name}: left out: {error}", file=sys.stderr)
                 continue
-            if (problem.classes > 2) == many:
+            if (problem.classes > 2) == many and has_scored_groups(problem):
                 yield set_name, name, problem
 
 

@@ -49,6 +49,12 @@ def score(problem: Problem, w: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float((hits[large] / count[large]).min()), float(right.mean())
 
 
+def has_scored_groups(problem: Problem) -> bool:
+    """Return whether a group has as many test rows as count."""
+    group = groups_of(problem.y_test, problem.hidden_test, problem)
+    return bool(np.bincount(group).max(initial=0) >= MIN_TEST_ROWS)
+
+
 def strongest_correlate(problem: Problem) -> tuple[Named, float]:
     """Return the feature that correlates most with the hidden attribute, and that correlation.
 

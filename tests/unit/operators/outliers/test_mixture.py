@@ -18,6 +18,8 @@ from operators.outliers.mixture import (
 )
 from operators.outliers.planted import category_of, flip_labels, mix_columns, permute_within
 
+ONE_STRATUM = (np.zeros(1000, np.int64), np.zeros(1000, np.int64))
+
 
 def test_shares_of_a_known_mixture_are_recovered() -> None:
     rng = np.random.default_rng(0)
@@ -117,8 +119,11 @@ def test_suspected_rows_are_damaged_only_if_labels_contradict_them() -> None:
     suspected = rows < 100
     natural, damaged = (rows % 20 == 0).astype(float), rows % 2 * 1.0
     everyone = np.ones(1000, bool)
-    assert confirm_by_labels(np.where(suspected, damaged, natural), damaged, suspected, everyone) > 0.8
-    assert confirm_by_labels(natural, damaged, suspected, everyone) == 0
+    assert (
+        confirm_by_labels(np.where(suspected, damaged, natural), damaged, suspected, everyone, ONE_STRATUM)
+        > 0.8
+    )
+    assert confirm_by_labels(natural, damaged, suspected, everyone, ONE_STRATUM) == 0
 
 
 def test_labels_that_are_hardly_predictable_confirm_nothing() -> None:
@@ -127,4 +132,4 @@ def test_labels_that_are_hardly_predictable_confirm_nothing() -> None:
     natural, damaged = (rows % 3 == 0).astype(float), (rows % 9 < 4).astype(float)  # .33 against .44
     wrong = np.where(suspected, damaged, natural)
     assert wrong[suspected].mean() > wrong[~suspected].mean() + 0.1
-    assert confirm_by_labels(wrong, damaged, suspected, np.ones(1000, bool)) == 0
+    assert confirm_by_labels(wrong, damaged, suspected, np.ones(1000, bool), ONE_STRATUM) == 0

@@ -192,8 +192,9 @@ def test_rows_that_break_a_shortcut_do_not_confirm_that_features_are_damaged() -
     observed[:, 0] += 6 * rare
     observed[:, 1] += np.where(breaks, 4, -4)
     planted[:, 0] += 6
-    none = np.zeros_like(breaks)
-    shares = [damage_prevalence(observed, planted, [0], [1], 0.9, known) for known in (none, breaks)]
+    planted[:, 1] += np.where(rng.random(n) < 0.5, 4, -4)
+    one, broken = np.zeros(n, int), breaks.astype(int)
+    shares = [damage_prevalence(observed, planted, [0], [1], 0.9, (of, of)) for of in (one, broken)]
     assert shares[0] > 0.05
     assert shares[1] == 0
 
