@@ -146,7 +146,9 @@ def few_rows_text(
 
 
 def wrong_labels_text(shares: Mapping[str, float]) -> str:
-    """Say which groups have wrong labels, and which are in no figure of the worst group for that.
+    """Say which groups may have wrong labels, and which are in no figure of the worst group for that.
+
+    Rows that are unusual for their class look the same to `cues`: it cannot be sure.
 
     Parameters
     ----------
@@ -159,13 +161,13 @@ def wrong_labels_text(shares: Mapping[str, float]) -> str:
     Examples
     --------
     >>> wrong_labels_text({"1": 0.01, "3": 0.48})
-    'by the estimate of `cues` labels are wrong in group 3 (about 48%), where accuracy is therefore too low'
+    'by the estimate of `cues` labels may be wrong in group 3 (about 48%), where accuracy is then too low'
     """
     told = sorted((name for name in shares if shares[name] >= MIN_TOLD), key=lambda name: -shares[name])
     if not told:
         return ""
     listed = first_of([f"{group_name(name)} (about {shares[name]:.0%})" for name in told], MAX_NAMES)
-    text = f"by the estimate of `cues` labels are wrong in {listed}, where accuracy is therefore too low"
+    text = f"by the estimate of `cues` labels may be wrong in {listed}, where accuracy is then too low"
     nearly = [group_name(name) for name in told if shares[name] > NEARLY_ALL_WRONG]
     are = "is" if len(nearly) == 1 else "are"
     return f"{text}; {first_of(nearly, MAX_NAMES)} {are} left out of the worst group" if nearly else text

@@ -42,7 +42,7 @@ def limit_sentence(found: FoundCues) -> str:
 
 
 def wrong_labels_sentence(found: FoundCues) -> str:
-    """Say how many of the rows that break the shortcut have wrong labels; empty where none seem to have."""
+    """Say how many rows that break the shortcut may have wrong labels; empty where none seem to have."""
     by_class: Mapping[str, Sequence[float]] = found.get("wrong_labels", {})
     if not by_class:
         return ""
@@ -53,9 +53,10 @@ def wrong_labels_sentence(found: FoundCues) -> str:
         for name, (n, n_wrong) in ordered
     ]
     return (
-        f"By what the other columns say, about {wrong / rows:.0%} of the sampled rows that break it have "
-        f"wrong labels ({first_of(listed, MAX_NAMES)}). The rows whose labels are probably right carry the "
-        "weight there, and in the following figures rows count by the probability that their label is right."
+        f"By what the other columns say, about {wrong / rows:.0%} of the sampled rows that break it look "
+        f"like rows of other classes ({first_of(listed, MAX_NAMES)}): their labels are wrong, or they are "
+        "unusual for their class. Look at some of them. Rows that look like their class carry the weight "
+        "there, and in the following figures rows count by the probability that their label is right."
     )
 
 

@@ -97,8 +97,8 @@ def test_a_group_of_wrong_labels_is_not_the_worst() -> None:
     assert found.metrics()["worst_group_accuracy"] == pytest.approx(0.9)
     assert [group.accuracy for group in table.groups] == pytest.approx([0.9, 0.0, 0.9])
     assert found.notes("inferred") == (
-        "by the estimate of `cues` labels are wrong in group 1 (about 92%), group 2 (about 10%), where "
-        "accuracy is therefore too low; group 1 is left out of the worst group"
+        "by the estimate of `cues` labels may be wrong in group 1 (about 92%), group 2 (about 10%), where "
+        "accuracy is then too low; group 1 is left out of the worst group"
     )
     assert found.to_dict()["groupings"]["inferred"]["wrong_labels"] == {"1": 0.92, "2": 0.1}
 

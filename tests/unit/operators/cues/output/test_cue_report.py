@@ -71,10 +71,10 @@ def test_wrong_labels_and_limits_are_said_ahead_of_the_figures() -> None:
     counted = {"no": [200, 50.0], "yes": [100, 90.0]}
     found = {**FOUND, "blend": 0.8, "trust": [1.0, 0.6, 0.0], "wrong_labels": counted, "trade_off": curve}
     said = verdict(found)
-    assert "about 47% of the sampled rows that break it have wrong labels" in said
+    assert "about 47% of the sampled rows that break it look like rows of other classes" in said
     assert "(90% of 100 rows of class 'yes', 25% of 200 rows of class 'no')" in said
     assert "the factors are shrunk by 40%" in said
-    assert said.index("shrunk by") < said.index("wrong labels") < said.index("On held-out rows")
+    assert said.index("shrunk by") < said.index("labels are wrong") < said.index("On held-out rows")
     assert "leave nothing of that but class balance" in verdict({**found, "trust": [0.0, 0.0]})
     plain = verdict({**found, "trust": [1.0, 0.97], "wrong_labels": {}})
     assert "shrunk" not in plain
