@@ -30,18 +30,19 @@ from operators.base import ROW_ID
 from operators.embed.params import missing_packages
 from operators.encode.amount_use import amounts_in
 from operators.encode.amounts import MAX_UNREAD_SHARE
+from operators.encode.category_fitting import count_features
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
+from operators.encode.params import MAX_TAGS, EncodeParams
 from operators.encode.sketches import ValueCounts
+from operators.encode.summary import ColumnSummary
 from operators.leaks import Leak
 
 MIN_UNLABELLED_SHARE = 0.01
 """Share of rows without a label from which their words for missing values are doubted."""
 WORDS = 64
 """Components of the words of free text, in addition to the vectors of the network."""
-MAX_CATEGORIES = 30
-"""Features that a categorical column has at most, by default."""
 MAX_JOINED = 5
 """Joined labels that are named."""
 MAX_REJECTED_SHARE = 0.1
@@ -367,15 +368,17 @@ def _rate(shares: Mapping[str, float]) -> float:
 def _n_features(found: Preview) -> int:
     """Return the number of features that the columns in use are expected to give."""
     widths = {Kind.DATETIME: 5, Kind.TEXT: 384 + WORDS, Kind.IMAGE: 1280}
-    total = 0
+    total, categorical = 0, dict[str, ColumnSummary]()
     for column in found.columns:
         summary = column.summary
         if not column.use.used or summary is None:
             continue
-        if column.use.kind in (Kind.CATEGORICAL, Kind.TAGS):
-            total += min(summary.distinct, MAX_CATEGORIES)
+        if column.use.kind == Kind.CATEGORICAL:
+            categorical[column.name] = summary
+        elif column.use.kind == Kind.TAGS:
+            total += min(summary.distinct, MAX_TAGS)
         elif column.use.kind == Kind.VECTOR:
             total += summary.width or 0
         else:
             total += widths.get(column.use.kind, 1)
-    return total
+    return total + count_features(EncodeParams(), categorical)

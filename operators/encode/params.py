@@ -52,7 +52,9 @@ class CategoricalParams(OperatorParams):
     max_columns: int | None = Field(default=None, ge=2, le=1000)
     """Most 0/1 features of a column, that of infrequent categories included; the most frequent are kept.
     Default: 64, or, where more values have at least 1 % of the rows each, these and one (at most 101): values
-    that share a feature cannot be told apart, and a shortcut in them cannot be balanced. Lists: 30."""
+    that share a feature cannot be told apart, and a shortcut in them cannot be balanced. Lists: 30. Columns
+    of categories without a number have at most 2,000 together: each keeps its 30, and the categories with
+    the most rows the others; a warning names the columns with fewer than alone."""
     rare: Rare = "auto"
     """Representation of infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
     enough itself. hash: ``hash_columns`` features. target: shares of the classes among the other rows of the
