@@ -131,10 +131,11 @@ def _show(found: dict[str, Any]) -> None:
 
 def _show_suspects(found: dict[str, Any]) -> None:
     from operators.cues.output.shown_suspects import (
-        WEAK,
-        WEAK_EXPLAINED,
         answer_text,
+        answers_explained,
         asked_suspects,
+        balanced_unnamed,
+        few_rows_sentence,
         sentence_on_entries,
         slice_text,
     )
@@ -167,18 +168,21 @@ def _show_suspects(found: dict[str, Any]) -> None:
     classes = f"for the classes {', '.join(names)}"
     if len(names) > MAX_CLASSES:
         classes = "for the class that has the lowest one there"
-    is_weak = any(answer_text(suspect, record) == WEAK for suspect in found["suspects"])
+    more = "".join(f" {text}" for text in answers_explained(record))
     console.print(
         f"accuracy: of a class-balanced model on rows that it has not seen, {classes}. gain: rise of the "
         "worst class and side over the better of no weights and class balance, cost: loss of balanced "
         "accuracy against class balance, if label and slice are balanced. strength: "
-        f"from 0 to 1.{f' {WEAK_EXPLAINED}' if is_weak else ''}",
+        f"from 0 to 1.{more}",
         soft_wrap=True,
     )
+    if said := few_rows_sentence(record):
+        console.print(said, soft_wrap=True)
     if said := sentence_on_entries(record):
         console.print(said, soft_wrap=True)
     if not asked_suspects(record):
-        console.print("No suspect needs an answer.")
+        others = "other " if balanced_unnamed(record) else ""
+        console.print(f"No {others}suspect needs an answer.")
         return
     console.print(
         "A suspect can be honest signal: only you can tell. Put your answers into the recipe "
