@@ -19,6 +19,7 @@ from operators.encode.amount_use import AMOUNT, amount_example, amounts_in, seve
 from operators.encode.amounts import MAX_UNREAD_SHARE
 from operators.encode.column_forms import Form, holds_texts
 from operators.encode.column_use import Kind, Unused
+from operators.encode.durations import DURATION, are_durations
 from operators.encode.mixed_numbers import CODE, MAX_WORD_SHARE, MIN_NUMBERS, MixedNumbers
 from operators.encode.sketches import Histogram, ValueCounts
 from operators.encode.summary import NUMBER, ColumnSummary
@@ -106,6 +107,10 @@ def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequen
         shown = amount_example(summary.values.values)
         remedy = f"Write `{inline_entry(column.name, AMOUNT)}` under operators.encode.columns"
         return f"amounts such as {shown!r} are text, {used}. {remedy}, and they are numbers."
+    if are_durations(summary.values):
+        shown = summary.examples(1)[0]
+        remedy = f"Write `{inline_entry(column.name, DURATION)}` under operators.encode.columns"
+        return f"durations such as {shown!r} are text, {used}. {remedy}, and they are numbers."
     units = several_units(summary.values)
     if units:
         remedy = "Convert them into one at the source"

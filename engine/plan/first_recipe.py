@@ -33,6 +33,8 @@ from operators.encode.amounts import MAX_UNREAD_SHARE
 from operators.encode.category_fitting import count_features
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions, Unused
+from operators.encode.durations import are_durations
+from operators.encode.hints import date_format
 from operators.encode.kinds import decide_kind
 from operators.encode.params import MAX_TAGS, EncodeParams
 from operators.encode.sketches import ValueCounts
@@ -127,7 +129,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     if leaks:
         keys = {**keys, "exclude": _excluded_leaks(leaks)}
         made = template.plan(keys)
-    operators = _with_amounts(operators, made.preview.columns)
+    operators = _with_kinds(operators, made.preview.columns)
     if operators != template.operators:
         template = replace(template, operators=operators)
         made = template.plan(keys)
@@ -318,26 +320,31 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     return {"encode": {"text": {"model": "minilm", "words": WORDS}}}
 
 
-def _with_amounts(
+def _with_kinds(
     operators: Mapping[str, dict[str, Any]], columns: Sequence[SourceColumn]
 ) -> dict[str, dict[str, Any]]:
-    """Return the operators, of which ``encode`` names the columns of amounts."""
-    amounts = [
-        column.name
+    """Return the operators, of which ``encode`` names the columns of amounts, durations and dates in text."""
+    found = {
+        column.name: _kind_of(column.summary.values)
         for column in columns
         if (column.use.kind == Kind.CATEGORICAL or column.use.reason in TEXT_REASONS)
         and column.summary is not None
         and column.summary.values is not None
-        and _are_amounts(column.summary.values)
-    ]
-    if not amounts or "embed" in operators:
+    }
+    kinds = {name: kind for name, kind in found.items() if kind}
+    if not kinds or "embed" in operators:
         return dict(operators)
-    kinds = {"columns": dict.fromkeys(amounts, str(Kind.AMOUNT))}
-    return {**operators, "encode": {**operators.get("encode", {}), **kinds}}
+    return {**operators, "encode": {**operators.get("encode", {}), "columns": kinds}}
 
 
-def _are_amounts(values: ValueCounts) -> bool:
-    return amounts_in(values, max_bare_share=MAX_UNREAD_SHARE) is not None
+def _kind_of(values: ValueCounts) -> str | dict[str, str]:
+    """Return how a recipe says what texts are; empty for categories."""
+    if are_durations(values):
+        return str(Kind.DURATION)
+    if amounts_in(values, max_bare_share=MAX_UNREAD_SHARE) is not None:
+        return str(Kind.AMOUNT)
+    format = date_format(values)
+    return {"format": format} if format else ""
 
 
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:

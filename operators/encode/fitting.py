@@ -24,6 +24,7 @@ from operators.encode.categories import MAX_TARGET_CLASSES, CategoryEncoding
 from operators.encode.category_fitting import fit_categories, text_reading
 from operators.encode.column_use import ColumnUse, Kind, KindOptions
 from operators.encode.datetimes import fit_datetime
+from operators.encode.durations import DURATION
 from operators.encode.encoding import TableEncoding
 from operators.encode.kinds import decide_kind, may_identify
 from operators.encode.level_counts import INFREQUENT, NEW, ColumnCounts, TableCounts, write_vocabulary
@@ -49,6 +50,7 @@ def text_rules(params: EncodeParams) -> TextRules:
         as_text=frozenset(name for name, own in named if own.kind == Kind.CATEGORICAL),
         formats={name: own.format for name, own in named if own.format},
         amounts=frozenset(name for name, own in named if own.kind == Kind.AMOUNT),
+        durations=frozenset(name for name, own in named if own.kind == Kind.DURATION),
     )
 
 
@@ -236,6 +238,7 @@ def _fit_column(
             min_missing_share=params.min_missing_share,
             missing_texts=(*params.missing_values, *use.parameters.get("words", ())),
             amounts=AmountRule.from_json(rule) if rule else None,
+            durations=use.parameters.get("parse") == DURATION,
         )
     if use.kind == Kind.DATETIME:
         return fit_datetime(

@@ -101,6 +101,7 @@ class TextParams(OperatorParams):
 SETTINGS_OF = {
     Kind.NUMERIC: ("missing", "scaling"),
     Kind.AMOUNT: ("missing", "scaling", "decimal"),
+    Kind.DURATION: ("missing", "scaling"),
     Kind.BOOLEAN: ("missing", "scaling"),
     Kind.CATEGORICAL: ("min_share", "max_columns", "rare"),
     Kind.TAGS: ("min_share", "max_columns"),
@@ -125,12 +126,14 @@ class ColumnParams(OperatorParams):
     """Settings of one column that differ. A kind alone may be written in place of the mapping."""
 
     kind: Kind | None = None
-    """``numeric``, ``amount``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or
-    ``unused`` (also written ``exclude``). Default: by the values. ``amount`` reads numbers from texts with a
-    currency, a unit, a percent sign, thousands marks, or brackets for a minus, such as ``US$ 1,004.38``. Its
-    rule, decided from all values and kept for new rows, is one decimal mark and one unit: the mark that reads
-    most values, and the most frequent unit. A value with this unit or none is its number as it is written,
-    ``12%`` is 12; any other value counts as missing, and more than 5 % of them are an error."""
+    """``numeric``, ``amount``, ``duration``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``,
+    ``vector``, or ``unused`` (also written ``exclude``). Default: by the values. ``amount`` reads numbers
+    from texts with a currency, a unit, a percent sign, thousands marks, or brackets for a minus, such as
+    ``US$ 1,004.38``. Its rule, decided from all values and kept for new rows, is one decimal mark and one
+    unit: the mark that reads most values, and the most frequent unit. A value with this unit or none is its
+    number as it is written, ``12%`` is 12; any other value counts as missing, and more than 5 % of them are
+    an error. ``duration`` reads lengths of time such as ``3h 22m``, ``45 min`` and ``01:22:05`` as seconds;
+    each value has to be one."""
     missing: Missing | None = None
     """Treatment of missing values; default: that of ``numeric``."""
     scaling: Scaling | None = None
