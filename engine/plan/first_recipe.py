@@ -153,6 +153,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         warnings=(
             *(_unlabelled(source, label) or _left_out(keys)),
             *_joined_labels(keys),
+            *_numbered_names(keys),
             *_doubtful_codes(source, label, made.preview),
         ),
     )
@@ -235,6 +236,17 @@ def _joined_labels(keys: Mapping[str, Choice]) -> tuple[str, ...]:
         return ()
     pairs = [f"{old!r} to {new!r}" for old, new in keys["label_map"].value.items()]
     return (f"the recipe joins {keys['label_map'].why}: source.label_map has {first_of(pairs, MAX_JOINED)}",)
+
+
+def _numbered_names(keys: Mapping[str, Choice]) -> tuple[str, ...]:
+    """Return a warning if columns of one name are told apart by numbers; without the option they are an
+    error."""
+    if "options" not in keys or keys["options"].value.get("duplicate_names") != "number":
+        return ()
+    return (
+        "several columns have one name: by source.options.duplicate_names the recipe numbers them, such as "
+        "NAME and NAME.1. Rename them at the source if they hold the same",
+    )
 
 
 def recipe_name(path: str) -> str:

@@ -260,6 +260,8 @@ def test_columns_of_one_name_and_rows_without_label(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["x,x,y", *rows]))
     source = drafted("a.csv", "y")
     assert source["options"] == {"duplicate_names": "number"}
+    text = " ".join(Path("r.yaml").read_text("utf-8").replace("#", " ").split())
+    assert "Warning: several columns have one name: by source.options.duplicate_names the recipe" in text
     assert source["filter"] == [["y", "!=", None]]
 
 
