@@ -19,7 +19,8 @@ from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from engine.plan.column_names import names_alike
 from engine.plan.doubtful_values import (
-    codes_of_encode,
+    OF_SOURCE,
+    codes_among_categories,
     codes_of_nines,
     doubtful_categories,
     numbers_as_text,
@@ -46,6 +47,8 @@ MIN_CUT_SHARE = 0.1
 """Share of the texts of a column from which it is said that they are read in part."""
 MAX_TOKENS = 512
 """Word pieces that the network can read."""
+CELL_BYTES = 2**20
+"""Bytes of a CSV file whose cells are looked at for words that are read as null."""
 UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
 
@@ -185,6 +188,7 @@ def _preview(plan: Plan) -> Preview:
         numbers=_numbers_as_text(plan, columns),
         values=(
             *_doubtful_categories(plan, columns, sample),
+            *_codes_of_csv(plan, columns),
             *_codes_of_nines(plan, columns),
             *_no_truth(plan, sample),
         ),
@@ -258,6 +262,20 @@ def _codes_of_nines(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str
     return codes_of_nines(columns, plan.recipe.source.missing or (), is_csv=is_csv)
 
 
+def _codes_of_csv(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
+    """Name the columns of CSV of which a word in ``source.missing`` may be a code: they are read as null."""
+    source = _files_of(plan)
+    if not isinstance(source, CsvSource) or not source.spec.missing:
+        return
+    try:
+        cells = source.cells(CELL_BYTES)
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+    yield from codes_among_categories(
+        columns, cells, source.spec.missing, plan.recipe.source.label, OF_SOURCE
+    )
+
+
 def _numbers_as_text(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     """Name the columns of numbers that ``encode`` takes as text."""
     encode = next((one.operator for one in plan.operators if one.name == ENCODE), None)
@@ -277,7 +295,7 @@ def _doubtful_categories(
     found = doubtful_categories(
         columns, sample.rows, encode.columns, encode.missing_values, fold_case=fold_case
     )
-    codes = codes_of_encode(columns, sample.rows, encode.missing_values, plan.recipe.source.label)
+    codes = codes_among_categories(columns, sample.rows, encode.missing_values, plan.recipe.source.label)
     return (*found, *codes)
 
 
