@@ -180,9 +180,8 @@ def _show_suspects(found: dict[str, Any]) -> None:
         console.print(said, soft_wrap=True)
     if said := sentence_on_entries(record):
         console.print(said, soft_wrap=True)
-    if not asked_suspects(record):
-        others = "other " if balanced_unnamed(record) else ""
-        console.print(f"No {others}suspect needs an answer.")
+    if not asked_suspects(record) and not balanced_unnamed(record):
+        console.print("No suspect needs an answer.")
         return
     console.print(
         "A suspect can be honest signal: only you can tell. Put your answers into the recipe "
@@ -221,15 +220,22 @@ def accuracies(by_class: Mapping[str, float | None]) -> str:
 def example_section(found: dict[str, Any]) -> str:
     """Return the recipe section to copy: today's answers, with the suspects to answer as a comment."""
     from operators.cues.named.recipe_text import yaml_reference
-    from operators.cues.output.shown_suspects import asked_suspects
+    from operators.cues.output.shown_suspects import asked_suspects, balanced_unnamed
 
     text = str(found["recipe_section"])
     names = dict.fromkeys(
         yaml_reference(suspect["reference"]) for suspect in asked_suspects(cast("FoundCues", found))
     )
-    if not names:
+    balanced = dict.fromkeys(
+        yaml_reference(suspect["reference"]) for suspect in balanced_unnamed(cast("FoundCues", found))
+    )
+    if not names and not balanced:
         return text
     without, empty, _ = text.partition(" {}\n")
     if empty:
         text = f"{without}\n    spurious: []\n    legitimate: []\n"
-    return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"
+    if balanced:
+        text += f"    # balanced, to be named under `legitimate` if it is honest: {', '.join(balanced)}\n"
+    if names:
+        text += f"    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"
+    return text

@@ -17,27 +17,23 @@ from connectors.foundation.messages import first_of
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
-from engine.plan.doubtful_values import TEXT_REASONS, codes_read_as_missing
+from engine.plan.doubtful_values import codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
+from engine.plan.first_kinds import with_kinds
 from engine.plan.first_label import check_column, label_keys, labelled_only
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
-from engine.plan.source_columns import SourceColumn, share_text
+from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID
 from operators.embed.params import missing_packages
-from operators.encode.amount_use import amounts_in
-from operators.encode.amounts import MAX_UNREAD_SHARE
 from operators.encode.category_fitting import count_features
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions, Unused
-from operators.encode.durations import are_durations
-from operators.encode.hints import date_format
 from operators.encode.kinds import decide_kind
 from operators.encode.params import MAX_TAGS, EncodeParams
-from operators.encode.sketches import ValueCounts
 from operators.encode.summary import ColumnSummary
 from operators.leaks import Leak
 
@@ -129,7 +125,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     if leaks:
         keys = {**keys, "exclude": _excluded_leaks(leaks)}
         made = template.plan(keys)
-    operators = _with_kinds(operators, made.preview.columns)
+    operators = with_kinds(operators, made.preview.columns)
     if operators != template.operators:
         template = replace(template, operators=operators)
         made = template.plan(keys)
@@ -330,33 +326,6 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     if not texts or missing_packages("minilm"):
         return {}
     return {"encode": {"text": {"model": "minilm", "words": WORDS}}}
-
-
-def _with_kinds(
-    operators: Mapping[str, dict[str, Any]], columns: Sequence[SourceColumn]
-) -> dict[str, dict[str, Any]]:
-    """Return the operators, of which ``encode`` names the columns of amounts, durations and dates in text."""
-    found = {
-        column.name: _kind_of(column.summary.values)
-        for column in columns
-        if (column.use.kind == Kind.CATEGORICAL or column.use.reason in TEXT_REASONS)
-        and column.summary is not None
-        and column.summary.values is not None
-    }
-    kinds = {name: kind for name, kind in found.items() if kind}
-    if not kinds or "embed" in operators:
-        return dict(operators)
-    return {**operators, "encode": {**operators.get("encode", {}), "columns": kinds}}
-
-
-def _kind_of(values: ValueCounts) -> str | dict[str, str]:
-    """Return how a recipe says what texts are; empty for categories."""
-    if are_durations(values):
-        return str(Kind.DURATION)
-    if amounts_in(values, max_bare_share=MAX_UNREAD_SHARE) is not None:
-        return str(Kind.AMOUNT)
-    format = date_format(values)
-    return {"format": format} if format else ""
 
 
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:

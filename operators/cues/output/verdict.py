@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from operators.cues.named.recipe_text import yaml_reference
-from operators.cues.output.curve_report import baseline_sentence, group_word, published_point
+from operators.cues.output.curve_report import baseline_sentence
 from operators.cues.output.notes import limit_sentence, listed, undivided_sentence, wrong_labels_sentence
+from operators.cues.output.part_reasons import why_named_part, why_part
 from operators.cues.output.record import FoundCues, Suspect
 from operators.cues.output.shown_suspects import (
     ASKED_STRENGTH,
@@ -22,16 +23,11 @@ from operators.cues.output.shown_suspects import (
     wins_much,
 )
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
-from operators.cues.search.class_column import RIGHT
 from operators.cues.search.evidence import EQUAL_RIVAL
-from operators.cues.settings import CueSettings
 
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 
-MORE_LOST = "with wrong labels more of it loses as often as it wins, on tables with known groups"
-MAYBE_WRONG = "the other columns do not rule out that rows which break it have wrong labels"
-NO_MORE_EVIDENCE = "the evidence allows no more"
 WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
 WEAKEST = {
     "agreement": "no single feature alone explains where models fail",
@@ -78,7 +74,7 @@ def verdict(found: FoundCues) -> str:
     """Say what the weights are, and what they win and cost against the baseline."""
     curve = found.get("trade_off")
     measured = () if found["reason"] or not curve else _measured(found, curve)
-    return _joined(*_verdict(found), _why_named_part(found), *measured)
+    return _joined(*_verdict(found), why_named_part(found), *measured)
 
 
 def summary(found: FoundCues, *, undivided: bool = True) -> str:
@@ -242,38 +238,6 @@ def _searched_sentence(found: FoundCues) -> str:
     return f"{evidence}: the weights follow the robust ones {share}."
 
 
-def _why_part(found: FoundCues) -> str:
-    """Say why the search's shortcut is balanced in part, and not in full."""
-    evidence, curve = found["evidence"] or {}, found.get("trade_off")
-    many = evidence.get("classes", 2) > 2
-    if many and found.get("wrong_labels"):
-        return MORE_LOST
-    reached = published_point(curve) if curve else None
-    if curve and reached:
-        so, in_full = (point["worst_accuracy"] for point in (reached, curve["points"][-1]))
-        if in_full < so:
-            return (
-                f"the worst {group_word(curve)} on held-out rows has {so:.3f} so, and {in_full:.3f} in full"
-            )
-    if many and evidence.get("column_ratio", 1.0) < RIGHT[1]:
-        return MAYBE_WRONG
-    return NO_MORE_EVIDENCE
-
-
-def _why_named_part(found: FoundCues) -> str:
-    """Say why named shortcuts and words are balanced in part; empty where they are in full, or not at all."""
-    part = found.get("blend", 1.0)
-    if "named_cost" not in found or not 0 < part < 1:
-        return ""
-    share = CueSettings.named_share
-    if part < share:
-        return f"No more than {part:.0%} is balanced, as more would cost more than `max_named_cost` allows."
-    return (
-        f"The part of {part:.0%} is as much as evidence and held-out rows support: all of it would give "
-        "wrong labels among the rows that break the shortcut as much weight as the right ones there."
-    )
-
-
 def expected_sentence(found: FoundCues) -> str:
     """Say what gain is expected, without a full stop."""
     return (
@@ -348,7 +312,7 @@ def _columns(found: FoundCues) -> Verdict:
     columns = found["balanced_columns"] or ()
     names = [f"`{name}`" for name in ([columns] if isinstance(columns, str) else columns)]
     it_is, it = ("they are", "them") if len(names) > 1 else ("it is", "it")
-    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%} ({_why_part(found)})"
+    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%} ({why_part(found)})"
     reason = (
         ", and the other columns tell the label too, but not which rows are exceptions to this, which points "
         "to a shortcut"
