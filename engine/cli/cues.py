@@ -131,10 +131,11 @@ def _show(found: dict[str, Any]) -> None:
 
 def _show_suspects(found: dict[str, Any]) -> None:
     from operators.cues.output.shown_suspects import (
-        WEAK,
-        WEAK_EXPLAINED,
         answer_text,
+        answers_explained,
         asked_suspects,
+        balanced_unnamed,
+        few_rows_sentence,
         sentence_on_entries,
         slice_text,
     )
@@ -167,17 +168,19 @@ def _show_suspects(found: dict[str, Any]) -> None:
     classes = f"for the classes {', '.join(names)}"
     if len(names) > MAX_CLASSES:
         classes = "for the class that has the lowest one there"
-    is_weak = any(answer_text(suspect, record) == WEAK for suspect in found["suspects"])
+    more = "".join(f" {text}" for text in answers_explained(record))
     console.print(
         f"accuracy: of a class-balanced model on rows that it has not seen, {classes}. gain: rise of the "
         "worst class and side over the better of no weights and class balance, cost: loss of balanced "
         "accuracy against class balance, if label and slice are balanced. strength: "
-        f"from 0 to 1.{f' {WEAK_EXPLAINED}' if is_weak else ''}",
+        f"from 0 to 1.{more}",
         soft_wrap=True,
     )
+    if said := few_rows_sentence(record):
+        console.print(said, soft_wrap=True)
     if said := sentence_on_entries(record):
         console.print(said, soft_wrap=True)
-    if not asked_suspects(record):
+    if not asked_suspects(record) and not balanced_unnamed(record):
         console.print("No suspect needs an answer.")
         return
     console.print(
@@ -217,15 +220,22 @@ def accuracies(by_class: Mapping[str, float | None]) -> str:
 def example_section(found: dict[str, Any]) -> str:
     """Return the recipe section to copy: today's answers, with the suspects to answer as a comment."""
     from operators.cues.named.recipe_text import yaml_reference
-    from operators.cues.output.shown_suspects import asked_suspects
+    from operators.cues.output.shown_suspects import asked_suspects, balanced_unnamed
 
     text = str(found["recipe_section"])
     names = dict.fromkeys(
         yaml_reference(suspect["reference"]) for suspect in asked_suspects(cast("FoundCues", found))
     )
-    if not names:
+    balanced = dict.fromkeys(
+        yaml_reference(suspect["reference"]) for suspect in balanced_unnamed(cast("FoundCues", found))
+    )
+    if not names and not balanced:
         return text
     without, empty, _ = text.partition(" {}\n")
     if empty:
         text = f"{without}\n    spurious: []\n    legitimate: []\n"
-    return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"
+    if balanced:
+        text += f"    # balanced, to be named under `legitimate` if it is honest: {', '.join(balanced)}\n"
+    if names:
+        text += f"    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"
+    return text

@@ -160,7 +160,8 @@ class CuesRecord(BaseModel):
     sample_rows: int
     """Number of rows that were looked at."""
     suspects: list[Object]
-    """`slice`, `reference` for the recipe, `answer`, `gain`, `cost`, `strength`, and accuracies."""
+    """`slice`, `reference` for the recipe, `answer`, `gain` with its `gain_rows`, `cost`, `strength`, and
+    accuracies. `balanced`: the weights balance it without an answer."""
     spurious: list[Any]
     """Columns that the recipe names as shortcuts."""
     legitimate: list[Any]

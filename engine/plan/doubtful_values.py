@@ -19,6 +19,7 @@ from operators.encode.amount_use import AMOUNT, amount_example, amounts_in, seve
 from operators.encode.amounts import MAX_UNREAD_SHARE
 from operators.encode.column_forms import Form, holds_texts
 from operators.encode.column_use import Kind, Unused
+from operators.encode.durations import DURATION, are_durations
 from operators.encode.mixed_numbers import CODE, MAX_WORD_SHARE, MIN_NUMBERS, MixedNumbers
 from operators.encode.sketches import Histogram, ValueCounts
 from operators.encode.summary import NUMBER, ColumnSummary
@@ -106,6 +107,10 @@ def _about_numbers(column: SourceColumn, summary: ColumnSummary, missing: Sequen
         shown = amount_example(summary.values.values)
         remedy = f"Write `{inline_entry(column.name, AMOUNT)}` under operators.encode.columns"
         return f"amounts such as {shown!r} are text, {used}. {remedy}, and they are numbers."
+    if are_durations(summary.values):
+        shown = summary.examples(1)[0]
+        remedy = f"Write `{inline_entry(column.name, DURATION)}` under operators.encode.columns"
+        return f"durations such as {shown!r} are text, {used}. {remedy}, and they are numbers."
     units = several_units(summary.values)
     if units:
         remedy = "Convert them into one at the source"
@@ -210,11 +215,15 @@ def _about_words(name: str, mixed: MixedNumbers, missing: Sequence[str]) -> str:
     )
 
 
+OF_SOURCE = "take the word out of source.missing, which is for all columns"
+OF_ENCODE = "set operators.encode.missing_values to the words that stand for no value, without it"
+
+
 def codes_read_as_missing(
     words: Mapping[str, Mapping[str, float]],
     summaries: Mapping[str, ColumnSummary],
     label: str,
-    remedy: str = "take the word out of source.missing, which is for all columns",
+    remedy: str = OF_SOURCE,
 ) -> Iterator[str]:
     """Yield a sentence for each column of which a word for missing values may be a code or a category.
 
@@ -248,21 +257,27 @@ def codes_read_as_missing(
                 )
 
 
-def codes_of_encode(
-    columns: Sequence[SourceColumn], rows: pa.Table, missing: Sequence[str], label: str
+def codes_among_categories(
+    columns: Sequence[SourceColumn],
+    rows: pa.Table,
+    missing: Sequence[str],
+    label: str,
+    remedy: str = OF_ENCODE,
 ) -> Iterator[str]:
-    """Yield a sentence for each column of which a word that ``encode`` reads as missing may be a code.
+    """Yield a sentence for each column of which a word that is read as missing may be a code.
 
     Parameters
     ----------
     columns
         All source columns.
     rows
-        The rows that were looked at.
+        Rows with these words as they are written.
     missing
-        Texts that stand for a missing value to ``encode``.
+        Texts that stand for a missing value.
     label
         Of which nothing is said.
+    remedy
+        Says how the word becomes a value.
 
     """
     words, summaries = dict[str, dict[str, float]](), dict[str, ColumnSummary]()
@@ -278,7 +293,6 @@ def codes_of_encode(
         counts = texts.filter(pc.is_in(texts, asked)).value_counts().to_pylist()
         words[column.name] = {one["values"]: one["counts"] / len(texts) for one in counts}
         summaries[column.name] = summary
-    remedy = "set operators.encode.missing_values to the words that stand for no value, without it"
     yield from codes_read_as_missing(words, summaries, label, remedy)
 
 

@@ -17,31 +17,30 @@ from connectors.foundation.messages import first_of
 from connectors.locations import path_of
 from engine.core.errors import InputError
 from engine.plan.column_names import TakenNameError
-from engine.plan.doubtful_values import TEXT_REASONS, codes_read_as_missing
+from engine.plan.doubtful_values import codes_read_as_missing
 from engine.plan.estimate import Estimate, estimate
+from engine.plan.first_kinds import with_kinds
 from engine.plan.first_label import check_column, label_keys, labelled_only
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.plan.preview import Preview, check_label, preview
-from engine.plan.source_columns import SourceColumn, share_text
+from engine.plan.source_columns import share_text
 from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID
 from operators.embed.params import missing_packages
-from operators.encode.amount_use import amounts_in
-from operators.encode.amounts import MAX_UNREAD_SHARE
+from operators.encode.category_fitting import count_features
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions, Unused
 from operators.encode.kinds import decide_kind
-from operators.encode.sketches import ValueCounts
+from operators.encode.params import MAX_TAGS, EncodeParams
+from operators.encode.summary import ColumnSummary
 from operators.leaks import Leak
 
 MIN_UNLABELLED_SHARE = 0.01
 """Share of rows without a label from which their words for missing values are doubted."""
 WORDS = 64
 """Components of the words of free text, in addition to the vectors of the network."""
-MAX_CATEGORIES = 30
-"""Features that a categorical column has at most, by default."""
 MAX_JOINED = 5
 """Joined labels that are named."""
 MAX_REJECTED_SHARE = 0.1
@@ -126,7 +125,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     if leaks:
         keys = {**keys, "exclude": _excluded_leaks(leaks)}
         made = template.plan(keys)
-    operators = _with_amounts(operators, made.preview.columns)
+    operators = with_kinds(operators, made.preview.columns)
     if operators != template.operators:
         template = replace(template, operators=operators)
         made = template.plan(keys)
@@ -150,6 +149,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         warnings=(
             *(_unlabelled(source, label) or _left_out(keys)),
             *_joined_labels(keys),
+            *_numbered_names(keys),
             *_doubtful_codes(source, label, made.preview),
         ),
     )
@@ -232,6 +232,17 @@ def _joined_labels(keys: Mapping[str, Choice]) -> tuple[str, ...]:
         return ()
     pairs = [f"{old!r} to {new!r}" for old, new in keys["label_map"].value.items()]
     return (f"the recipe joins {keys['label_map'].why}: source.label_map has {first_of(pairs, MAX_JOINED)}",)
+
+
+def _numbered_names(keys: Mapping[str, Choice]) -> tuple[str, ...]:
+    """Return a warning if columns of one name are told apart by numbers; without the option they are an
+    error."""
+    if "options" not in keys or keys["options"].value.get("duplicate_names") != "number":
+        return ()
+    return (
+        "several columns have one name: by source.options.duplicate_names the recipe numbers them, such as "
+        "NAME and NAME.1. Rename them at the source if they hold the same",
+    )
 
 
 def recipe_name(path: str) -> str:
@@ -317,28 +328,6 @@ def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, An
     return {"encode": {"text": {"model": "minilm", "words": WORDS}}}
 
 
-def _with_amounts(
-    operators: Mapping[str, dict[str, Any]], columns: Sequence[SourceColumn]
-) -> dict[str, dict[str, Any]]:
-    """Return the operators, of which ``encode`` names the columns of amounts."""
-    amounts = [
-        column.name
-        for column in columns
-        if (column.use.kind == Kind.CATEGORICAL or column.use.reason in TEXT_REASONS)
-        and column.summary is not None
-        and column.summary.values is not None
-        and _are_amounts(column.summary.values)
-    ]
-    if not amounts or "embed" in operators:
-        return dict(operators)
-    kinds = {"columns": dict.fromkeys(amounts, str(Kind.AMOUNT))}
-    return {**operators, "encode": {**operators.get("encode", {}), **kinds}}
-
-
-def _are_amounts(values: ValueCounts) -> bool:
-    return amounts_in(values, max_bare_share=MAX_UNREAD_SHARE) is not None
-
-
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:
     """Return keys that set a few rows with unusable values aside, and columns to leave out, with reasons."""
     counts = {
@@ -367,15 +356,17 @@ def _rate(shares: Mapping[str, float]) -> float:
 def _n_features(found: Preview) -> int:
     """Return the number of features that the columns in use are expected to give."""
     widths = {Kind.DATETIME: 5, Kind.TEXT: 384 + WORDS, Kind.IMAGE: 1280}
-    total = 0
+    total, categorical = 0, dict[str, ColumnSummary]()
     for column in found.columns:
         summary = column.summary
         if not column.use.used or summary is None:
             continue
-        if column.use.kind in (Kind.CATEGORICAL, Kind.TAGS):
-            total += min(summary.distinct, MAX_CATEGORIES)
+        if column.use.kind == Kind.CATEGORICAL:
+            categorical[column.name] = summary
+        elif column.use.kind == Kind.TAGS:
+            total += min(summary.distinct, MAX_TAGS)
         elif column.use.kind == Kind.VECTOR:
             total += summary.width or 0
         else:
             total += widths.get(column.use.kind, 1)
-    return total
+    return total + count_features(EncodeParams(), categorical)

@@ -19,7 +19,8 @@ from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from engine.plan.column_names import names_alike
 from engine.plan.doubtful_values import (
-    codes_of_encode,
+    OF_SOURCE,
+    codes_among_categories,
     codes_of_nines,
     doubtful_categories,
     numbers_as_text,
@@ -28,11 +29,12 @@ from engine.plan.estimate import TEXTS_PER_SECOND
 from engine.plan.executor_choice import missing_rows
 from engine.plan.likely_leaks import leak_text, likely_leaks, unsought_text
 from engine.plan.model import Plan
+from engine.plan.named_slices import unmatched_slices, unused_names
 from engine.plan.sample import SourceSample, count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import ENCODE, SourceColumn, account_for_columns, faults, share_text
 from engine.recipe.errors_of_file import errors_of_file
 from operators.columns import is_number
-from operators.cues.params import CuesParams, CueWords, Reference, names_of
+from operators.cues.params import CuesParams
 from operators.encode.amount_use import AMOUNT
 from operators.encode.column_use import Kind, Unused, missing_network
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
@@ -45,6 +47,8 @@ MIN_CUT_SHARE = 0.1
 """Share of the texts of a column from which it is said that they are read in part."""
 MAX_TOKENS = 512
 """Word pieces that the network can read."""
+CELL_BYTES = 2**20
+"""Bytes of a CSV file whose cells are looked at for words that are read as null."""
 UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
 
@@ -178,12 +182,13 @@ def _preview(plan: Plan) -> Preview:
         findings=tuple(findings),
         note=sample_note(sample, plan.listing),
         leaks=likely_leaks(plan, sample),
-        faults=(*_faulty(plan, columns), *_unused_names(plan, columns), *_missing_network(plan, columns)),
+        faults=(*_faulty(plan, columns), *_names_of_cues(plan, columns), *_missing_network(plan, columns)),
         marks=_marks(plan, columns),
         names=tuple(names_alike([one.name for one in columns if one.use.reason != Unused.EXCLUDED])),
         numbers=_numbers_as_text(plan, columns),
         values=(
             *_doubtful_categories(plan, columns, sample),
+            *_codes_of_csv(plan, columns),
             *_codes_of_nines(plan, columns),
             *_no_truth(plan, sample),
         ),
@@ -257,6 +262,20 @@ def _codes_of_nines(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str
     return codes_of_nines(columns, plan.recipe.source.missing or (), is_csv=is_csv)
 
 
+def _codes_of_csv(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
+    """Name the columns of CSV of which a word in ``source.missing`` may be a code: they are read as null."""
+    source = _files_of(plan)
+    if not isinstance(source, CsvSource) or not source.spec.missing:
+        return
+    try:
+        cells = source.cells(CELL_BYTES)
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+    yield from codes_among_categories(
+        columns, cells, source.spec.missing, plan.recipe.source.label, OF_SOURCE
+    )
+
+
 def _numbers_as_text(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     """Name the columns of numbers that ``encode`` takes as text."""
     encode = next((one.operator for one in plan.operators if one.name == ENCODE), None)
@@ -276,7 +295,7 @@ def _doubtful_categories(
     found = doubtful_categories(
         columns, sample.rows, encode.columns, encode.missing_values, fold_case=fold_case
     )
-    codes = codes_of_encode(columns, sample.rows, encode.missing_values, plan.recipe.source.label)
+    codes = codes_among_categories(columns, sample.rows, encode.missing_values, plan.recipe.source.label)
     return (*found, *codes)
 
 
@@ -316,28 +335,12 @@ def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _unused_names(plan: Plan, columns: Sequence[SourceColumn]) -> Iterator[str]:
-    """Name the columns that the recipe calls spurious or legitimate and of which no features are made."""
+def _names_of_cues(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
+    """Return what is said of names of ``cues`` for which there is no feature, or that divide no rows."""
     cues = next((one.operator.params for one in plan.operators if one.name == "cues"), None)
     if not isinstance(cues, CuesParams) or all(one.name != ENCODE for one in plan.operators):
-        return
-    unused = {column.name: column for column in columns if column.kind == "unused"}
-    answers = {"spurious": cues.spurious, "legitimate": cues.legitimate}
-    for key, name in ((k, n) for k, named in answers.items() for one in named for n in _column_names(one)):
-        if name in unused:
-            remedy = f"tell its kind: operators.encode.columns: {inline_yaml({name: 'categorical'})}"
-            if unused[name].use.reason == Unused.IDENTIFIER:  # whose note tells the kind that it can have
-                remedy = "give the column this kind"
-            yield (
-                f"operators.cues.{key} names {name!r}, which is no feature ({unused[name].about}), so that "
-                "nothing can be balanced against it, and the run would stop. Take the name away, or "
-                f"{remedy}."
-            )
-
-
-def _column_names(reference: Reference) -> tuple[str, ...]:
-    """Return the names of a reference to features; words are looked for in any column."""
-    return () if isinstance(reference, CueWords) else names_of(reference)
+        return ()
+    return (*unused_names(cues, columns), *unmatched_slices(cues, columns))
 
 
 def _unmapped(plan: Plan) -> list[LabelFinding]:

@@ -26,11 +26,11 @@ OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
 """The standard chain, with the purpose of each operator."""
 IMAGES = "features of the images, by a pretrained network"
 TEXTS = "free text through a sentence encoder, and by its words"
-AMOUNTS = (
-    "`amount`: numbers that are written with a currency, a unit or thousands marks; remove a column if its "
-    "texts are categories"
-)
-"""Purpose of the operators that a draft adds for images, texts and amounts."""
+AMOUNTS = "`amount`: numbers that are written with a currency, a unit or thousands marks"
+DURATIONS = "`duration`: lengths of time, as seconds"
+FORMATS = "`format`: how dates are written"
+IF_CATEGORIES = "remove a column if its texts are categories"
+"""Purpose of the operators that a draft adds for images, texts, amounts, durations and dates."""
 WIDTH = 110
 """Characters of a line of comments."""
 
@@ -116,14 +116,16 @@ def _operators(draft: Draft) -> Iterator[str]:
 
 
 def _added(name: str, params: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of an operator that the source needs; those of amounts stand below their reason."""
+    """Yield the lines of an operator that the source needs; those of columns stand below their reason."""
     if "columns" not in params:
         yield _with(f"  {name}: {inline_yaml(params)}", IMAGES if name == "embed" else TEXTS)
         return
     yield f"  {name}:"
     if "text" in params:
         yield _with(f"    text: {inline_yaml(params['text'])}", TEXTS)
-    yield from _wrapped(AMOUNTS, "    ")
+    kinds = [kind if isinstance(kind, str) else "format" for kind in params["columns"].values()]
+    said = {"amount": AMOUNTS, "duration": DURATIONS, "format": FORMATS}
+    yield from _wrapped("; ".join([*(said[kind] for kind in dict.fromkeys(kinds)), IF_CATEGORIES]), "    ")
     yield "    columns:"
     for column, kind in params["columns"].items():
         yield f"      {inline_entry(column, kind)}"

@@ -70,7 +70,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 44
+    version = 45
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

@@ -68,7 +68,8 @@ class Encode(Operator[EncodeParams]):
 
         Returns
         -------
-        ``features``, and how many ``columns`` are used and ``unused``.
+        ``features``, how many ``columns`` are used and ``unused``, and, if there are any, how many are
+        ``limited`` by the features of all columns of categories.
 
         Raises
         ------
@@ -77,6 +78,7 @@ class Encode(Operator[EncodeParams]):
         """
         from operators.encode.fitting import fit_table
         from operators.encode.level_counts import write_counts
+        from operators.encode.shared_features import LIMITED
 
         fitted, counts = fit_table(self.params, context, executor)
         fitted.save(context.state)
@@ -86,6 +88,7 @@ class Encode(Operator[EncodeParams]):
             "features": float(len(fitted.outputs)),
             "columns": float(used),
             "unused": float(len(self.source_columns) - used),
+            **({"limited": float(len(limited))} if (limited := fitted.about.get(LIMITED)) else {}),
         }
 
     @property
@@ -121,16 +124,18 @@ class Encode(Operator[EncodeParams]):
         return _open(context, out_of_fold=False)
 
     def warnings(self, metrics: Mapping[str, float], state: Callable[[], Path]) -> tuple[str, ...]:
-        """Name columns of text that the recipe has settings for, and that no network reads."""
-        from operators.encode.report import unread_texts
+        """Name columns of text that the recipe has settings for, and that no network reads, and columns of
+        categories with fewer features than alone."""
+        from operators.encode.report import limited_columns, unread_texts
 
-        return unread_texts(self.params, state)
+        return unread_texts(self.params, state) + (limited_columns(state) if "limited" in metrics else ())
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """List the columns with their use, and draw maps of feature space."""
-        from operators.encode.report import encoding_section, unread_texts
+        from operators.encode.report import encoding_section, limited_columns, unread_texts
 
-        return encoding_section(context, unread_texts(self.params, lambda: context.state))
+        said = unread_texts(self.params, lambda: context.state)
+        return encoding_section(context, said + limited_columns(lambda: context.state))
 
 
 def _open(context: Context, *, out_of_fold: bool) -> Apply:

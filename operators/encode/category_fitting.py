@@ -1,23 +1,27 @@
 """Fitting the categorical columns of ``encode``: frequent categories, and class shares of the others.
 
 The first pass over the shards counts the categories of a column, exactly up to ``MAX_VALUES`` of them. A
-second pass counts those that the first one could not, and the classes and folds of each category.
+second pass counts those that the first one could not, and the classes and folds of each category. Where all
+columns together would give too many features (:mod:`operators.encode.shared_features`), a third one counts
+the classes of columns whose categories beyond the limit get class shares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.base import ROW_ID, Context, Executor, OperatorError, ShardReader
 from operators.encode.categories import CategoryEncoding, Levels, TextReading, choose_levels, rare_method
 from operators.encode.params import EncodeParams
+from operators.encode.shared_features import shared_limits
 from operators.encode.sketches import MAX_VALUES, Counts
 from operators.encode.summary import ColumnSummary
 from operators.encode.targets import N_FOLDS, PURPOSE, TargetTable, count_targets
@@ -52,6 +56,98 @@ class CategoryPlan:
         return self.with_targets or not self.exact
 
 
+@dataclass(frozen=True)
+class CategoryFit:
+    """The fitted categorical columns.
+
+    Attributes
+    ----------
+    encodings : of each column.
+    limited : features of the columns that share ``MAX_FEATURES`` and get fewer than alone, and those that
+        each would have alone.
+    """
+
+    encodings: Mapping[str, CategoryEncoding]
+    limited: Mapping[str, tuple[int, int]]
+
+
+def fit_categories(
+    params: EncodeParams,
+    summaries: Mapping[str, ColumnSummary],
+    classes: Sequence[Any],
+    context: Context,
+    executor: Executor,
+) -> CategoryFit:
+    """Fit all categorical columns.
+
+    Parameters
+    ----------
+    params : parameters of the operator.
+    summaries : summaries of the columns, in their order.
+    classes : labels in the order of their class index.
+    """
+    plans = {name: plan_category(params, summary, len(classes)) for name, summary in summaries.items()}
+    counted = count_categories(params, plans, classes, context, executor)
+    features = {
+        name: _feature_rows(params, summary, plans[name], counted.get(name))
+        for name, summary in summaries.items()
+        if params.categorical_of(name).max_columns is None
+    }
+    limits = shared_limits(features)
+    for name, limit in limits.items():
+        plans[name] = _limited(params, summaries[name], plans[name], counted.get(name), len(classes), limit)
+    more = {name: plans[name] for name in limits if name not in counted}
+    counted |= count_categories(params, more, classes, context, executor)
+    encodings = {
+        name: fit_category(params, summary, plans[name], counted.get(name), classes, limits.get(name))
+        for name, summary in summaries.items()
+    }
+    return CategoryFit(encodings, {name: (limit, len(features[name])) for name, limit in limits.items()})
+
+
+def count_features(params: EncodeParams, summaries: Mapping[str, ColumnSummary]) -> int:
+    """Return how many 0/1 features the categorical columns give together, without class shares and hashes.
+
+    Parameters
+    ----------
+    params : parameters of the operator.
+    summaries : summaries of the columns, in their order.
+    """
+    features = {
+        name: _feature_rows(params, summary, plan_category(params, summary, 0), None)
+        for name, summary in summaries.items()
+    }
+    shared = {name: one for name, one in features.items() if params.categorical_of(name).max_columns is None}
+    limits = shared_limits(shared)
+    return sum(limits.get(name, len(one)) for name, one in features.items())
+
+
+def _feature_rows(
+    params: EncodeParams, summary: ColumnSummary, plan: CategoryPlan, counted: ClassCounts | None
+) -> Counts:
+    """Return the rows of the features that a column has alone; that of infrequent categories has all rows,
+    since no limit takes it away."""
+    values, counts, _ = _exact_counts(summary, plan, counted)
+    levels = _levels(params, summary, values, counts)
+    places = pc.index_in(pa.array(list(levels.frequent), values.type), value_set=values)
+    rows = counts[places.to_numpy(zero_copy_only=False)]
+    return np.append(rows, summary.rows) if levels.bucket else rows
+
+
+def _limited(
+    params: EncodeParams,
+    summary: ColumnSummary,
+    plan: CategoryPlan,
+    counted: ClassCounts | None,
+    n_classes: int,
+    limit: int,
+) -> CategoryPlan:
+    """Return the plan of a column with fewer features, of which more rows may need class shares."""
+    values, counts, _ = _exact_counts(summary, plan, counted)
+    levels = _levels(params, summary, values, counts, limit)
+    return replace(plan, with_targets=plan.with_targets or _uses_targets(params, summary, levels, n_classes))
+
+
 def plan_category(params: EncodeParams, summary: ColumnSummary, n_classes: int) -> CategoryPlan:
     """Return the categories of a column, and whether they have to be counted in a second pass."""
     sketch = summary.values
@@ -62,15 +158,23 @@ def plan_category(params: EncodeParams, summary: ColumnSummary, n_classes: int) 
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         counts = np.append(counts, summary.missing)
     levels = _levels(params, summary, values, counts)
-    rare = rare_method(params.categorical_of(summary.name).rare, levels, summary.rows, n_classes)
-    uses_targets = rare == "target" and bool(params.label) and levels.infrequent_rows > 0
+    uses_targets = _uses_targets(params, summary, levels, n_classes)
     return CategoryPlan(values, counts, sketch.is_exact, uses_targets)
 
 
-def _levels(params: EncodeParams, summary: ColumnSummary, values: pa.Array, counts: Counts) -> Levels:
+def _uses_targets(params: EncodeParams, summary: ColumnSummary, levels: Levels, n_classes: int) -> bool:
+    """Return whether class shares represent the infrequent categories."""
+    rare = rare_method(params.categorical_of(summary.name).rare, levels, summary.rows, n_classes)
+    return rare == "target" and bool(params.label) and levels.infrequent_rows > 0
+
+
+def _levels(
+    params: EncodeParams, summary: ColumnSummary, values: pa.Array, counts: Counts, limit: int | None = None
+) -> Levels:
     """Divide the categories into frequent and infrequent ones.
 
-    Only categories that may be frequent are converted to Python objects.
+    Only categories that may be frequent are converted to Python objects. ``limit`` is the most features of a
+    column for which the recipe gives no number; None for the default.
     """
     own = params.categorical_of(summary.name)
     share = max(own.min_share, 1.0 / MAX_VALUES)
@@ -80,7 +184,7 @@ def _levels(params: EncodeParams, summary: ColumnSummary, values: pa.Array, coun
         counts[some],
         summary.rows,
         min_share=own.min_share,
-        max_columns=own.max_columns,
+        max_columns=own.max_columns or limit,
     )
 
 
@@ -144,6 +248,7 @@ def fit_category(
     plan: CategoryPlan,
     counted: ClassCounts | None,
     classes: Sequence[Any],
+    limit: int | None = None,
 ) -> CategoryEncoding:
     """Fit a categorical column.
 
@@ -154,20 +259,14 @@ def fit_category(
     plan : its categories after the first pass.
     counted : exact counts of the second pass; None where the plan needs none.
     classes : labels in the order of their class index.
+    limit : most features of a column for which the recipe gives no number; None for the default.
     """
     own, name = params.categorical_of(summary.name), summary.name
-    values, counts = plan.values, plan.counts
-    by_class = totals = None
-    if counted is not None:
-        by_class, totals = counted
-        # With fewer rows than this a category may be lost by the first pass, as the order of merging decides.
-        least = 1 if plan.exact else summary.rows // MAX_VALUES + 1
-        counts = by_class.sum(axis=(1, 2))
-        kept = np.flatnonzero(counts >= least)
-        values, counts, by_class = values.take(pa.array(kept)), counts[kept], by_class[kept]
-    levels = _levels(params, summary, values, counts)
+    values, counts, by_class = _exact_counts(summary, plan, counted)
+    levels = _levels(params, summary, values, counts, limit)
     target, hash_columns = None, 0
-    if plan.with_targets and by_class is not None and totals is not None:
+    if plan.with_targets and by_class is not None and counted is not None:
+        totals = counted[1]
         names = [str(label) for label in classes]
         shown = tuple(names[1:] if len(names) == 2 else names)
         target = TargetTable(values, by_class[:, :, :-1], totals[:, :-1], shown, own.smoothing)
@@ -182,3 +281,17 @@ def fit_category(
         hash_columns=hash_columns,
         target=target,
     )
+
+
+def _exact_counts(
+    summary: ColumnSummary, plan: CategoryPlan, counted: ClassCounts | None
+) -> tuple[pa.Array, Counts, npt.NDArray[np.int64] | None]:
+    """Return the categories, the rows of each, and those by fold and class if a pass has counted them."""
+    if counted is None:
+        return plan.values, plan.counts, None
+    by_class = counted[0]
+    # With fewer rows than this a category may be lost by the first pass, as the order of merging decides.
+    least = 1 if plan.exact else summary.rows // MAX_VALUES + 1
+    counts = by_class.sum(axis=(1, 2))
+    kept = np.flatnonzero(counts >= least)
+    return plan.values.take(pa.array(kept)), counts[kept], by_class[kept]

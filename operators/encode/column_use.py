@@ -26,6 +26,8 @@ class Kind(StrEnum):
     NUMERIC = "numeric"
     AMOUNT = "amount"
     """Numbers in texts with a currency, a unit or thousands marks: a recipe asks for it, and gets numbers."""
+    DURATION = "duration"
+    """Lengths of time in texts: a recipe asks for it, and gets seconds."""
     BOOLEAN = "boolean"
     CATEGORICAL = "categorical"
     DATETIME = "datetime"

@@ -21,20 +21,16 @@ from operators.base import Context, Executor, OperatorError, ShardReader
 from operators.encode.amount_fitting import read_amounts
 from operators.encode.amounts import AmountRule
 from operators.encode.categories import MAX_TARGET_CLASSES, CategoryEncoding
-from operators.encode.category_fitting import (
-    CategoryPlan,
-    count_categories,
-    fit_category,
-    plan_category,
-    text_reading,
-)
+from operators.encode.category_fitting import fit_categories, text_reading
 from operators.encode.column_use import ColumnUse, Kind, KindOptions
 from operators.encode.datetimes import fit_datetime
+from operators.encode.durations import DURATION
 from operators.encode.encoding import TableEncoding
 from operators.encode.kinds import decide_kind, may_identify
 from operators.encode.level_counts import INFREQUENT, NEW, ColumnCounts, TableCounts, write_vocabulary
 from operators.encode.numeric import fit_number
 from operators.encode.params import MAX_TAGS, EncodeParams
+from operators.encode.shared_features import LIMITED
 from operators.encode.summary import ColumnSummary, TextRules, summarise
 from operators.encode.tags import TagsEncoding, choose_tags
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
@@ -54,6 +50,7 @@ def text_rules(params: EncodeParams) -> TextRules:
         as_text=frozenset(name for name, own in named if own.kind == Kind.CATEGORICAL),
         formats={name: own.format for name, own in named if own.format},
         amounts=frozenset(name for name, own in named if own.kind == Kind.AMOUNT),
+        durations=frozenset(name for name, own in named if own.kind == Kind.DURATION),
     )
 
 
@@ -99,16 +96,16 @@ def fit_table(
         A column changes its type between shards, cannot be what the recipe says, or no column is usable.
     """
     found = first_pass(params, context, executor)
-    encodings: dict[str, Encoding] = {}
-    plans: dict[str, CategoryPlan] = {}
-    for name, use in found.uses.items():
-        if use.kind == Kind.CATEGORICAL:
-            plans[name] = plan_category(params, found.summaries[name], len(found.classes))
-        elif use.used:
-            encodings[name] = _fit_column(params, found.summaries[name], use, context, executor)
-    counted = count_categories(params, plans, found.classes, context, executor)
-    for name, plan in plans.items():
-        encodings[name] = fit_category(params, found.summaries[name], plan, counted.get(name), found.classes)
+    encodings: dict[str, Encoding] = {
+        name: _fit_column(params, found.summaries[name], use, context, executor)
+        for name, use in found.uses.items()
+        if use.used and use.kind != Kind.CATEGORICAL
+    }
+    categorical = {
+        name: found.summaries[name] for name, use in found.uses.items() if use.kind == Kind.CATEGORICAL
+    }
+    fits = fit_categories(params, categorical, found.classes, context, executor)
+    encodings |= fits.encodings
     ordered = tuple(encodings[name] for name in found.uses if name in encodings)
     about = {
         "seed": context.seed,
@@ -116,6 +113,8 @@ def fit_table(
         "uses": {name: use.to_json() for name, use in found.uses.items()},
         "summaries": {name: summary.to_json() for name, summary in found.summaries.items()},
     }
+    if fits.limited:
+        about[LIMITED] = fits.limited
     fitted = TableEncoding(ordered, about)
     if not fitted.outputs:
         raise OperatorError(_no_feature_message(found))
@@ -239,6 +238,7 @@ def _fit_column(
             min_missing_share=params.min_missing_share,
             missing_texts=(*params.missing_values, *use.parameters.get("words", ())),
             amounts=AmountRule.from_json(rule) if rule else None,
+            durations=use.parameters.get("parse") == DURATION,
         )
     if use.kind == Kind.DATETIME:
         return fit_datetime(

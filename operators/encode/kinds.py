@@ -27,6 +27,7 @@ from operators.encode.column_use import (
     unused_text,
     unused_type,
 )
+from operators.encode.durations import DURATION
 from operators.encode.hints import hint, list_hint
 from operators.encode.identifiers import (
     are_nearly_unique_numbers,
@@ -184,8 +185,8 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         return ColumnUse(Kind.TEXT) if options.text_model else unused_text()
     if kind == Kind.AMOUNT and summary.amounts is not None:
         return amount_use(summary.name, summary.amounts, options.decimal)
-    if kind in (Kind.NUMERIC, Kind.AMOUNT):
-        return _requested_numbers(summary)
+    if kind in (Kind.NUMERIC, Kind.AMOUNT, Kind.DURATION):
+        return _requested_numbers(summary, kind)
     if kind == Kind.DATETIME:
         return _requested_datetime(summary, options.date_format)
     if kind == Kind.VECTOR and form == Form.VECTOR and _is_ragged(summary):
@@ -197,10 +198,20 @@ def _requested_use(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     raise _kind_error(summary, str(kind))
 
 
-def _requested_numbers(summary: ColumnSummary) -> ColumnUse:
-    """Return the use as numbers. Raises OperatorError if more than half of the values are words."""
+def _requested_numbers(summary: ColumnSummary, kind: Kind) -> ColumnUse:
+    """Return the use as numbers.
+
+    Raises
+    ------
+    OperatorError
+        More than half of the values are words, or one is no duration.
+    """
     if summary.form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
         return ColumnUse(Kind.NUMERIC)
+    if kind == Kind.DURATION:
+        if DURATION not in summary.parsed:
+            raise _kind_error(summary, str(kind))
+        return ColumnUse(Kind.NUMERIC, note="durations in seconds", parameters=_parse(DURATION))
     if NUMBER in summary.parsed:
         return ColumnUse(Kind.NUMERIC, parameters=_parse(NUMBER))
     mixed = summary.mixed
@@ -235,9 +246,9 @@ def _kind_error(summary: ColumnSummary, kind: str) -> OperatorError:
 
 def _readable_rows(summary: ColumnSummary, kind: str) -> str:
     """Return how many values could be read as a kind, for an error message."""
-    keys = [NUMBER] if kind == Kind.NUMERIC else []
+    keys = {Kind.NUMERIC: [NUMBER], Kind.DURATION: [DURATION]}.get(Kind(kind), [])
     if kind == Kind.DATETIME:
-        keys = [key for key in summary.n_parsed if key != NUMBER]
+        keys = [key for key in summary.n_parsed if key not in (NUMBER, DURATION)]
     rows = max((summary.n_parsed.get(key, 0) for key in keys), default=0)
     return f" {rows:,} of its {summary.present:,} values could be read so." if keys and summary.values else ""
 

@@ -18,7 +18,7 @@ from operators.bounded_json import read_json
 from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding, read_dates
 from operators.encode.encoding import TableEncoding
-from operators.encode.numeric import NumberEncoding, read_numbers
+from operators.encode.numeric import NumberEncoding
 
 COUNTS = "tally.json"
 NEW = "a new category"
@@ -112,7 +112,7 @@ def _count(reader: ShardReader, encoding: TableEncoding, folder: Path, shard: in
             continue
         missing = int(values.null_count)
         if isinstance(column, NumberEncoding):
-            numbers, wrong = read_numbers(values, column.missing, column.amounts)
+            numbers, wrong = column.read(values)
             missing = int((np.isnan(numbers) & ~wrong).sum())
         elif isinstance(column, DatetimeEncoding):
             seconds, _, wrong = read_dates(values, column.format, column.zone, column.missing)

@@ -17,6 +17,8 @@ import pyarrow as pa
 from operators.arrays import Float32, Float64
 from operators.encode.amounts import AmountRule
 from operators.encode.column_forms import Form, as_numbers, dictionary_encoded, form_of
+from operators.encode.durations import DURATION
+from operators.encode.durations import durations as seconds_of
 from operators.encode.sketches import Histogram
 from operators.encode.summary import NUMBER, ColumnSummary
 from operators.encode.texts import is_missing, numbers, tidy
@@ -146,6 +148,7 @@ class NumberEncoding:
     fails : whether a missing value is a fault of its row.
     missing : texts that stand for a missing value, for numbers that are written as text.
     amounts : how amounts in text are read; None for other columns.
+    durations : whether texts are durations.
     """
 
     source: str
@@ -156,6 +159,7 @@ class NumberEncoding:
     fails: bool
     missing: tuple[str, ...] = ()
     amounts: AmountRule | None = None
+    durations: bool = False
 
     @property
     def outputs(self) -> list[Output]:
@@ -166,7 +170,7 @@ class NumberEncoding:
 
     def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
         """Write the features of n rows into ``x`` (n, 1 or 2), and reasons of faulty rows into ``codes``."""
-        values, wrong = read_numbers(column, self.missing, self.amounts)
+        values, wrong = self.read(column)
         gaps = np.isnan(values) & ~wrong
         codes[wrong] = Reason.NUMBER
         codes[np.abs(values) > FLOAT32_MAX] = Reason.RANGE
@@ -184,6 +188,10 @@ class NumberEncoding:
         if self.indicator:
             x[:, 1] = gaps
 
+    def read(self, column: pa.ChunkedArray) -> tuple[Float64, npt.NDArray[np.bool_]]:
+        """Return the column's numbers, and which texts are none, as :func:`read_numbers`."""
+        return read_numbers(column, self.missing, self.amounts, durations=self.durations)
+
     def to_json(self) -> dict[str, Any]:
         """Return the encoding as JSON-able values."""
         return {
@@ -196,6 +204,7 @@ class NumberEncoding:
             "fails": self.fails,
             "missing": list(self.missing),
             **({"amounts": self.amounts.to_json()} if self.amounts else {}),
+            **({"durations": True} if self.durations else {}),
         }
 
     @classmethod
@@ -210,6 +219,7 @@ class NumberEncoding:
             found["fails"],
             tuple(found["missing"]),
             AmountRule.from_json(found["amounts"]) if "amounts" in found else None,
+            found.get("durations", False),
         )
 
 
@@ -222,9 +232,11 @@ def fit_number(
     min_missing_share: float,
     missing_texts: tuple[str, ...],
     amounts: AmountRule | None = None,
+    durations: bool = False,
 ) -> NumberEncoding:
     """Fit the encoding of a numeric or boolean column on its summary."""
-    histogram = summary.histogram or summary.parsed.get(NUMBER) or Histogram.of([])
+    reading = DURATION if durations else NUMBER
+    histogram = summary.histogram or summary.parsed.get(reading) or Histogram.of([])
     is_text = summary.form in (Form.TEXT, Form.CATEGORY)
     scale = Scale() if kind == "boolean" else fit_scale(histogram, scaling)
     if not histogram.rows:
@@ -245,11 +257,16 @@ def fit_number(
         fails=missing == "fail",
         missing=texts,
         amounts=amounts,
+        durations=durations,
     )
 
 
 def read_numbers(
-    column: pa.ChunkedArray, missing: tuple[str, ...] = (), amounts: AmountRule | None = None
+    column: pa.ChunkedArray,
+    missing: tuple[str, ...] = (),
+    amounts: AmountRule | None = None,
+    *,
+    durations: bool = False,
 ) -> tuple[Float64, npt.NDArray[np.bool_]]:
     """Return a column's numbers (n,), NaN for missing ones, and a mask (n,) of texts that are not numbers.
 
@@ -258,13 +275,14 @@ def read_numbers(
     column : numbers, booleans, or numbers that are written as text.
     missing : texts that stand for a missing value.
     amounts : how amounts in text are read: a text that is not written so counts as missing.
+    durations : whether texts are durations, whose numbers are seconds.
     """
     if not _is_text(column):
         values = np.zeros(len(column)) + np.nan if pa.types.is_null(column.type) else as_numbers(column)
         return np.array(values), np.zeros(len(values), bool)
     encoded = dictionary_encoded(column)
     texts = tidy(encoded.dictionary)
-    found = amounts.read(texts) if amounts else numbers(texts)
+    found = amounts.read(texts) if amounts else (seconds_of if durations else numbers)(texts)
     absent = is_missing(texts, missing) | (np.isnan(found) if amounts else False)
     codes = encoded.indices.fill_null(len(texts)).to_numpy()
     values = np.append(np.where(absent, np.nan, found), np.nan)[codes]

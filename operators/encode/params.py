@@ -52,7 +52,9 @@ class CategoricalParams(OperatorParams):
     max_columns: int | None = Field(default=None, ge=2, le=1000)
     """Most 0/1 features of a column, that of infrequent categories included; the most frequent are kept.
     Default: 64, or, where more values have at least 1 % of the rows each, these and one (at most 101): values
-    that share a feature cannot be told apart, and a shortcut in them cannot be balanced. Lists: 30."""
+    that share a feature cannot be told apart, and a shortcut in them cannot be balanced. Lists: 30. Columns
+    of categories without a number have at most 2,000 together: each keeps its 30, and the categories with
+    the most rows the others; a warning names the columns with fewer than alone."""
     rare: Rare = "auto"
     """Representation of infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
     enough itself. hash: ``hash_columns`` features. target: shares of the classes among the other rows of the
@@ -99,6 +101,7 @@ class TextParams(OperatorParams):
 SETTINGS_OF = {
     Kind.NUMERIC: ("missing", "scaling"),
     Kind.AMOUNT: ("missing", "scaling", "decimal"),
+    Kind.DURATION: ("missing", "scaling"),
     Kind.BOOLEAN: ("missing", "scaling"),
     Kind.CATEGORICAL: ("min_share", "max_columns", "rare"),
     Kind.TAGS: ("min_share", "max_columns"),
@@ -123,12 +126,14 @@ class ColumnParams(OperatorParams):
     """Settings of one column that differ. A kind alone may be written in place of the mapping."""
 
     kind: Kind | None = None
-    """``numeric``, ``amount``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or
-    ``unused`` (also written ``exclude``). Default: by the values. ``amount`` reads numbers from texts with a
-    currency, a unit, a percent sign, thousands marks, or brackets for a minus, such as ``US$ 1,004.38``. Its
-    rule, decided from all values and kept for new rows, is one decimal mark and one unit: the mark that reads
-    most values, and the most frequent unit. A value with this unit or none is its number as it is written,
-    ``12%`` is 12; any other value counts as missing, and more than 5 % of them are an error."""
+    """``numeric``, ``amount``, ``duration``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``,
+    ``vector``, or ``unused`` (also written ``exclude``). Default: by the values. ``amount`` reads numbers
+    from texts with a currency, a unit, a percent sign, thousands marks, or brackets for a minus, such as
+    ``US$ 1,004.38``. Its rule, decided from all values and kept for new rows, is one decimal mark and one
+    unit: the mark that reads most values, and the most frequent unit. A value with this unit or none is its
+    number as it is written, ``12%`` is 12; any other value counts as missing, and more than 5 % of them are
+    an error. ``duration`` reads lengths of time such as ``3h 22m``, ``45 min`` and ``01:22:05`` as seconds;
+    each value has to be one."""
     missing: Missing | None = None
     """Treatment of missing values; default: that of ``numeric``."""
     scaling: Scaling | None = None

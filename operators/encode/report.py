@@ -12,6 +12,7 @@ from operators.bounded_json import read_json
 from operators.counts import count
 from operators.encode.column_use import Kind, Unused
 from operators.encode.params import EncodeParams, TextParams
+from operators.encode.shared_features import LIMITED, limit_warning
 from operators.encoded_features import STATE
 from operators.report import Finding, ReportSection, ReportTable
 
@@ -34,6 +35,17 @@ def unread_texts(params: EncodeParams, state: Callable[[], Path]) -> tuple[str, 
         for name, use in uses.items()
         if use["reason"] == Unused.TEXT and (has_settings or name in named)
     )
+
+
+def limited_columns(state: Callable[[], Path]) -> tuple[str, ...]:
+    """Return a sentence about the columns that share the features of all and get fewer than alone, if any.
+
+    Parameters
+    ----------
+    state : returns the folder with the operator's state.
+    """
+    limited = read_json(state() / STATE).get(LIMITED)
+    return (limit_warning(limited),) if limited else ()
 
 
 def encoding_section(context: ReportContext, warnings: Sequence[str]) -> ReportSection:

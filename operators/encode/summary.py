@@ -28,6 +28,7 @@ from operators.encode.column_forms import (
     form_of,
     written_time,
 )
+from operators.encode.durations import DURATION, durations
 from operators.encode.images import count_images
 from operators.encode.list_lengths import OTHER_LENGTHS, bounded_lengths, list_lengths
 from operators.encode.mixed_numbers import MixedNumbers
@@ -47,7 +48,8 @@ from operators.unspaced_scripts import CHARACTERS
 from operators.yaml_text import inline_yaml
 
 NUMBER = "number"
-"""Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
+"""Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the others are ``DURATION`` and formats of
+dates."""
 UNSPACED = f"[{CHARACTERS}]"
 """Characters of scripts without spaces between words; two of them count as one word more."""
 N_MOST_FREQUENT = 20
@@ -66,7 +68,7 @@ class TextRules:
     missing : texts that stand for a missing value.
     as_text : columns of other types that are counted as text, since the recipe calls them categorical.
     formats : formats of the dates of text columns that the recipe gives, by column.
-    amounts : columns that the recipe calls amounts.
+    amounts, durations : columns that the recipe calls so.
     """
 
     strip: bool = True
@@ -75,6 +77,7 @@ class TextRules:
     as_text: frozenset[str] = frozenset()
     formats: Mapping[str, str] = field(default_factory=dict)
     amounts: frozenset[str] = frozenset()
+    durations: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -318,6 +321,8 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     plain = texts if as_read else tidy(raw)  # as the encoding reads numbers, whatever the rules of categories
     formats = dict.fromkeys([*DATES, *([rules.formats[found.name]] if found.name in rules.formats else [])])
     readings = {NUMBER: numbers(texts)} | {format: dates(texts, format) for format in formats}
+    if found.name in rules.durations:
+        readings[DURATION] = durations(plain)
     fits = {key: ~np.isnan(read) for key, read in readings.items()}
     whole = {key: read for key, read in readings.items() if np.isfinite(read).all() and len(read)}
     are_numbers = NUMBER in whole and found.form == Form.TEXT and found.name not in rules.as_text

@@ -110,7 +110,8 @@ def few_rows_warnings(metrics: Mapping[str, float]) -> tuple[str, ...]:
     return (
         f"the weights are worth {share:.1%} of the rows, {ess:,.0f} of {kept:,} (effective sample size): "
         "models that are trained with them rest on few rows. `max_mean_loss: 0.02` of a training takes "
-        "milder ones.",
+        "milder ones; with `cues`, `rowsieve cues OUTPUT` lists the accuracies and the effective share of "
+        "each strength.",
     )
 
 

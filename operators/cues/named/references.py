@@ -364,7 +364,8 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     if not hint:
         words = inline_yaml([name])
         hint = (
-            f" The columns to choose from are: {first_of(known, 30)}. A word of a text is named with "
+            f" The source's columns are: {first_of(known, 30)}; `rowsieve validate` without this name tells "
+            "which of them are features: constants and identifiers are none. A word of a text is named with "
             f"its column: {{column: NAME, words: {words}}}."
         )
     return f"the features have no column {name!r}.{hint}"

@@ -10,7 +10,7 @@ from operators.base import FEATURES, LABEL
 from operators.columns import vectors_to_numpy
 from operators.counts import count
 from operators.cues.output.listing import read_suspects
-from operators.cues.output.shown_suspects import WEAK, answer_text
+from operators.cues.output.shown_suspects import BALANCED, WEAK, answer_text
 from operators.cues.row_weights import breaks, right_label
 from operators.cues.serialise import load_state
 from operators.explanations import ExplainedRow, Fact
@@ -54,7 +54,8 @@ def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     for suspect in told[:MAX_SUSPECTS]:
         inside = bool(X[0, suspect["position"]] > suspect.get("feature_cut", suspect["cut"]))
         answer = answer_text(suspect, suspects)
-        answer = f"{WEAK}, no answer is needed" if answer == WEAK else f"answer: {answer}"
+        said = {WEAK: f"{WEAK}, no answer is needed", BALANCED: BALANCED}
+        answer = said.get(answer, f"answer: {answer}")
         note = f"suspected shortcut, strength {suspect['strength']:.2f}, {answer}"
         facts.append(Fact(suspect["slice"], inside, note))
     return facts

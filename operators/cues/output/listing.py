@@ -71,6 +71,8 @@ def write_suspects(
     binary: Mapping[int, tuple[float, float]] = more.pop("binary")
     classes: Sequence[str] = more["classes"]
     found_by_search = state.named is None or bool(more["found_words"])
+    kept = _kept(state, columns, answers, suspects)
+    unnamed = [*(_balanced_columns(state, columns) or ()), *kept, *more["found_words"]]
     record = {
         **more,
         "robustness": params.robustness,
@@ -82,9 +84,12 @@ def write_suspects(
         **({} if state.leaning_column is None else {"leaning": shortcut_names(state, columns)[0]}),
         **({"several": True} if state.further and state.blend > 0 else {}),
         **_wrong_labels(state, classes),
-        **({"kept": kept} if (kept := _kept(state, columns, answers, suspects)) else {}),
+        **({"kept": kept} if kept else {}),
         **summary(state),
-        "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
+        "suspects": [
+            _record(s, columns, answers, classes, binary.get(s.feature), _is_balanced(s, columns, unnamed))
+            for s in suspects
+        ],
     }
     (folder / SUSPECTS).write_text(json.dumps(_finite(record), indent=1, ensure_ascii=False), "utf-8")
 
@@ -98,6 +103,21 @@ def _balanced_columns(state: CueState, columns: FeatureColumns) -> list[str] | N
     if state.class_column is None or state.blend <= 0:
         return None
     return list(dict.fromkeys(name for sides in state.class_columns for name in _sources(sides, columns)))
+
+
+def _is_balanced(suspect: Suspect, columns: FeatureColumns, unnamed: Sequence[Any]) -> bool:
+    """Return whether a suspect is among the columns and words that are balanced without a name.
+
+    ``unnamed``: names of columns, and ``column`` and ``words`` of words.
+    """
+    positions = (suspect.feature, *suspect.same)
+    known = [one for one in positions if one < columns.n_features]
+    mentions = [columns.mentions[one - columns.n_features] for one in positions if one not in known]
+    words = {(one["column"], word) for one in unnamed if isinstance(one, Mapping) for word in one["words"]}
+    names = {name for one in known for name in (columns.name(one), _source(one, columns))}
+    return not names.isdisjoint(one for one in unnamed if isinstance(one, str)) or any(
+        (one.column, word) in words for one in mentions for word in one.words
+    )
 
 
 def _class_sets(state: CueState, classes: Sequence[str]) -> dict[str, list[list[str]]]:
@@ -136,8 +156,13 @@ def shortcut_names(state: CueState, columns: FeatureColumns) -> list[str]:
 
 
 def _sources(sides: Sides, columns: FeatureColumns) -> list[str]:
-    known = range(len(columns.outputs))
-    return [columns.outputs[one].source if one in known else columns.name(one) for one in sides.columns]
+    return [_source(one, columns) for one in sides.columns]
+
+
+def _source(position: int, columns: FeatureColumns) -> str:
+    """Return the source column of a feature; its own name where no source is known."""
+    known = position in range(len(columns.outputs))
+    return columns.outputs[position].source if known else columns.name(position)
 
 
 def read_suspects(folder: Path) -> FoundCues:
@@ -169,6 +194,7 @@ def _record(
     answers: Answers,
     classes: Sequence[str],
     values: tuple[float, float] | None,
+    balanced: bool,
 ) -> dict[str, Any]:
     name, words = columns.name(suspect.feature), columns.words_of(suspect.feature)
     given = (answers.answer(position) for position in (suspect.feature, *suspect.same))
@@ -193,9 +219,12 @@ def _record(
         "accuracy_inside": _by_class(suspect.accuracy_inside, classes),
         "accuracy_outside": _by_class(suspect.accuracy_outside, classes),
         "gain": suspect.gain,
+        "gain_rows": suspect.gain_rows,
+        "small_cells": list(suspect.small_cells),
         "cost": suspect.cost,
         "strength": suspect.strength,
         **({"stands_out": True} if suspect.stands_out else {}),
+        **({"balanced": True} if balanced else {}),
     }
 
 

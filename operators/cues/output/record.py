@@ -30,9 +30,13 @@ class Suspect(TypedDict, total=False):
     accuracy_inside: Mapping[str, float | None]
     accuracy_outside: Mapping[str, float | None]
     gain: float
+    gain_rows: int
+    small_cells: Sequence[int]
     cost: float
     strength: float
     stands_out: bool
+    balanced: bool
+    """Whether the weights balance it though the recipe does not name it."""
 
 
 class FoundCues(TypedDict, total=False):

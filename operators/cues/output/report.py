@@ -23,10 +23,11 @@ from operators.cues.output.notes import left_out_warning, word_notes
 from operators.cues.output.record import FoundCues, Suspect
 from operators.cues.output.shown_suspects import (
     SEE_ROWS,
-    WEAK,
-    WEAK_EXPLAINED,
     answer_text,
+    answers_explained,
     asked_suspects,
+    balanced_unnamed,
+    few_rows_sentence,
     is_entry,
     lowest_accuracies,
     sentence_on_entries,
@@ -95,7 +96,7 @@ def cue_section(
         )
         rows = [_row(suspect, found) for suspect in found["suspects"]]
         content += [EXPLANATION, ReportTable(columns, rows)]
-        content += [WEAK_EXPLAINED] if any(row[-1] == WEAK for row in rows) else []
+        content += [*filter(None, (few_rows_sentence(found),)), *answers_explained(found)]
         content += [said] if (said := sentence_on_entries(found)) else []
     items = choice_items(found)
     if items:
@@ -176,6 +177,13 @@ def _findings(found: FoundCues) -> Sequence[Finding]:
     if curve and is_overpriced(curve):
         price = (price_sentence(curve), "" if classes else small_groups_sentence(curve))
         notes.append(Finding(" ".join(filter(None, price)), "warning"))
+    if balanced := balanced_unnamed(found):
+        first = balanced[0]
+        said = (
+            f"The weights balance {first['slice']} ({first['share']:.0%} of the rows) against the label. "
+            "If it is honest signal, say so under suspected shortcuts."
+        )
+        notes.append(Finding(said, "information"))
     if found["part"] and (asked := asked_suspects(found)):
         return *notes, _finding("A model may rely on a shortcut:", asked[0], "warning")
     if found["part"] == 0 and (possible := possible_shortcut(found)):

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from connectors.foundation.messages import cut
+from connectors.foundation.messages import cut, first_of
+from operators.counts import count
 from operators.cues.output.record import FoundCues, Suspect
+from operators.metrics.group_scores import MIN_ROWS
 
 LARGE_GAIN = 0.1
 """Gain of a suspect from which it is asked about although models lean on it in part alone."""
@@ -25,10 +27,17 @@ WEAK = "weak"
 WEAK_EXPLAINED = (
     f"{WEAK}: no answer is needed, as models hardly lean on it or its balance wins little; you can give one."
 )
+BALANCED = "balanced (not answered)"
+BALANCED_EXPLAINED = (
+    f"{BALANCED}: the weights balance it against the label though no answer names it. Only if it is honest "
+    "signal is an answer needed: name it under `legitimate` then."
+)
 ENTRY = re.compile(r".+\[\d+\]")
 """Name of an entry of a vector, which says nothing."""
 SEE_ROWS = "look at the report's example rows, first at those of low accuracy"
 MAX_NAMES, MAX_NAME = 3, 40
+MAX_FEW_ROWS = 5
+"""Suspects that are named whose gain rests on few rows."""
 
 
 def wins_much(suspect: Suspect) -> bool:
@@ -52,18 +61,67 @@ def is_worth_an_answer(suspect: Suspect) -> bool:
 def asked_suspects(found: FoundCues) -> list[Suspect]:
     """Return the open suspects that the user is asked about, the strongest first.
 
-    Where the weights follow robust ones, the strongest open suspect is one of them, but for entries of
-    vectors whose balance wins nothing.
+    Where the weights follow twins and slices, the strongest open suspect is one of them, but for entries of
+    vectors whose balance wins nothing. What the weights balance without a name is none.
     """
-    suspects = [one for one in found["suspects"] if one["answer"] == "open" and not is_idle_entry(one)]
-    strongest = suspects[:1] if found["part"] else []
+    suspects = [one for one in found["suspects"] if is_open(one) and not is_idle_entry(one)]
+    follows_twins = found["part"] and not found.get("balanced_columns") and not found.get("found_words")
+    strongest = suspects[:1] if follows_twins else []
     return [one for one in suspects if one in strongest or is_worth_an_answer(one)]
 
 
+def is_open(suspect: Suspect) -> bool:
+    """Return whether a suspect has no answer, and the weights do not balance it without one."""
+    return suspect["answer"] == "open" and not suspect.get("balanced")
+
+
+def balanced_unnamed(found: FoundCues) -> list[Suspect]:
+    """Return the suspects without an answer that the weights balance nevertheless, the strongest first."""
+    return [one for one in found["suspects"] if one["answer"] == "open" and one.get("balanced")]
+
+
 def answer_text(suspect: Suspect, found: FoundCues) -> str:
-    """Return the answer of the recipe, ``open``, or that none is needed."""
+    """Return the answer of the recipe, ``open``, that it is balanced without one, or that none is needed."""
+    if suspect in balanced_unnamed(found):
+        return BALANCED
     is_weak = suspect["answer"] == "open" and suspect not in asked_suspects(found)
     return WEAK if is_weak else str(suspect["answer"])
+
+
+def answers_explained(found: FoundCues) -> list[str]:
+    """Return the meaning of the answers in the list that are none of the recipe."""
+    shown = {answer_text(suspect, found) for suspect in found["suspects"]}
+    return [
+        text for answer, text in ((BALANCED, BALANCED_EXPLAINED), (WEAK, WEAK_EXPLAINED)) if answer in shown
+    ]
+
+
+def gain_basis(suspect: Suspect) -> str:
+    """Return on how many rows a gain rests, and which rows are too few to be in it; empty if unknown."""
+    rows, small = suspect.get("gain_rows"), suspect.get("small_cells", ())
+    parts = [f"measured on {count(rows, 'row')}"] if rows else []
+    if len(small) == 1:
+        parts.append(f"without a class and side of {count(small[0], 'row')}, too few to tell")
+    elif small:
+        parts.append(f"without {len(small)} classes and sides of at most {max(small)} rows, too few to tell")
+    return ", ".join(parts)
+
+
+def few_rows_sentence(found: FoundCues) -> str:
+    """Name the gains that rest on few rows, or leave some out; empty where none does."""
+    few = [
+        f"`{suspect['slice']}` ({gain_basis(suspect)})"
+        for suspect in found["suspects"]
+        if suspect.get("gain_rows", MIN_ROWS) < MIN_ROWS or suspect.get("small_cells")
+    ]
+    return f"Gains that say little: {first_of(few, MAX_FEW_ROWS, '; ')}." if few else ""
+
+
+def balance_effect(suspect: Suspect) -> str:
+    """Return what balancing a suspect does on held-out rows, as a predicate after "would"."""
+    gain, basis = round(suspect["gain"], 2), gain_basis(suspect)
+    verb = "lower" if gain < 0 else "raise"
+    return f"{verb} the worst class and side by {abs(gain):.2f}{f' ({basis})' if basis else ''}"
 
 
 def slice_text(suspect: Suspect) -> str:

@@ -11,15 +11,23 @@ from typing import Any, NamedTuple
 from operators.cues.named.recipe_text import yaml_reference
 from operators.cues.output.curve_report import baseline_sentence
 from operators.cues.output.notes import limit_sentence, listed, undivided_sentence, wrong_labels_sentence
+from operators.cues.output.part_reasons import why_named_part, why_part
 from operators.cues.output.record import FoundCues, Suspect
-from operators.cues.output.shown_suspects import ASKED_STRENGTH, SEE_ROWS, asked_suspects, is_entry, wins_much
+from operators.cues.output.shown_suspects import (
+    ASKED_STRENGTH,
+    SEE_ROWS,
+    asked_suspects,
+    balance_effect,
+    is_entry,
+    is_open,
+    wins_much,
+)
 from operators.cues.params import IF_HONEST, NOTABLE_LOSS
 from operators.cues.search.evidence import EQUAL_RIVAL
 
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 
-MORE_LOST = " (with wrong labels more of it loses as often as it wins, on tables with known groups)"
 WORDS_IF_HONEST = "; if the words are honest signal, that is a loss: name them under `legitimate`"
 WEAKEST = {
     "agreement": "no single feature alone explains where models fail",
@@ -66,7 +74,7 @@ def verdict(found: FoundCues) -> str:
     """Say what the weights are, and what they win and cost against the baseline."""
     curve = found.get("trade_off")
     measured = () if found["reason"] or not curve else _measured(found, curve)
-    return _joined(*_verdict(found), *measured)
+    return _joined(*_verdict(found), why_named_part(found), *measured)
 
 
 def summary(found: FoundCues, *, undivided: bool = True) -> str:
@@ -186,23 +194,27 @@ def _unknown_suspect(found: FoundCues, first: Suspect) -> Verdict:
     """Say why a suspect whose balance would win much is not balanced, and ask about it."""
     reference = yaml_reference(first["reference"])
     balanced = "balanced in part alone" if found["slice_blend"] else "not balanced"
-    strongest = next(one for one in found["suspects"] if one["answer"] == "open")
-    begin, lean = "It", "models lean"
-    if strongest["slice"] != first["slice"]:
-        gain = strongest["gain"]
-        lean = "they lean too"
-        begin = (
-            f"Models lean most on `{strongest['slice']}`, whose balance would change the worst class and "
-            f"side by {gain:+.2f}; it"
-        )
+    others = [] if wins_much(first) else asked_suspects(found)
+    second = next((s for s in others if wins_much(s) and yaml_reference(s["reference"]) != reference), None)
     return Verdict(
-        f"{begin} is not known whether `{first['slice']}`, on which {lean}, is a shortcut or honest "
+        f"It is not known whether `{first['slice']}`, on which models lean, is a shortcut or honest "
         f"signal ({_weakest(found)}), so that it is {balanced} without your answer: the weights "
         f"{_balance_of_classes(found)}.",
-        "Named under `spurious`, it would be balanced, which would raise the "
-        f"worst class and side by {first['gain']:.2f}, for {max(first['cost'], 0.0):.2f} of balanced "
-        f"accuracy: name `{reference}` there if it is a shortcut, or under `legitimate` if it is honest "
-        "signal.",
+        _joined(
+            f"Named under `spurious`, it would be balanced, which would {balance_effect(first)}, for "
+            f"{max(first['cost'], 0.0):.2f} of balanced accuracy: name `{reference}` there if it is a "
+            "shortcut, or under `legitimate` if it is honest signal.",
+            _asked_next(second) if second else "",
+        ),
+    )
+
+
+def _asked_next(suspect: Suspect) -> str:
+    """Ask about a suspect on which models lean less than on the first, and whose balance would win more."""
+    return (
+        f"Models lean less on `{suspect['slice']}`; to balance that would {balance_effect(suspect)}, for "
+        f"{max(suspect['cost'], 0.0):.2f}: name `{yaml_reference(suspect['reference'])}` in the same way if "
+        "you know what it is."
     )
 
 
@@ -242,7 +254,7 @@ def _strongest(found: FoundCues) -> str:
         return "No single feature carries it, so that the list of slices can miss it."
     if said := _equal_suspects(found):
         return said
-    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    suspects = [suspect for suspect in found["suspects"] if is_open(suspect)]
     if not suspects:
         return ""
     name, reference = suspects[0]["slice"], yaml_reference(suspects[0]["reference"])
@@ -254,13 +266,16 @@ def _strongest(found: FoundCues) -> str:
             "which is then balanced against the label, or under `legitimate` if it is honest signal."
         )
     return (
-        f"The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`."
+        f"The strongest suspect is `{name}`: if it is honest signal, name `{reference}` under `legitimate`. "
+        "The robust weights give weight to the rows on which models fail, and may balance it less than "
+        "its name under `spurious` does, if it is a shortcut."
     )
 
 
 def possible_shortcut(found: FoundCues) -> Suspect | None:
-    """Return the strongest suspect to ask about whose balance would win much, if any."""
-    return next((suspect for suspect in asked_suspects(found) if wins_much(suspect)), None)
+    """Return the suspect to ask about first, the strongest, if the balance of any would win much."""
+    asked = asked_suspects(found)
+    return asked[0] if any(map(wins_much, asked)) else None
 
 
 def _leant_on(found: FoundCues) -> str:
@@ -269,8 +284,8 @@ def _leant_on(found: FoundCues) -> str:
     if first is None:
         return ""
     return (
-        f"Models lean most on `{first['slice']}`. To balance that would raise the worst class and side by "
-        f"{first['gain']:.2f} on held-out rows, for {first['cost']:.2f} of balanced accuracy: name "
+        f"Models lean most on `{first['slice']}`. On held-out rows its balance would "
+        f"{balance_effect(first)}, for {first['cost']:.2f} of balanced accuracy: name "
         f"`{yaml_reference(first['reference'])}` under `spurious` if you know that it is a shortcut."
     )
 
@@ -280,7 +295,7 @@ def _equal_suspects(found: FoundCues) -> str:
     are none."""
     if (found["evidence"] or {}).get("slice_rival", 0.0) < EQUAL_RIVAL:
         return ""
-    suspects = [one for one in found["suspects"] if one["answer"] == "open" and not is_entry(one)]
+    suspects = [one for one in found["suspects"] if is_open(one) and not is_entry(one)]
     names = [yaml_reference(one["reference"]) for one in suspects]
     first, *others = dict.fromkeys(names) or [""]
     if not others:
@@ -297,9 +312,7 @@ def _columns(found: FoundCues) -> Verdict:
     columns = found["balanced_columns"] or ()
     names = [f"`{name}`" for name in ([columns] if isinstance(columns, str) else columns)]
     it_is, it = ("they are", "them") if len(names) > 1 else ("it is", "it")
-    many = (found["evidence"] or {}).get("classes", 2) > 2
-    why = MORE_LOST if many and found.get("wrong_labels") else ""
-    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%}{why}"
+    share = "in full" if found["part"] == 1 else f"by {found['part']:.0%} ({why_part(found)})"
     reason = (
         ", and the other columns tell the label too, but not which rows are exceptions to this, which points "
         "to a shortcut"

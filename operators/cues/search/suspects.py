@@ -47,6 +47,10 @@ class Suspect:
     gain
         Rise of the worst cell's held-out accuracy if label and slice are balanced, over the better of class
         balance and no weights; cells are class x side with at least 20 rows.
+    gain_rows
+        Rows of the worst cell, with the balance or before it, the fewer of the two.
+    small_cells
+        Rows of each cell that has too few to be in the gain, ascending.
     cost
         Loss of held-out balanced accuracy against class balance by the same.
     strength
@@ -65,6 +69,8 @@ class Suspect:
     accuracy_inside: Floats
     accuracy_outside: Floats
     gain: float
+    gain_rows: int
+    small_cells: tuple[int, ...]
     cost: float
     strength: float
     same: tuple[int, ...] = ()
@@ -185,7 +191,9 @@ def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) ->
     right_after = (_cross_fit(sample, balanced).argmax(axis=1) == y).astype(float)
     right_plain = (sample.plain.argmax(axis=1) == y).astype(float)
     old, new = _cells(right_before, inside, y, C), _cells(right_after, inside, y, C)
-    base = max(_worst(cells, inside, y, C) for cells in (old, _cells(right_plain, inside, y, C)))
+    count = _count(inside, y, C)
+    base = max(_worst(cells, count) for cells in (old, _cells(right_plain, inside, y, C)))
+    reached = _worst(new, count)
     everything = np.ones(len(y), bool)
     return Suspect(
         feature=j,
@@ -194,7 +202,9 @@ def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) ->
         share_by_class=slices.above[k],
         accuracy_inside=old[:, 1],
         accuracy_outside=old[:, 0],
-        gain=_worst(new, inside, y, C) - base,
+        gain=reached[0] - base[0],
+        gain_rows=min(reached[1], base[1]),
+        small_cells=_small_cells(count),
         cost=class_mean(right_before, y, everything, C) - class_mean(right_after, y, everything, C),
         strength=strength,
     )
@@ -217,8 +227,17 @@ def _cells(right: Floats, inside: npt.NDArray[np.bool_], y: Integers, C: int) ->
     return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
 
-def _worst(cells: Floats, inside: npt.NDArray[np.bool_], y: Integers, C: int) -> float:
-    """Return the smallest accuracy of the cells that have enough rows; of all that occur if none has."""
-    count = _count(inside, y, C)
+def _worst(cells: Floats, count: Float64) -> tuple[float, int]:
+    """Return the smallest accuracy of the cells that have enough rows, and its rows; of all that occur if
+    none has."""
     enough = count >= MIN_CELL_ROWS
-    return float(cells[enough if enough.any() else count > 0].min())
+    compared = np.where(enough if enough.any() else count > 0, cells, np.inf)
+    worst = int(compared.argmin())
+    return float(compared.flat[worst]), int(count.flat[worst])
+
+
+def _small_cells(count: Float64) -> tuple[int, ...]:
+    """Return the rows of the cells with too few of them, where others have enough."""
+    if count.max() < MIN_CELL_ROWS:
+        return ()
+    return tuple(sorted(count[(count > 0) & (count < MIN_CELL_ROWS)].astype(int).tolist()))

@@ -66,6 +66,12 @@ def test_nobody_is_urged_to_answer_weak_suspects(
     assert line.split()[-1] == ("weak" if strength < 0.1 else "open")
     assert ("No suspect needs an answer." in shown) == (strength < 0.1)
     assert ("to be named under `spurious` or `legitimate`: x" in shown) == (strength > 0.1)
+    balanced = suspect | {"strength": strength, "balanced": True}
+    cues._show(found | {"suspects": [balanced], "part": 1.0})
+    shown = capsys.readouterr().out
+    assert "balanced (not answered)" in shown
+    assert "# balanced, to be named under `legitimate` if it is honest: x" in shown
+    assert "No suspect needs an answer." not in shown
 
 
 def test_a_row_of_a_table_is_one_line_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,35 @@ def test_amounts_get_their_kind_under_the_name_of_the_recipe(tmp_path: Path) -> 
     assert "amounts in 'US$'" in command("validate", "r.yaml").output
 
 
+def test_dates_with_names_of_months_and_durations_get_their_kind(tmp_path: Path) -> None:
+    """They were used as categories of hundreds of values, or not at all."""
+    rows = [
+        {
+            "us": f"Apr {row % 30 + 1}, {2000 + row % 20}",
+            "uk": f"{row % 30 + 1:02d} Apr {2000 + row % 20}",
+            "run": f"{row % 9 + 1}h {row % 60}m",
+            "clock": f"{row % 30:02d}:{row % 60:02d}:05",
+            "y": row % 2,
+        }
+        for row in range(N)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    done = init("a.parquet", "--label", "y")
+    assert yaml.safe_load(done.stdout)["operators"]["encode"]["columns"] == {
+        "us": {"format": "%b %d, %Y"},
+        "uk": {"format": "%d %b %Y"},
+        "run": "duration",
+        "clock": "duration",
+    }
+    written = " ".join(done.stdout.replace("#", " ").split())
+    assert "`format`: how dates are written; `duration`: lengths of time, as seconds; remove" in written
+    Path("r.yaml").write_text(done.stdout)
+    said = " ".join(command("validate", "r.yaml").output.split())
+    assert "us text datetime" in said
+    assert "uk text datetime" in said
+    assert said.count("durations in seconds") == 2
+
+
 def test_no_other_decimal_point_is_asked_for_where_a_column_is_one_of_amounts(tmp_path: Path) -> None:
     comma = [f'{row},"{row},{row % 10}5",{row % 2}' for row in range(N)]
     (tmp_path / "a.csv").write_text("\n".join(["x,size,y", *comma]))
@@ -231,6 +260,8 @@ def test_columns_of_one_name_and_rows_without_label(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["x,x,y", *rows]))
     source = drafted("a.csv", "y")
     assert source["options"] == {"duplicate_names": "number"}
+    text = " ".join(Path("r.yaml").read_text("utf-8").replace("#", " ").split())
+    assert "Warning: several columns have one name: by source.options.duplicate_names the recipe" in text
     assert source["filter"] == [["y", "!=", None]]
 
 

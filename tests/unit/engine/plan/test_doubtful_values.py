@@ -162,6 +162,7 @@ def test_a_word_for_missing_values_among_codes_may_be_one(tmp_path: Path) -> Non
         "column 'continent': 'NA', 25.0% of the rows, is read as a missing value, and 'AF', 'AS', 'EU' are "
         "values. If it is one as well, take the word out of source.missing, which is for all columns."
     ]
+    assert found.preview.values == found.warnings  # so that validate says it of a recipe of the user's, too
     summaries = summarise(pa.table({"continent": continent}))
     rare = codes_read_as_missing({"continent": {"NA": 0.001}}, summaries, "label")
     assert [*rare] == []

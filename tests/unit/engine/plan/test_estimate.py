@@ -67,6 +67,17 @@ def test_init_counts_the_classes(tmp_path: Path) -> None:
     assert found[0] < found[1]
 
 
+def test_init_counts_all_categories_that_get_a_feature(tmp_path: Path) -> None:
+    """Of 50 values each has a feature; before, 30 at most were counted."""
+    found = []
+    for values in (30, 50):
+        rows = [f"{i % 7},v{i * 7919 % values},{i % 2}" for i in range(600)]
+        (tmp_path / f"{values}.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+        made = draft(str(tmp_path / f"{values}.csv"), "y", output=str(tmp_path / "out"))
+        found.append(made.estimate.seconds)
+    assert found[0] < found[1]
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

@@ -257,6 +257,36 @@ def test_names_of_cues_that_are_no_features_are_told_before_the_run(tmp_path: Pa
     assert "fault" not in dict(previewed(path, operators={**more, "cues": words}).warnings())
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("race = c", "no row that was looked at has this value. Its values are: 'a', 'b'."),
+        ("town = Osslo", "no row that was looked at has this value. The nearest one is 'Oslo'."),
+        (
+            "race > 3",
+            "the values of 'race' are texts, which no number is compared with. Its values are: 'a',",
+        ),
+        ("age > 200", "this divides no rows that were looked at: its values go from "),
+        ("age <= -1 or is missing", "this divides no rows that were looked at: its values go from "),
+        ("pay = 3", "'pay' has numbers, which are divided by a cut: pay > "),
+    ],
+)
+def test_slices_of_cues_that_divide_no_rows_are_told_before_the_run(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    path = written(tmp_path, TABLE.append_column("town", pa.array(["Oslo", "Rome", "Lima"] * 100)))
+    more = {"encode": {}, "probe": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
+    found = dict(previewed(path, operators={**more, "cues": {"spurious": [name]}}).warnings())
+    assert f"operators.cues.spurious names {name!r}, but {said}" in found["fault"]
+
+
+def test_slices_that_divide_rows_are_no_fault(tmp_path: Path) -> None:
+    names = ["race = a", "age > 40", "pay", "member", "image[0]"]
+    more = {"encode": {}, "probe": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
+    found = previewed(written(tmp_path), operators={**more, "cues": {"spurious": names}})
+    assert "fault" not in dict(found.warnings())
+
+
 def test_doubts_about_the_use_of_a_column_are_said_by_every_command(tmp_path: Path) -> None:
     words = [str(k * 37 % 199) for k in range(N)]
     table = TABLE.append_column("score", pa.array([">100", *words[1:]]))

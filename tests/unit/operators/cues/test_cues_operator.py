@@ -142,8 +142,14 @@ def test_the_first_suspect_is_told_in_words_of_the_source(cue_problem: Any, tmp_
     X = X.copy()
     X[:, 6] = cue
     _, _, state = run_cues(tmp_path, [as_table(X, label)])
-    first = json.loads((state / "suspects.json").read_text())["suspects"][0]
+    record = json.loads((state / "suspects.json").read_text())
+    first, second, *_ = record["suspects"]
     assert first["slice"] == "background is 1 (not 0)"
+    assert first["gain_rows"] in [((cue == side) & (label == c)).sum() for side in (0, 1) for c in (0, 1)]
+    assert first["small_cells"] == []
+    assert record["balanced_columns"] == ["background"]
+    assert first["balanced"]
+    assert "balanced" not in second
     assert first["share"] == pytest.approx((cue == 1).mean())
     assert first["accuracy_inside"]["0"] < 0.6 < 0.9 < first["accuracy_inside"]["1"]
     assert first["gain"] > 0.1 > first["cost"] - 0.1

@@ -241,6 +241,7 @@ def test_weights_that_rest_on_few_rows_are_told_of_where_a_run_ends() -> None:
     metrics = {"effective_sample_size": 2806.0, "effective_share": 2806 / 179_168}
     (said,) = Weights(WeightsParams()).in_chain([]).warnings(metrics, Path)
     assert "worth 1.6% of the rows, 2,806 of 179,168 (effective sample size)" in said
+    assert said.endswith("lists the accuracies and the effective share of each strength.")
     assert few_rows_warnings(metrics | {"class_effective_share": 0.02}) == ()
     many = {"effective_sample_size": 200.0, "effective_share": 0.2}
     assert few_rows_warnings(many) == few_rows_warnings({}) == ()

@@ -254,10 +254,13 @@ def test_words_of_other_scripts_are_shown_as_they_are_and_hidden_characters_are_
 
 def test_a_word_in_place_of_a_column_is_told_how_to_name_it():
     assert _unknown("mirror", ["summary", "amount"]) == (
-        "the features have no column 'mirror'. The columns to choose from are: summary, amount. A word of a "
-        "text is named with its column: {column: NAME, words: [mirror]}."
+        "the features have no column 'mirror'. The source's columns are: summary, amount; `rowsieve "
+        "validate` without this name tells which of them are features: constants and identifiers are none. A "
+        "word of a text is named with its column: {column: NAME, words: [mirror]}."
     )
-    assert "column_29 and 5 more. A word" in _unknown("mirror", [f"column_{k}" for k in range(35)])
+    assert "column_29 and 5 more; `rowsieve validate` without" in _unknown(
+        "mirror", [f"column_{k}" for k in range(35)]
+    )
     assert _unknown("sumary", ["summary", "amount"]).endswith("Did you mean 'summary'?")
 
 

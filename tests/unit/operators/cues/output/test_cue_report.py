@@ -8,6 +8,7 @@ import pytest
 
 from engine.training.page import strength_sentence
 from operators.cues.output.report import choice_items, cue_section
+from operators.cues.output.shown_suspects import few_rows_sentence
 from operators.cues.output.verdict import WEAKEST, summary, verdict
 from operators.cues.search.ramps import RAMPS
 from operators.report import RecipeChoices, ReportTable
@@ -90,7 +91,7 @@ def test_why_a_column_of_many_classes_is_balanced_in_part_is_said() -> None:
     )
     assert "wrong labels" not in verdict(found)
     two = {**found, "evidence": {**evidence, "classes": 2}, "wrong_labels": counted}
-    assert "by 75%. " in verdict(two)
+    assert "by 75% (the evidence allows no more). " in verdict(two)
 
 
 def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
@@ -298,9 +299,9 @@ def test_a_column_whose_values_stand_for_the_classes_is_named() -> None:
     text = str(cue_section({**FOUND, "part": 0.75, "balanced_columns": "camera"}).content[0])
     assert "The values of `camera` go with the classes" in text
     assert (
-        "the weights balance it against the label by 75%. If it is honest signal, name it under `legitimate`"
-        in text
-    )
+        "the weights balance it against the label by 75% (the evidence allows no more). If it is honest "
+        "signal, name it under `legitimate`"
+    ) in text
     full = str(cue_section({**FOUND, "part": 1.0, "balanced_columns": "camera"}).content[0])
     assert (
         "which rows are exceptions to this, which points to a shortcut: the weights balance it against the "
@@ -353,13 +354,13 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     found = {**FOUND, "part": 0.0, "suspects": [{**SUSPECT, "gain": 0.02}, depot]}
     said = verdict(found)
     assert said == (
-        "Models lean most on `PAY_0 > 1.5`, whose balance would change the worst class and side by +0.02; it "
-        "is not known whether `depot = Lyon`, on which they lean too, is a shortcut or honest signal (no "
+        "It is not known whether `PAY_0 > 1.5`, on which models lean, is a shortcut or honest signal (no "
         "single feature alone explains where models fail), so that it is not balanced without your answer: "
         "the weights balance the classes. Named under `spurious`, it would be balanced, which would raise "
-        "the worst class and side by 0.35, for 0.08 of balanced accuracy: name `depot` there if it is a "
-        "shortcut, or under "
-        "`legitimate` if it is honest signal."
+        "the worst class and side by 0.02, for 0.02 of balanced accuracy: name `PAY_0` there if it is a "
+        "shortcut, or under `legitimate` if it is honest signal. Models lean less on `depot = Lyon`; to "
+        "balance that would raise the worst class and side by 0.35, for 0.08: name `depot` in the same way "
+        "if you know what it is."
     )
     assert verdict({**found, "suspects": [depot]}).startswith("It is not known whether `depot = Lyon`")
     assert summary(found).endswith("without your answer: the weights balance the classes.")
@@ -367,7 +368,9 @@ def test_a_suspect_of_large_gain_is_asked_about_although_the_evidence_is_weak() 
     assert "so that it is balanced in part alone without your answer" in bold
     _, finding = cue_section(found).findings
     assert finding.severity == "information"
-    assert "depot = Lyon (25% of the rows)" in finding.text
+    assert "PAY_0 > 1.5 (25% of the rows)" in finding.text
+    leading = {**found, "suspects": [{**SUSPECT, "gain": 0.22}, depot]}
+    assert "depot" not in verdict(leading)
 
 
 def test_a_suspect_whose_balance_wins_much_contradicts_no_reason_of_the_verdict() -> None:
@@ -385,7 +388,9 @@ def test_weights_that_follow_the_robust_ones_in_part_have_mixed_evidence_and_a_q
         "The strongest suspect is `PAY_0 > 1.5`: name `PAY_0` under `spurious` if it is a shortcut, which is "
         "then balanced against the label, or under `legitimate` if it is honest signal."
     ) in said
-    assert "kinds of evidence for a shortcut agree" in verdict({**FOUND, "part": 0.85})
+    whole = verdict({**FOUND, "part": 1.0})
+    assert "kinds of evidence for a shortcut agree: the weights follow the robust ones in full." in whole
+    assert "may balance it less than its name under `spurious` does" in whole
 
 
 @pytest.mark.parametrize("changed", [{"gain": 0.09}, {"cost": 0.36}, {"answer": "legitimate"}])
@@ -400,10 +405,43 @@ def test_a_suspect_on_which_models_clearly_lean_is_named_although_nothing_is_won
     gap = {**SUSPECT, "slice": "age is missing", "gain": 0.0, "cost": 0.03, "strength": 0.47}
     said = verdict({**FOUND, "part": 0.0, "suspects": [gap]})
     assert (
-        "Models lean most on `age is missing`. To balance that would raise the worst class and side by 0.00"
-        in said
-    )
+        "Models lean most on `age is missing`. On held-out rows its balance would raise the worst class and "
+        "side by 0.00, for 0.03 of balanced accuracy: name `PAY_0` under"
+    ) in said
     assert "lean most" not in verdict({**FOUND, "part": 0.0, "suspects": [{**gap, "strength": 0.24}]})
+
+
+def test_a_gain_says_on_how_many_rows_it_rests() -> None:
+    few = {**SUSPECT, "gain": -0.026, "gain_rows": 31, "small_cells": [15], "strength": 0.5}
+    said = verdict({**FOUND, "part": 0.0, "suspects": [few]})
+    assert (
+        "its balance would lower the worst class and side by 0.03 (measured on 31 rows, without a class and "
+        "side of 15 rows, too few to tell), for 0.02"
+    ) in said
+    section = cue_section({**FOUND, "part": 0.0, "suspects": [few]})
+    assert any("Gains that say little: `PAY_0 > 1.5` (measured on 31 rows" in str(x) for x in section.content)
+    many = {**few, "gain_rows": 50, "small_cells": [3, 15]}
+    assert "without 2 classes and sides of at most 15 rows" in few_rows_sentence({"suspects": [many]})
+    assert few_rows_sentence({"suspects": [{**many, "small_cells": []}, SUSPECT]}) == ""
+
+
+def test_a_part_is_given_with_its_reason() -> None:
+    curve = curve_of(
+        (0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.75, 0.6, 0.89), (2.0, 0.55, 0.8), published=1.75, base=0
+    )
+    column = {**FOUND, "part": 0.75, "blend": 0.75, "balanced_columns": "site", "trade_off": curve}
+    assert "by 75% (the worst group on held-out rows has 0.600 so, and 0.550 in full)." in summary(column)
+    many = {"classes": 3, "column_ratio": 0.5}
+    better = curve_of(
+        (0.0, 0.5, 0.9), (1.0, 0.4, 0.8), (1.75, 0.6, 0.89), (2.0, 0.65, 0.8), published=1.75, base=0
+    )
+    doubt = {**column, "trade_off": better, "evidence": many}
+    assert "by 75% (the other columns do not rule out that rows which break it have wrong" in summary(doubt)
+    assert "by 75% (the evidence allows no more)." in summary({**doubt, "evidence": {"classes": 2}})
+    named = {**FOUND, "part": None, "blend": 0.85, "named_cost": 0.01, "trade_off": None}
+    assert "The part of 85% is as much as evidence and held-out rows support" in verdict(named)
+    assert "more would cost more than `max_named_cost` allows" in verdict({**named, "blend": 0.28})
+    assert "The part of" not in verdict({**named, "blend": 1.0})
 
 
 def test_the_summary_does_not_end_in_a_name() -> None:

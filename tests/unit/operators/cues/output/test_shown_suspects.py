@@ -66,6 +66,22 @@ def test_the_strongest_suspect_of_robust_weights_is_asked_about() -> None:
     assert [one["slice"] for one in asked_suspects(found)] == ["PAY_0 > 1.5"]
 
 
+def test_what_is_balanced_without_an_answer_is_no_question() -> None:
+    """A report asked whether a column is a shortcut that its weights had balanced."""
+    owner = {**SUSPECT, "slice": "owner = yes", "reference": "owner", "balanced": True}
+    found = {**FOUND, "part": 1.0, "balanced_columns": ["owner"], "suspects": [owner, WEAK]}
+    assert [answer_text(one, found) for one in found["suspects"]] == ["balanced (not answered)", "weak"]
+    assert asked_suspects(found) == []
+    section = cue_section(found)
+    _, finding = section.findings
+    assert finding.severity == "information"
+    assert "The weights balance owner = yes (25% of the rows) against the label. If it is" in finding.text
+    assert any("though no answer names it. Only if it is honest" in str(item) for item in section.content)
+    assert [item.value for item in choice_items(found)] == ["owner", "PAY_0"]
+    answered = {**found, "suspects": [{**owner, "answer": "legitimate"}]}
+    assert answer_text(answered["suspects"][0], answered) == "legitimate"
+
+
 def test_columns_that_say_the_same_stand_beside_a_slice() -> None:
     assert slice_text(SUSPECT) == "PAY_0 > 1.5"
     assert slice_text({**SUSPECT, "also": ["a", "b"]}) == "PAY_0 > 1.5; also a, b"
