@@ -80,7 +80,8 @@ class Preview:
         Columns of numbers that are read as text.
     values
         Columns in which "none" is read as missing, whose categories differ in case alone, or with a number
-        such as 9999 that may stand for a missing value.
+        such as 9999 that may stand for a missing value; and values and cuts named under ``cues`` that divide
+        none of the rows that were looked at, where these are not all.
     cut
         Columns of free text whose rows are often longer than what the network reads of them.
     skipped
@@ -174,6 +175,8 @@ def _preview(plan: Plan) -> Preview:
         balanced=method not in UNBALANCED,
     )
     findings += _unmapped(plan)
+    cues = _cues_on_columns(plan)
+    unmatched = tuple(unmatched_slices(cues, columns))
     unsought = unsought_text(label, sample)
     findings += [LabelFinding("unsought", unsought)] if unsought else []
     return Preview(
@@ -182,7 +185,12 @@ def _preview(plan: Plan) -> Preview:
         findings=tuple(findings),
         note=sample_note(sample, plan.listing),
         leaks=likely_leaks(plan, sample),
-        faults=(*_faulty(plan, columns), *_names_of_cues(plan, columns), *_missing_network(plan, columns)),
+        faults=(
+            *_faulty(plan, columns),
+            *unused_names(cues, columns),
+            *(unmatched if sample.is_whole else ()),
+            *_missing_network(plan, columns),
+        ),
         marks=_marks(plan, columns),
         names=tuple(names_alike([one.name for one in columns if one.use.reason != Unused.EXCLUDED])),
         numbers=_numbers_as_text(plan, columns),
@@ -191,6 +199,7 @@ def _preview(plan: Plan) -> Preview:
             *_codes_of_csv(plan, columns),
             *_codes_of_nines(plan, columns),
             *_no_truth(plan, sample),
+            *(() if sample.is_whole else unmatched),
         ),
         cut=tuple(_cut_texts(plan, columns, sample)),
         skipped=plan.skipped_files,
@@ -335,12 +344,11 @@ def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _names_of_cues(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return what is said of names of ``cues`` for which there is no feature, or that divide no rows."""
+def _cues_on_columns(plan: Plan) -> CuesParams:
+    """Return the parameters of ``cues`` whose names are those of source columns; without names else."""
     cues = next((one.operator.params for one in plan.operators if one.name == "cues"), None)
-    if not isinstance(cues, CuesParams) or all(one.name != ENCODE for one in plan.operators):
-        return ()
-    return (*unused_names(cues, columns), *unmatched_slices(cues, columns))
+    encoded = any(one.name == ENCODE for one in plan.operators)
+    return cues if encoded and isinstance(cues, CuesParams) else CuesParams()
 
 
 def _unmapped(plan: Plan) -> list[LabelFinding]:

@@ -18,7 +18,7 @@ from operators.cues.named.answers import Answers, check_categories, undivided_na
 from operators.cues.named.references import FeatureColumns
 from operators.cues.output.curve import measured_curve
 from operators.cues.output.curve_report import SUGGESTED_LOSS, published_point
-from operators.cues.output.importance import measured_importance, write_importance
+from operators.cues.output.importance import leading_column, measured_importance, write_importance
 from operators.cues.output.listing import shortcut_names, write_suspects
 from operators.cues.params import LEFT_OUT, CuesParams, CueWords
 from operators.cues.robust_weights import fit
@@ -83,6 +83,7 @@ def run_fit(task: FitTask) -> dict[str, float]:
         undivided=[] if state.reason else undivided_names(task.params, settings, state.named or (), X),
         unclear=[] if state.reason else _unclear(sample, fitted.directions, task),
         trade_off=curve,
+        leading=leading_column(importance),
         found_words=[] if fitted.found is None else fitted.found.record(),
     )
     return (

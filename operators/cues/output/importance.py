@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # readers of the importances need no scikit-learn
 IMPORTANCE = "importance.json"
 PURPOSE = "cues/importance"
 MIN_ROWS = 100
+LEADS_BY, LEADS_TIMES = 0.1, 3.0
+"""Balanced accuracy that rests on the first column at least, and how often that of the second one."""
 
 
 def measured_importance(
@@ -80,6 +82,15 @@ def measured_importance(
         predict_held_out, Z, y, blocks, groups=groups[drawn], random_state=seed % 2**32
     )
     return found.to_dict() | {"grouping": grouping}
+
+
+def leading_column(record: dict[str, Any] | None) -> str | None:
+    """Return the source column on which balanced accuracy rests by far most; None where there is none."""
+    if record is None:
+        return None
+    lost = [one["balanced_accuracy"]["mean"] for one in record["columns"][:2]]
+    by_far = lost[0] >= max([LEADS_BY, *(LEADS_TIMES * other for other in lost[1:])])
+    return str(record["columns"][0]["column"]) if by_far else None
 
 
 def write_importance(folder: Path, record: dict[str, Any] | None) -> None:

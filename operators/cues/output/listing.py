@@ -55,7 +55,8 @@ def write_suspects(
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
         (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
         ``unclear`` (sentences on words that cannot be balanced as meant), ``trade_off``
-        (``curve.measured_curve``; None without a search) and ``found_words`` (``FoundWords.record``: words
+        (``curve.measured_curve``; None without a search), ``leading`` (``importance.leading_column``) and
+        ``found_words`` (``FoundWords.record``: words
         that are balanced though nobody named them).
 
     Notes
@@ -69,6 +70,7 @@ def write_suspects(
 
     answers = Answers.of(params, columns)
     binary: Mapping[int, tuple[float, float]] = more.pop("binary")
+    leading: str | None = more.pop("leading", None)
     classes: Sequence[str] = more["classes"]
     found_by_search = state.named is None or bool(more["found_words"])
     kept = _kept(state, columns, answers, suspects)
@@ -87,7 +89,9 @@ def write_suspects(
         **({"kept": kept} if kept else {}),
         **summary(state),
         "suspects": [
-            _record(s, columns, answers, classes, binary.get(s.feature), _is_balanced(s, columns, unnamed))
+            _record(s, columns, answers, classes, binary.get(s.feature))
+            | ({"leads": True} if _source(s.feature, columns) == leading else {})
+            | ({"balanced": True} if _is_balanced(s, columns, unnamed) else {})
             for s in suspects
         ],
     }
@@ -194,7 +198,6 @@ def _record(
     answers: Answers,
     classes: Sequence[str],
     values: tuple[float, float] | None,
-    balanced: bool,
 ) -> dict[str, Any]:
     name, words = columns.name(suspect.feature), columns.words_of(suspect.feature)
     given = (answers.answer(position) for position in (suspect.feature, *suspect.same))
@@ -224,7 +227,6 @@ def _record(
         "cost": suspect.cost,
         "strength": suspect.strength,
         **({"stands_out": True} if suspect.stands_out else {}),
-        **({"balanced": True} if balanced else {}),
     }
 
 

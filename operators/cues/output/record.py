@@ -35,6 +35,8 @@ class Suspect(TypedDict, total=False):
     cost: float
     strength: float
     stands_out: bool
+    leads: bool
+    """Whether balanced accuracy rests on its column by far most."""
     balanced: bool
     """Whether the weights balance it though the recipe does not name it."""
 

@@ -17,8 +17,8 @@ from operators.metrics.group_scores import MIN_ROWS
 
 LARGE_GAIN = 0.1
 """Gain of a suspect from which it is asked about although models lean on it in part alone."""
-ASKED_STRENGTH_OF_LARGE_GAIN = 0.1
-"""Least strength of such a suspect."""
+ASKED_STRENGTH_OF_OTHERS = 0.1
+"""Least strength of such a suspect, and of one on whose column balanced accuracy rests by far most."""
 ASKED_STRENGTH = 0.25
 """Strength of a suspect from which it is asked about although its balance is not worth its cost."""
 LEAST_GAIN_OF_ENTRY = 0.01
@@ -46,7 +46,9 @@ def wins_much(suspect: Suspect) -> bool:
 
 
 def is_worth_an_answer(suspect: Suspect) -> bool:
-    """Return whether models clearly lean on a suspect, or lean on it in part and its balance would win much.
+    """Return whether models clearly lean on a suspect, or in part and its balance would win much.
+
+    So do models of many columns that lean in part on each and by far most on one, whose accuracy rests on it.
 
     A word that goes with a class though the other words do not tell it is worth an answer whatever its
     figures: the models on which they were measured see no words. An entry of a vector whose balance wins
@@ -54,7 +56,8 @@ def is_worth_an_answer(suspect: Suspect) -> bool:
     """
     if is_idle_entry(suspect):
         return False
-    least = ASKED_STRENGTH_OF_LARGE_GAIN if wins_much(suspect) else ASKED_STRENGTH
+    low = wins_much(suspect) or suspect.get("leads")
+    least = ASKED_STRENGTH_OF_OTHERS if low else ASKED_STRENGTH
     return bool(suspect.get("stands_out") or suspect["strength"] >= least)
 
 

@@ -280,7 +280,8 @@ def possible_shortcut(found: FoundCues) -> Suspect | None:
 
 def _leant_on(found: FoundCues) -> str:
     """Name the strongest open suspect where models clearly lean on it but its balance wins little."""
-    first = next((one for one in asked_suspects(found) if one["strength"] >= ASKED_STRENGTH), None)
+    asked = asked_suspects(found)
+    first = next((one for one in asked if one["strength"] >= ASKED_STRENGTH or one.get("leads")), None)
     if first is None:
         return ""
     return (

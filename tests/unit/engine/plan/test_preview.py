@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,15 @@ def test_slices_of_cues_that_divide_no_rows_are_told_before_the_run(
     more = {"encode": {}, "probe": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
     found = dict(previewed(path, operators={**more, "cues": {"spurious": [name]}}).warnings())
     assert f"operators.cues.spurious names {name!r}, but {said}" in found["fault"]
+
+
+def test_a_value_that_only_a_sample_lacks_is_a_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.plan.preview.draw_sample", partial(draw_sample, n_rows=100))
+    more = {"encode": {}, "probe": {}, "groups": {"method": "cues"}, "weights": {}, "split": {}}
+    operators = {**more, "cues": {"spurious": ["race = c"]}}
+    found = dict(previewed(written(tmp_path), operators=operators).warnings())
+    assert "fault" not in found
+    assert "names 'race = c', but no row that was looked at has this value" in found["values"]
 
 
 def test_slices_that_divide_rows_are_no_fault(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ import pytest
 
 from operators.cues.gather import SampledRows
 from operators.cues.named.references import FeatureColumns
-from operators.cues.output.importance import MIN_ROWS, measured_importance, read_importance, write_importance
+from operators.cues.output.importance import (
+    MIN_ROWS,
+    leading_column,
+    measured_importance,
+    read_importance,
+    write_importance,
+)
 from operators.cues.output.report import cue_section
 from operators.cues.robust_weights import fit
 from operators.cues.settings import CueSettings
@@ -49,6 +55,15 @@ def test_the_shortcut_and_the_core(fitted: Any, tmp_path: Path) -> None:
     tables = [item for item in section.content if isinstance(item, ReportTable)]
     assert [row[0] for row in tables[-1].rows] == list(by_name)
     assert any(isinstance(item, ReportFigure) for item in section.content)
+
+
+@pytest.mark.parametrize(
+    ("lost", "leads"), [((0.13, 0.01), True), ((0.13, 0.05), False), ((0.09, 0.0), False), ((0.2,), True)]
+)
+def test_one_column_leads_by_far_or_none_does(lost: tuple[float, ...], leads: bool) -> None:
+    columns = [{"column": f"c{k}", "balanced_accuracy": {"mean": mean}} for k, mean in enumerate(lost)]
+    assert leading_column({"columns": columns}) == ("c0" if leads else None)
+    assert leading_column(None) is None
 
 
 def test_a_rare_class_has_no_full_share(fitted: Any) -> None:

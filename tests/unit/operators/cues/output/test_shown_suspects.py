@@ -25,6 +25,8 @@ WEAK: dict[str, Any] = {**SUSPECT, "strength": 0.06, "gain": 0.15, "cost": 0.02}
         ({"stands_out": True}, True),
         ({"strength": 0.1}, True),
         ({"strength": 0.1, "gain": 0.09}, False),
+        ({"strength": 0.1, "gain": 0.0, "leads": True}, True),
+        ({"strength": 0.09, "leads": True}, False),
         ({"strength": 0.24, "cost": 0.16}, False),
         ({"strength": 0.25, "gain": 0.0}, True),
         ({"strength": 0.25, "answer": "legitimate"}, False),
