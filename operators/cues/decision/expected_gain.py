@@ -6,9 +6,9 @@ the accuracy of the worst true group may be expected to rise over the weights wi
 weights are followed: of two classes in full, of more by the part that is best on held-out rows. There are
 trees for two classes and for more, with a limit each: of many classes the worst group gains less.
 ``python -m tests.paper.real.expected_gain`` measures and fits; the problems and the result by
-cross-validation are in tests/paper/REAL.md, sixteenth, seventeenth, twentieth and twenty-ninth study. The
-trees see neither the name of a table nor its numbers of rows and columns, but the number of rows that break
-the shortcut.
+cross-validation are in tests/paper/REAL.md, sixteenth, seventeenth, twentieth, twenty-ninth and thirtieth
+study. The trees see neither the name of a table nor its numbers of rows and columns, but the number of rows
+that break the shortcut.
 """
 
 from __future__ import annotations
