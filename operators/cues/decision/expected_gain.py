@@ -31,7 +31,7 @@ from operators.cues.search.ramps import Measurement
 
 LEAST = {"safe": 0.17, "bold": 0.1}
 """Setting -> expected gain from which robust weights are followed, of two classes."""
-LEAST_OF_MANY = {"safe": 0.1, "bold": 0.05}
+LEAST_OF_MANY = {"safe": 0.125, "bold": 0.05}
 """The same of more classes."""
 HALF = 1.5
 """Strength at which half of the robust factor is followed."""

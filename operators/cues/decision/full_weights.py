@@ -17,6 +17,7 @@ from operators.cues.decision.expected_gain import expected_gain, least_gain
 from operators.cues.decision.sample_decision import Sample, decide_on
 from operators.cues.learnt_classes import learnt_classes
 from operators.cues.row_weights import breaks
+from operators.cues.search.evidence import LEAST_AGREEMENT
 from operators.cues.settings import CueSettings
 from operators.cues.sides.sides import Sides
 from operators.cues.state import CueState
@@ -24,10 +25,6 @@ from operators.cues.state import CueState
 NEARLY_FULL = 0.85
 """Gate from which nothing else is tried: full weights bring little more, and of more than two classes the
 part that is missing is kept back for wrong labels."""
-
-LEAST_AGREEMENT = 0.3
-"""Agreement of slices and twins below which twins follow no column. Where the others say of the strongest
-column that it is honest, too, the rows that twins mistake are wrong labels or hard."""
 
 
 def follow_in_full(

@@ -44,6 +44,9 @@ carries a shortcut: an honest one that is balanced in full is lost."""
 UNSEEN = 0.2
 """Strength by which a column of two classes exceeds its strongest slice, from which the others judge it:
 models lean on more than one interval of a number."""
+LEAST_AGREEMENT = 0.3
+"""Agreement of slices and twins below which twins follow no column. Where the others say of the strongest
+column that it is honest, too, the rows that twins mistake are wrong labels or hard."""
 MIN_HARD_ROWS = 20
 """Rows that the twins get wrong below which classes are pooled."""
 
@@ -174,12 +177,15 @@ class Evidence:
         """Return how far the others support that the column which stands for the classes carries a shortcut.
 
         Of two classes a slice of the column says it as well, in ``slice_support``, unless no slice of it is
-        nearly as strong, as of a number whose middle stands for a class.
+        nearly as strong, as of a number whose middle stands for a class. Where slices agree little with the
+        twins as well, the twins follow an honest column whatever its strength.
         """
         if self.classes > 2:
             return self.column_support
         if self.column_strength < self.slice_strength + UNSEEN:
             return 1.0
+        if self.agreement < LEAST_AGREEMENT:
+            return self.column_support
         return max(self.column_support, 1.0 - ramp(self.column_strength, *SLICE_VETO))
 
     def not_honest(self) -> float:

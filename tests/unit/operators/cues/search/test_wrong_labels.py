@@ -10,7 +10,7 @@ import pytest
 from operators.cues import fit
 from operators.cues.decision.full_weights import tried_in_full
 from operators.cues.decision.sample_decision import Sample
-from operators.cues.search.evidence import UNSEEN, Evidence
+from operators.cues.search.evidence import LEAST_AGREEMENT, UNSEEN, Evidence
 from operators.cues.search.ramps import NO_STRONG_SLICE, SLICE_VETO
 
 OPEN = Evidence(
@@ -46,6 +46,15 @@ def test_the_others_judge_a_column_that_no_slice_shows(lead: float, strength: fl
     assert honest.gate() == opened
     assert honest.looks_like_wrong_labels() == (not opened)
     assert replace(honest, column_support=1.0).gate() == 1.0
+
+
+def test_twins_with_which_no_slice_agrees_follow_an_honest_column() -> None:
+    honest = replace(OPEN, agreement=LEAST_AGREEMENT - 0.1, column_strength=0.6, column_support=0.0)
+    assert honest.gate() == 0.0
+    assert honest.looks_like_wrong_labels()
+    assert replace(honest, column_support=1.0).gate() > 0.5
+    assert replace(honest, agreement=LEAST_AGREEMENT).gate() > 0.5
+    assert replace(honest, column_strength=UNSEEN / 2).gate() > 0.5
 
 
 def test_full_weights_are_not_tried_where_mistakes_look_like_wrong_labels() -> None:
