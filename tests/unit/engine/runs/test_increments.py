@@ -473,7 +473,7 @@ def standard(folder: Path, on_error: str = "fail", **sections: Any) -> Recipe:
     return Recipe.parse(value | {"operators": STANDARD_CHAIN})
 
 
-@pytest.mark.parametrize("mode", ["auto", "predict"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("predict", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("before", "after"), [("fail", "quarantine"), ("quarantine", "fail")])
 def test_the_treatment_of_faulty_rows_may_change_when_a_shard_arrives(
     tmp_path: Path, before: str, after: str, mode: str
