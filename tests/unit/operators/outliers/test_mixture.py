@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -64,6 +64,7 @@ def test_a_category_has_rows_whose_level_is_too_rare_for_a_column() -> None:
 
 
 @given(arrays(np.float32, st.tuples(st.integers(2, 4), st.integers(1, 7)), elements=st.sampled_from([0, 1])))
+@settings(max_examples=300)
 def test_categories_are_those_of_a_search_from_every_column(Z: np.ndarray) -> None:
     varies = Z.min(axis=0) < Z.max(axis=0)
     category, start = np.arange(Z.shape[1]), 0
