@@ -2,11 +2,13 @@
 
 import gc
 import os
+import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from typer.main import get_command
 from tests.s3 import S3Server, s3_server
 
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("quick", max_examples=15, **COMMON)
+settings.register_profile("quick", max_examples=10, **COMMON)
 settings.register_profile("full", max_examples=100, **COMMON)  # --hypothesis-profile full
 settings.register_profile("mutants", max_examples=8, **COMMON)
 settings.load_profile("quick")
@@ -73,6 +75,22 @@ def no_flush_to_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def numbered_folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Iterator[int]]:
+    """The folder of all ``tmp_path``, and their numbers. Its name is short, as a socket's path must be."""
+    return tmp_path_factory.mktemp("t"), count()
+
+
+@pytest.fixture
+def tmp_path(numbered_folders: tuple[Path, Iterator[int]], request: pytest.FixtureRequest) -> Path:
+    """A new folder. For pytest's own, the names of those of all earlier tests are read: 4 ms after 500."""
+    parent, numbers = numbered_folders
+    name = re.sub(r"\W", "_", request.node.name)[:24]
+    folder = parent / f"{name}{next(numbers)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,14 +33,14 @@ def test_ray_publishes_what_one_process_publishes(
     """The default operators, or every method in one recipe; on Ray, classes are also clustered in blocks."""
     monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)  # its survey follows
     operators = {**chain, "neighbours": {"eps": 0.05, "metric": "cosine"}}
-    recipe = small_recipe(tmp_path, shards=4, output="alone", operators=operators)
+    recipe = small_recipe(tmp_path, shards=3, output="alone", operators=operators)
     alone = run(recipe)
     operators["groups"] = {**recipe.operators["groups"], "block_rows": 50}
-    settings = {"executor": "ray", "shards_in_flight": 3}
-    on_ray = small_recipe(tmp_path, shards=4, output="ray", operators=operators, run=settings)
+    settings = {"executor": "ray", "shards_in_flight": 2}
+    on_ray = small_recipe(tmp_path, shards=3, output="ray", operators=operators, run=settings)
     assert content(run(on_ray).path) == content(alone.path)
     here, there = (make_plan(made).reader() for made in (recipe, on_ray))
-    for shard in range(4):
+    for shard in range(3):
         found = here.read(shard, NEIGHBOURS)
         assert found.equals(there.read(shard, NEIGHBOURS))
         assert sum(map(len, found.column("neighbour_ids").to_pylist())) > found.num_rows

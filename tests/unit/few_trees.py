@@ -24,11 +24,13 @@ MOST = 100
 def learn_from_few_trees() -> Iterator[None]:
     """Set it within the block and restore it behind."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trees, "MAX_TREES", trees.MIN_ROUNDS)
-        patch.setattr(mixture, "FLIP_ROUNDS", 3)
-        patch.setattr(flip_share, "STARTS", flip_share.STARTS[2:4])
-        patch.setattr(flip_share, "LABEL_STARTS", flip_share.LABEL_STARTS[4:6])
-        patch.setattr(verdict, "Config", partial(verdict.Config, n_folds=3))
+        patch.setattr(trees, "MAX_TREES", 4)
+        patch.setattr(trees, "MIN_ROUNDS", 4)
+        patch.setattr(mixture, "FLIP_ROUNDS", 1)
+        patch.setitem(mixture.fit_ratios.__kwdefaults__, "rounds", 1)
+        patch.setattr(flip_share, "STARTS", flip_share.STARTS[2:3])
+        patch.setattr(flip_share, "LABEL_STARTS", flip_share.LABEL_STARTS[4:5])
+        patch.setattr(verdict, "Config", partial(verdict.Config, n_folds=2))
         patch.setattr(verdict, "fit", fit_once)
         yield
 

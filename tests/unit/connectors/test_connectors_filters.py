@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors import open_source, parquet_source
@@ -92,7 +92,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"plain": folder / "a.parquet", "hive": parted}
 
 
-@settings(max_examples=25)
 @given(value=FILTER, shard_bytes=st.sampled_from([1, 10**6]), kind=st.sampled_from(["plain", "hive"]))
 def test_any_filter_takes_the_rows_that_sql_takes(
     data: dict[str, Path], value: list[list[tuple[str, str, Any]]], shard_bytes: int, kind: str

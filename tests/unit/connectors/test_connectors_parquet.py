@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from connectors import open_source
 from connectors.base import ConnectorError
 
-RELAXED = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @RELAXED

@@ -19,9 +19,7 @@ from connectors import sink
 from connectors.base import ConnectorError
 from connectors.sink import write_parquet
 
-RELAXED = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def example(n: int = 200) -> pa.Table:

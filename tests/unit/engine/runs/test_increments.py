@@ -25,6 +25,7 @@ from engine.runs.replay import current_quarantine
 from engine.runs.runner import run
 from operators.outliers.adaptor import Outliers
 from tests.data import recipe_for, spurious_table
+from tests.unit.engine.runs.copies import first_run
 
 BASE = {"incremental": {"base": "current", "mode": "predict"}}
 KEPT = {"parts", "encode", "ingest", "probe", "gradients", "groups", "outliers", "split"}
@@ -97,7 +98,7 @@ def test_old_shards_are_taken_over_and_new_ones_placed(tmp_path: Path) -> None:
 
 def test_weights_that_are_not_counted_again_leave_the_parts_of_old_rows_as_they_are(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    first = run(uncounted(tmp_path))
+    first = first_run(uncounted(tmp_path))
     for number in range(2):
         add_night(tmp_path, spurious_table(60, seed=1 + number), f"z{number}")
         second = run(uncounted(tmp_path))
@@ -119,7 +120,7 @@ def test_weights_that_are_not_counted_again_leave_the_parts_of_old_rows_as_they_
 def test_weights_that_are_not_counted_again_are_those_from_scratch(tmp_path: Path) -> None:
     """Three nights, and one full run with one increment of all that came since, are the same bytes."""
     nights(tmp_path / "data", 160, 80)
-    run(uncounted(tmp_path))
+    first_run(uncounted(tmp_path))
     run(uncounted(tmp_path, "scratch"))
     for number in range(2):
         add_night(tmp_path, spurious_table(60, seed=1 + number), f"z{number}")
@@ -132,7 +133,7 @@ def test_weights_that_are_not_counted_again_are_those_from_scratch(tmp_path: Pat
 @pytest.mark.slow
 def test_sidecars_of_old_shards_are_the_same_files(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     before = make_plan(recipe(tmp_path))
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     run(recipe(tmp_path))
@@ -147,7 +148,7 @@ def test_sidecars_of_old_shards_are_the_same_files(tmp_path: Path) -> None:
 
 def test_a_repeated_night_does_nothing_and_a_full_run_stays_what_it_was(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    plain = run(recipe(tmp_path, "plain", incremental={"base": None}))
+    plain = first_run(recipe(tmp_path, "plain", incremental={"base": None}))
     first = run(recipe(tmp_path))
     assert first.version == plain.version
     add_night(tmp_path, spurious_table(60, seed=1), "z")
@@ -161,7 +162,7 @@ def test_a_repeated_night_does_nothing_and_a_full_run_stays_what_it_was(tmp_path
 def test_a_removed_version_takes_the_decisions_that_continue_from_it_along(tmp_path: Path) -> None:
     """One file a night stayed for ever, though no plan could ask for it again."""
     nights(tmp_path / "data", 160, 80)
-    made = [run(recipe(tmp_path))]
+    made = [first_run(recipe(tmp_path))]
     for night in range(2):
         add_night(tmp_path, spurious_table(60, seed=1 + night), f"z{night}")
         made.append(run(recipe(tmp_path)))
@@ -214,7 +215,7 @@ def test_parts_that_nothing_has_changed_are_taken_over(tmp_path: Path) -> None:
 
 def test_rows_that_go_move_ids_but_not_values(tmp_path: Path) -> None:
     nights(tmp_path / "data", 60, 160, 80)
-    first = run(recipe(tmp_path))
+    first = first_run(recipe(tmp_path))
     (tmp_path / "data" / "night-0.parquet").unlink()
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     second = run(recipe(tmp_path))
@@ -231,7 +232,7 @@ def test_rows_that_go_move_ids_but_not_values(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_changed_file_is_new_and_named(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     add_night(tmp_path, spurious_table(80, seed=5), "night-1")
     record = run(recipe(tmp_path)).manifest["incremental"]
     assert record["shards"] == {"old": 1, "new": 1, "gone": 1}
@@ -255,7 +256,7 @@ def test_drift_is_told_by_source_columns_and_their_values(tmp_path: Path) -> Non
     (tmp_path / "data").mkdir()
     add_night(tmp_path, jobs(240, 0.3, 0), "x")
     sections = {"incremental": {"base": "current", "mode": "auto"}}
-    run(recipe(tmp_path, **sections))
+    first_run(recipe(tmp_path, **sections))
     add_night(tmp_path, jobs(120, 0.9, 1), "y")
     figures = run(recipe(tmp_path, **sections)).manifest["incremental"]["drift"]
     moved = {figure["name"]: figure for figure in figures if figure["over"]}
@@ -268,7 +269,7 @@ def test_drift_is_told_by_source_columns_and_their_values(tmp_path: Path) -> Non
 def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
     nights(tmp_path / "data", 240)
     sections = {"incremental": {"base": "current", "mode": "auto"}}
-    first = run(recipe(tmp_path, **sections))
+    first = first_run(recipe(tmp_path, **sections))
     add_night(tmp_path, spurious_table(120, seed=1), "y")
     calm = run(recipe(tmp_path, **sections)).manifest["incremental"]
     assert calm["outcome"] == "predict"
@@ -301,7 +302,7 @@ def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path, "inc"))
+    first_run(recipe(tmp_path, "inc"))
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     sections = {"incremental": {"base": "current", "mode": "refit", "keep": []}}
     refit = run(recipe(tmp_path, "inc", **sections))
@@ -314,7 +315,7 @@ def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path
 def test_a_new_label_computes_everything_again(tmp_path: Path, mode: str) -> None:
     nights(tmp_path / "data", 160, 80)
     sections = {"incremental": {"base": "current", "mode": mode}}
-    run(recipe(tmp_path, **sections))
+    first_run(recipe(tmp_path, **sections))
     add_night(tmp_path, relabelled("perhaps"), "z")
     record = run(recipe(tmp_path, **sections)).manifest["incremental"]
     assert record["outcome"] == "full"
@@ -324,7 +325,7 @@ def test_a_new_label_computes_everything_again(tmp_path: Path, mode: str) -> Non
 
 def test_a_new_label_is_an_error_where_only_predicting_is_allowed(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     add_night(tmp_path, relabelled("perhaps"), "z")
     with pytest.raises(InputError, match=r"perhaps.*incremental\.base"):
         run(recipe(tmp_path))
@@ -338,7 +339,7 @@ def relabelled(label: str) -> pa.Table:
 @pytest.mark.slow
 def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     operators = {**recipe(tmp_path).operators, "groups": {"min_samples": [5]}}
     record = run(recipe(tmp_path, operators=operators)).manifest["incremental"]
@@ -349,7 +350,7 @@ def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
 def test_the_report_of_a_run_without_new_rows_is_drawn(tmp_path: Path) -> None:
     """It needed the reason of a decision, which only new rows call for, and so ended as unexpected."""
     nights(tmp_path / "data", 200)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     changed = recipe(tmp_path, report={"enabled": True, "title": "again"}, seed=4)
     again = run(changed)
     assert "why" not in again.manifest["incremental"]
@@ -360,7 +361,7 @@ def test_an_operator_of_another_version_fits_again_and_versions_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     version = Outliers.version
     monkeypatch.setattr(Outliers, "version", version + 1)
@@ -375,7 +376,7 @@ def test_an_operator_of_another_version_fits_again_and_versions_says_so(
 @pytest.mark.slow
 def test_a_lost_store_fits_again(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     shutil.rmtree(tmp_path / "out" / "store")
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     record = run(recipe(tmp_path)).manifest["incremental"]
@@ -427,7 +428,7 @@ def test_rows_set_aside_stay_so_and_their_ids_move(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160)
     add_night(tmp_path, quarantined([3, 7]), "p")
     source = {"on_error": "quarantine", "max_error_rate": 0.1}
-    run(recipe(tmp_path, source=source))
+    first_run(recipe(tmp_path, source=source))
     before = read_quarantine(make_plan(recipe(tmp_path, source=source)))
     (tmp_path / "data" / "night-0.parquet").unlink()
     add_night(tmp_path, spurious_table(100, seed=1), "z")
@@ -447,7 +448,7 @@ def test_rows_set_aside_are_found_in_the_file_that_holds_them_now(tmp_path: Path
     for place, name in enumerate(names):
         add_night(tmp_path, quarantined([3 + place]), name)
     source = {"on_error": "quarantine", "max_error_rate": 0.1}
-    run(recipe(tmp_path, source=source))
+    first_run(recipe(tmp_path, source=source))
     files = [tmp_path / "data" / f"{name}.parquet" for name in (*names, "r")]
     for old, new in ((0, 2), (1, 0), (2, 1)):  # the two change their names
         files[old].rename(files[new])
@@ -472,14 +473,14 @@ def standard(folder: Path, on_error: str = "fail", **sections: Any) -> Recipe:
     return Recipe.parse(value | {"operators": STANDARD_CHAIN})
 
 
-@pytest.mark.parametrize("mode", ["auto", "predict"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("predict", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("before", "after"), [("fail", "quarantine"), ("quarantine", "fail")])
 def test_the_treatment_of_faulty_rows_may_change_when_a_shard_arrives(
     tmp_path: Path, before: str, after: str, mode: str
 ) -> None:
     """`ingest` is fitted again then, and drift was looked for in parts that it had not made yet."""
     nights(tmp_path / "data", 160)
-    run(standard(tmp_path, before))
+    first_run(standard(tmp_path, before))
     rows = spurious_table(60, seed=1)
     if after == "quarantine":
         a = rows["a"].to_numpy().copy()
@@ -496,7 +497,7 @@ def test_the_treatment_of_faulty_rows_may_change_when_a_shard_arrives(
 def test_what_ingest_left_in_the_store_may_be_gone(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160)
     plan = make_plan(standard(tmp_path))
-    run(standard(tmp_path))
+    first_run(standard(tmp_path))
     shutil.rmtree(plan.store.state(plan.fingerprint_of("ingest")).parent)
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     record = run(standard(tmp_path)).manifest["incremental"]
@@ -506,7 +507,7 @@ def test_what_ingest_left_in_the_store_may_be_gone(tmp_path: Path) -> None:
 
 def test_refit_without_new_rows_fits_again_what_was_only_placed(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160)
-    run(recipe(tmp_path))
+    first_run(recipe(tmp_path))
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     placed = run(recipe(tmp_path))
     assert placed.manifest["incremental"]["outcome"] == "predict"
@@ -523,7 +524,7 @@ def test_refit_without_new_rows_fits_again_what_was_only_placed(tmp_path: Path) 
 @pytest.mark.parametrize("text", ["[]", '{"outcome": "x"}', '{"outcome": "predict"}', "1"])
 def test_a_damaged_decision_is_taken_again(tmp_path: Path, text: str) -> None:
     nights(tmp_path / "data", 160)
-    base = run(recipe(tmp_path)).version
+    base = first_run(recipe(tmp_path)).version
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     whole = run(recipe(tmp_path)).manifest
     (file,) = (tmp_path / "out" / "runs" / "increments").glob("*.json")
@@ -537,7 +538,7 @@ def test_a_damaged_decision_is_taken_again(tmp_path: Path, text: str) -> None:
 def test_a_file_that_is_left_out_is_told_by_a_version_of_its_own(tmp_path: Path, base: str | None) -> None:
     nights(tmp_path / "data", 160)
     sections: dict[str, Any] = {"source": {"on_corrupt": "skip"}, "incremental": {"base": base}}
-    whole = run(recipe(tmp_path, **sections))
+    whole = first_run(recipe(tmp_path, **sections))
     damaged = tmp_path / "data" / "z.parquet"
     damaged.write_bytes((tmp_path / "data" / "night-0.parquet").read_bytes()[:3000])
     plan = make_plan(recipe(tmp_path, **sections))

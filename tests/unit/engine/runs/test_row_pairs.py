@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -201,7 +201,6 @@ def test_what_becomes_of_near_duplicates_is_the_reason(tmp_path: Path) -> None:
     }
 
 
-@settings(max_examples=40, deadline=None)
 @given(then=rows, now=rows, in_memory=st.integers(1, 4))
 def test_content_matches_as_a_join_of_all_rows(then: list[Any], now: list[Any], in_memory: int) -> None:
     schema = pa.schema([("t", pa.string()), ("n", pa.int64())])

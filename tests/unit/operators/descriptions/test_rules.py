@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.descriptions import GroupSample, describe_groups, describe_slices, find_rule
@@ -135,7 +135,6 @@ def test_a_sample_with_kept_small_groups_gives_the_shares_of_all_rows() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=80))
-@settings(max_examples=80, deadline=None)
 def test_cuts_have_values_on_both_sides(values: list[float]) -> None:
     x = np.array(values)
     cuts = readable_cuts(x)
@@ -240,7 +239,6 @@ def test_values_are_shown_so_that_spaces_are_seen() -> None:
         st.one_of(st.none(), st.floats(-50, 50), st.integers(-5, 5).map(float)), min_size=60, max_size=90
     )
 )
-@settings(max_examples=25, deadline=None)
 def test_every_path_of_the_trees_is_evaluated_as_the_tree_does(values: list[float | None]) -> None:
     """A split's condition holds for exactly the rows that the tree sends to that side."""
     present = [value for value in values if value is not None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.duplicates import stored
@@ -58,7 +58,6 @@ def test_a_near_row_behind_many_of_the_own_kind_is_found(cuts: Sequence[int], tm
 
 
 @given(seed=st.integers(0, 1000), cuts=st.sets(st.integers(1, 59), max_size=4), most=st.integers(1, 5))
-@settings(max_examples=30, deadline=None)
 def test_rows_near_another_kind_are_those_of_all_pairs(
     seed: int, cuts: set[int], most: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

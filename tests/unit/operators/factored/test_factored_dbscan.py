@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.dbscan import DBSCAN, kernel
@@ -21,7 +21,6 @@ def head_gradients(seed, n, n_classes=4, width=12, dtype=np.float32):
     return FactoredGradients([Layer(activations.astype(dtype), errors.astype(dtype))])
 
 
-@settings(max_examples=40)
 @given(
     st.integers(0, 10_000),
     st.integers(2, 400),

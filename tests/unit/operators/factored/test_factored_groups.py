@@ -35,7 +35,7 @@ from tests.unit.operators.factored.test_factored_dbscan import head_gradients
 GRID: dict[str, Any] = {"eps_grid": [0.1, 0.3, 0.5], "min_samples_grid": [5, 10, 20], "random_state": 0}
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000), st.sampled_from(["euclidean", "cosine", "centered_cosine"]))
 def test_groups_and_places_of_new_rows_are_those_of_the_flat_ones(seed: int, metric: Any) -> None:
     gradients, y = head_gradients(seed, 400), np.random.default_rng(seed).integers(0, 2, 400)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.neighbours import NeighbourGraph
@@ -14,7 +14,6 @@ from tests.unit.operators.factored.test_factored_dbscan import head_gradients
 REACHES: list[dict[str, Any]] = [{"eps": 0.3}, {"n_neighbors": 7}, {"eps": 0.3, "n_neighbors": 7}]
 
 
-@settings(max_examples=25)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["euclidean", "cosine", "centered_cosine"]),

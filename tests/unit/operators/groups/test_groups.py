@@ -44,7 +44,6 @@ def test_kmeans_takes_the_k_with_the_largest_silhouette() -> None:
     assert adjusted_rand_score(which, found.labels) > 0.95
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.integers(1, 6))
 def test_nearest_centre_is_the_nearest(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)

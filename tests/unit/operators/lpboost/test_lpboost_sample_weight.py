@@ -5,7 +5,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.lpboost import (
@@ -32,7 +32,6 @@ def by_cvxpy(losses, alpha, weights, beta=None):
     return problem.solve(solver="HIGHS")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.02, 1))
 def test_whole_numbers_count_as_replicated_rows(seed, alpha):
     losses, times = game(seed)
@@ -47,7 +46,6 @@ def test_whole_numbers_count_as_replicated_rows(seed, alpha):
     assert cvar(risk, alpha, times) == pytest.approx(found.value, abs=1e-7)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.05, 1), st.floats(1, 100))
 def test_regularised_whole_numbers_count_as_replicated_rows(seed, alpha, beta):
     losses, times = game(seed)

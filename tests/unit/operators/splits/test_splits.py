@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -93,7 +93,6 @@ def test_of_equal_gains_the_earlier_row_is_taken(values: list[int], count: int) 
     assert set(np.flatnonzero(smallest(np.array(values, float), count)).tolist()) == expected
 
 
-@settings(max_examples=30)
 @given(
     n=st.integers(8, 60),
     seed=st.integers(0, 10**6),
@@ -196,7 +195,6 @@ def test_the_mmd_of_random_splits_is_the_mean_over_all_of_them(n: int, count: in
 
 
 @given(seed=st.integers(0, 300), start=st.integers(0, 8))
-@settings(max_examples=20, deadline=None)
 def test_steps_are_those_of_lloyd_by_enumeration(seed: int, start: int) -> None:
     """Every step takes the best of all feasible splits, as long as the sum of squares falls."""
     phi = np.random.default_rng(seed).normal(size=(9, 2)).astype(np.float32)
@@ -304,7 +302,6 @@ def test_features_are_those_of_nystroem() -> None:
 
 
 @given(cuts=st.lists(st.integers(0, 1500), max_size=5), kernel=st.sampled_from(["linear", "rbf"]))
-@settings(max_examples=25)
 def test_features_do_not_depend_on_who_computes_them(cuts: list[int], kernel: Any) -> None:
     X = np.random.default_rng(1).normal(size=(1500, 5)).astype(np.float32)
     by = make_map(X[:100], kernel, landmarks=X[:20])
@@ -365,7 +362,6 @@ def test_tolerance_can_differ_by_group() -> None:
 
 
 @given(seed=st.integers(0, 200))
-@settings(max_examples=20, deadline=None)
 def test_overlapping_groupings_keep_their_own_shares(seed: int) -> None:
     random = np.random.default_rng(seed)
     codes = np.column_stack([random.integers(0, 2, 9), random.integers(0, 3, 9)])

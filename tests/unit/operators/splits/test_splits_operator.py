@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -74,7 +74,6 @@ def features(table: pa.Table) -> Array:
     tolerance=st.sampled_from([0.0, 0.5]),
     equal=st.booleans(),
 )
-@settings(max_examples=20, deadline=None)
 def test_rows_are_those_of_the_kernel(
     n: int, seed: int, cuts: list[int], kernel: Any, within: Any, tolerance: float, equal: bool
 ) -> None:

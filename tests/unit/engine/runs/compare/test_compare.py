@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
@@ -27,7 +27,6 @@ METHODS = ["grasp", "kmeans", "eiil", "oracle"]
 QUICK = {"groups": {"min_samples": [5, 10], "eps": [0.1, 0.3]}}
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_scores_are_those_of_the_rows(seed: int) -> None:
     rng = np.random.default_rng(seed)

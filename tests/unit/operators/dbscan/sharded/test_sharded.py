@@ -125,7 +125,7 @@ def test_border_row_between_clusters_of_different_blocks() -> None:
     assert labels[0, 0, 0] == labels[0, 0, -1] == 0
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.data())
 def test_any_rows_any_blocks(data: st.DataObject) -> None:
     seed = data.draw(st.integers(0, 10**6))
