@@ -302,8 +302,9 @@ def _equal_suspects(found: FoundCues) -> str:
     if not others:
         return ""
     return (
-        f"`{first}` and `{others[0]}` are suspected about equally, and nothing measured tells which one "
-        "carries a shortcut: name that one under `spurious`, and honest signal under `legitimate`."
+        f"`{first}` and `{others[0]}` are suspected about equally, and nothing measured tells whether "
+        "one of them carries a shortcut: if you know that one does, name it under `spurious`, and honest "
+        "signal under `legitimate`."
     )
 
 

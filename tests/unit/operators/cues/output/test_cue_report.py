@@ -338,7 +338,7 @@ def test_two_columns_that_are_suspected_about_equally_are_both_named(part: float
     equal = {**FOUND, "part": part, "evidence": {"agreement": 0.9, "slice_rival": 0.93}}
     said = verdict({**equal, "suspects": [SUSPECT, {**SUSPECT, "slice": "PAY_0 > 2"}, second]})
     assert said.count("suspected about equally") == 1
-    assert "`PAY_0` and `site` are suspected about equally, and nothing measured tells which one" in said
+    assert "`PAY_0` and `site` are suspected about equally, and nothing measured tells whether " in said
     assert "The strongest suspect" not in said
     answered = [SUSPECT, {**second, "answer": "legitimate"}]
     for other in (
