@@ -11,7 +11,6 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import ClassVar
 
-from connectors.storage.beneath import FULL
 from engine.core.redaction import redact
 
 
@@ -73,6 +72,10 @@ def is_refused(error: BaseException) -> bool:
     if not isinstance(error, OSError):
         return False
     return error.errno in OPEN_FILES or (error.errno in REFUSED and bool(error.filename))
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of errors of a disk or a quota without room."""
 
 
 def system_error(error: OSError, output: str = "") -> RowsieveError:
