@@ -56,6 +56,8 @@ class FileStamp:
     """Time of the last change; None where a server does not say."""
     identity: str
     """Text that changes when the bytes of the file do."""
+    changed_ns: int | None = None
+    """Time of the last change of a local file's inode; None for others."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from connectors.schema import merged
 SourceT = TypeVar("SourceT", bound=FileSource)
 Read = Callable[[SourceT, SourceShard, Sequence[str], pa.Schema], pa.Table]
 MAX_REMEMBERED = 2**10
-"""Files of which a process remembers the content hash, by size and time."""
+"""Files of which a process remembers the content hash, by size and times."""
 
 
 def listing_of(
@@ -49,7 +49,7 @@ def listing_of(
     """
     identities = identify(spec, [*found])
     stamps = {
-        file.name: FileStamp(file.size, file.mtime_ns, identities[file.name])
+        file.name: FileStamp(file.size, file.mtime_ns, identities[file.name], file.changed_ns)
         for file in files
         if file.name in found
     }
@@ -98,7 +98,7 @@ def check_unchanged(spec: SourceSpec, shard: SourceShard) -> None:
     """Raise ConnectorError where a shard's file has changed since it was listed, or is gone.
 
     Objects of a store are compared by their identity, which has their etag. Local files are compared by size
-    and time; where these differ, the identity decides, so that a file may be touched or copied over. A shard
+    and times; where these differ, the identity decides, so that a file may be touched or copied over. A shard
     without a stamp is not checked.
     """
     stamp = shard.stamp
@@ -114,8 +114,13 @@ def check_unchanged(spec: SourceSpec, shard: SourceShard) -> None:
 
 
 def _is_same(stamp: FileStamp, file: File) -> bool:
-    """Return whether a local file has the size and time with which it was listed."""
-    return (file.size, file.mtime_ns) == (stamp.size, stamp.mtime_ns)
+    """Return whether a local file has the size and times with which it was listed.
+
+    The time of the inode tells a file that was replaced by one of the same size and modification time. Its
+    number is not compared: on some network file systems each host has another.
+    """
+    now = file.size, file.mtime_ns, file.changed_ns
+    return now == (stamp.size, stamp.mtime_ns, stamp.changed_ns)
 
 
 def _changed(path: str, stamp: FileStamp, file: File) -> ConnectorError:
@@ -128,12 +133,13 @@ def _changed(path: str, stamp: FileStamp, file: File) -> ConnectorError:
 
 def local_identity(spec: SourceSpec, file: File) -> str:
     """Return the identity of a local file, whose content is read unless this process remembers it."""
-    return _remembered_identity(resolve(file.name, spec.root, spec.policy)[1], file.size, file.mtime_ns)
+    where = resolve(file.name, spec.root, spec.policy)[1]
+    return _remembered_identity(where, file.size, file.mtime_ns, file.changed_ns)
 
 
 @lru_cache(MAX_REMEMBERED)
-def _remembered_identity(where: str, size: int, mtime_ns: int) -> str:
-    """Return the identity of a local file; size and time tell it from a later file of the same name."""
+def _remembered_identity(where: str, size: int, mtime_ns: int, changed_ns: int) -> str:
+    """Return the identity of a local file; size and times tell it from a later file of the same name."""
     return identity(where)
 
 

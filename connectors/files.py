@@ -58,6 +58,8 @@ class File:
     """Time of the last change; None where a server does not say."""
     linked: bool = False
     """Whether a symbolic link below the listed folder leads to it, on a local file system."""
+    changed_ns: int | None = None
+    """Time of the last change of a local file's inode, which copies do not keep; None for others."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def list_files(path: str, root: str = "", policy: SourcePolicy | None = None) ->
         if not pattern and info.type == fs.FileType.NotFound:
             raise _missing(path, filesystem, where)
         if info.type == fs.FileType.File:
-            return FoundFiles((File(path, info.size, info.mtime_ns),), named=True)
+            return FoundFiles((_file(path, filesystem, where, info),), named=True)
         start = path if not pattern else folder
         found = sorted(_below(start, root, policy), key=lambda file: file.name)
         if not pattern:
@@ -257,7 +259,14 @@ def stat_file(spec: SourceSpec, path: str) -> File:
         info = filesystem.get_file_info(where)
         if info.type == fs.FileType.NotFound:
             raise FileNotFoundError(where)
-    return File(path, info.size, info.mtime_ns)
+        return _file(path, filesystem, where, info)
+
+
+def _file(name: str, filesystem: fs.FileSystem, where: str, info: fs.FileInfo) -> File:
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        return File(name, info.size, info.mtime_ns)
+    found = os.stat(where)
+    return File(name, info.size, found.st_mtime_ns, changed_ns=found.st_ctime_ns)
 
 
 def stat_listed(spec: SourceSpec, path: str) -> File:
@@ -302,7 +311,8 @@ def _below(folder: str, root: str, policy: SourcePolicy | None = None) -> Iterat
         outside_links = (policy or current_policy()).outside_links
         for found in FolderListing(where, outside_links).files():
             shown = quote(found.name, safe="/=") if is_quoted(folder) else found.name
-            yield File(f"{base}{shown}{query}", found.size, found.mtime_ns, found.linked)
+            name = f"{base}{shown}{query}"
+            yield File(name, found.size, found.mtime_ns, found.linked, found.changed_ns)
         return
     for info in filesystem.get_file_info(fs.FileSelector(where, recursive=True)):
         name = info.path[len(where.rstrip("/")) :].removeprefix("/")

@@ -25,6 +25,8 @@ class FoundFile:
     size: int
     """Bytes."""
     mtime_ns: int
+    changed_ns: int
+    """Time of the last change of its inode, which nobody can set."""
     linked: bool
     """Whether a symbolic link below the folder leads to it."""
 
@@ -82,7 +84,7 @@ class FolderListing:
             check_inside(self.folder, entry.path)
         found, name, linked = _stat(entry), here.prefix + entry.name, here.linked or is_link
         if found is not None and stat.S_ISREG(found.st_mode):
-            return FoundFile(name, found.st_size, found.st_mtime_ns, linked)
+            return FoundFile(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, linked)
         if found is None or not stat.S_ISDIR(found.st_mode):
             return None
         real = os.path.realpath(entry.path) if is_link else os.path.join(here.above[-1], entry.name)

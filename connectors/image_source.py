@@ -204,7 +204,7 @@ def _size(file: File) -> int:
 
 def _state(files: Sequence[File]) -> str:
     """Return a hash of the names, sizes and times of files."""
-    return _hash([(_base(file.name), f"{file.size} {_time(file)}") for file in files])
+    return _hash([(_base(file.name), f"{file.size} {_time(file)} {file.changed_ns}") for file in files])
 
 
 def _time(file: File) -> int | None:

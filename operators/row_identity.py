@@ -67,8 +67,11 @@ def position_identities(shards: Sequence[ShardInfo], row_ids: npt.NDArray[np.int
 
 
 def key_hashes(column: pa.ChunkedArray | pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]]:
-    """Hash the values of a key column (n,) as text, and say where there is one: (n,) and (n,)."""
-    coded = key_texts(column)
+    """Hash the values of a key column (n,) as text, and say where there is one: (n,) and (n,).
+
+    A time has the same hash in every unit.
+    """
+    coded = _texts_of_one_unit(column)
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     coded = coded.dictionary_encode()
     hashes = np.array([text_hash(text) for text in coded.dictionary.to_pylist()], np.uint64)
@@ -86,6 +89,28 @@ def key_texts(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     return pc.cast(column, pa.string())
+
+
+def _texts_of_one_unit(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return the values of a key column (n,) as text, times and durations in microseconds if they can be."""
+    kind = column.type
+    if not pa.types.is_temporal(kind) or pa.types.is_date(kind) or pa.types.is_interval(kind):
+        return key_texts(column)
+    if pa.types.is_timestamp(kind):
+        usual = pa.timestamp("us", kind.tz)
+    else:
+        usual = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+    texts = key_texts(pc.cast(column, usual, safe=False))
+    if kind.unit != "ns":
+        return texts
+    return pc.if_else(pa.array(beyond_microseconds(column)), key_texts(column), texts)
+
+
+def beyond_microseconds(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which (n,) of some times or durations in nanoseconds are no whole number of microseconds."""
+    counts = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    finer: npt.NDArray[np.bool_] = counts % 1000 != 0
+    return finer
 
 
 def text_hash(text: str) -> int:

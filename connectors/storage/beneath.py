@@ -7,6 +7,7 @@ following links, and what is written, renamed or removed is named by its last na
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -21,6 +22,8 @@ from connectors.base import ConnectorError
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not to wait for a pipe's writer
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of errors of a disk or a quota without room."""
 
 
 @contextmanager
@@ -185,7 +188,7 @@ def new_file_beneath(
     ConnectorError
         A folder beneath the root is a link.
     OSError
-        It cannot be written.
+        It cannot be written. The error of a full disk names ``file``.
     """
     with folder_beneath(root, file.parent, create=create) as parent:
         temporary = f".{file.name}.{uuid.uuid4().hex}.tmp"
@@ -195,9 +198,11 @@ def new_file_beneath(
                 handle.flush()
                 _sync(handle.fileno(), durable)
             os.replace(temporary, file.name, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):  # the error of the write is the one to report
                 os.unlink(temporary, dir_fd=parent)
+            if isinstance(error, OSError) and error.errno in FULL and error.filename in (None, temporary):
+                error.filename = str(file)  # writes to an open file name none
             raise
         _sync(parent, sync_folder)
 

@@ -78,17 +78,18 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of errors of a disk or a quota without room."""
 
 
-def system_error(error: OSError) -> RowsieveError:
+def system_error(error: OSError, output: str = "") -> RowsieveError:
     """Turn an error of the operating system (a full disk, a missing permission) into one with a remedy.
 
-    That of a full disk names the host, which may be a worker of a cluster.
+    That of a full disk names the host, which may be a worker of a cluster, and the room of the folder
+    ``output``, since not every error names the file that was written.
     """
     reason = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
     if error.errno in FULL or NO_FOLDER in str(error):
         return InputError(
-            f"A disk of host {socket.gethostname()} is full: {reason}.{_room(error)} Free space there, or "
-            f"choose another output.path or, for temporary files, another TMPDIR. Committed work is kept; "
-            f"the same command continues from there."
+            f"A disk of host {socket.gethostname()} is full: {reason}.{_room(error, output)} Free "
+            f"space there, or choose another output.path or, for temporary files, another TMPDIR. Committed "
+            f"work is kept; the same command continues from there."
         )
     if error.errno in OPEN_FILES:
         return InfeasibleError(
@@ -112,10 +113,10 @@ NO_FOLDER = "No usable temporary directory found"
 """Text of ``tempfile`` where no folder takes a file, as on a host whose disk is full."""
 
 
-def _room(error: OSError) -> str:
+def _room(error: OSError, output: str) -> str:
     """Return a sentence with the free space of the folders where a run writes on this host."""
     folders = [os.path.dirname(os.fsdecode(error.filename))] if error.filename else []
-    folders += [os.environ.get("TMPDIR", "/tmp"), os.getcwd()]  # noqa: S108
+    folders += [output, os.environ.get("TMPDIR", "/tmp"), os.getcwd()]  # noqa: S108
     said = {}
     for folder in folders:
         with suppress(OSError):

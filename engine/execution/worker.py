@@ -166,7 +166,7 @@ class ShardWorker:
                 return Failure(name, shard, self._without_memory(shard, error), "resources")
             return Failure(name, shard, str(error), "input")
         except OSError as error:
-            known = system_error(error)
+            known = system_error(error, str(self.job.reader.store.output))
             few_files = isinstance(known, InfeasibleError)
             return Failure(name, shard, str(known), "resources" if few_files else "input")
         except LockedError as error:

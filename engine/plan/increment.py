@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from connectors.base import Listing
 from connectors.foundation.immutable import freeze_fields
 from connectors.foundation.messages import shorten
@@ -18,7 +20,7 @@ from engine.core.errors import InputError
 from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact_all
 from engine.plan.refit_reasons import Cause, Reason
-from engine.plan.shard_matching import Matching, match_shards
+from engine.plan.shard_matching import Matching
 from engine.recipe.recipe import Recipe
 from engine.storage.manifest import is_published, read_manifest
 from engine.storage.run_store import RunStore
@@ -106,8 +108,8 @@ class Increment:
         }
 
 
-def find_base(recipe: Recipe, listing: Listing) -> tuple[str, dict[str, Any], Matching] | None:
-    """Return the base version, its manifest, and the listing compared with it; None if there is no base.
+def find_base(recipe: Recipe) -> tuple[str, dict[str, Any]] | None:
+    """Return the base version and its manifest; None if there is no base.
 
     Raises InputError if the recipe names a version that does not exist.
     """
@@ -127,8 +129,18 @@ def find_base(recipe: Recipe, listing: Listing) -> tuple[str, dict[str, Any], Ma
         return None
     if named:
         check_stands(output, name)
-    manifest = read_manifest(version_folder(output, name))
-    return name, manifest, match_shards(listing, manifest)
+    return name, read_manifest(version_folder(output, name))
+
+
+def with_columns_of(manifest: Mapping[str, Any], listing: Listing) -> Listing:
+    """Return the listing with its columns in the base's order, then the others.
+
+    Columns are listed in the order of the file whose name sorts first, which may be a new one.
+    """
+    known = [str(entry["name"]) for entry in manifest["schema"]]
+    place = {name: index for index, name in enumerate(known)}
+    fields = sorted(listing.schema, key=lambda field: place.get(field.name, len(known)))
+    return replace(listing, schema=pa.schema(fields, listing.schema.metadata))
 
 
 def reordered(listing: Listing, matching: Matching) -> Listing:
@@ -281,13 +293,13 @@ def _changes(entry: Mapping[str, Any], planned: PlannedOperator) -> Reason | Non
 
 
 def _difference(then: Any, now: Any) -> str:
-    """Return in brackets which texts two lists do not share, such as columns; empty for anything else."""
+    """Return in brackets in which texts two lists differ, such as columns; empty for anything else."""
     if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in (then, now)):
         return ""
     before, after = set(then), set(now)
     gone = [f"without {shorten(text)}" for text in then if text not in after]
     new = [f"with {shorten(text)}" for text in now if text not in before]
-    told = [*gone, *new]
+    told = [*gone, *new] or ["in another order"] * (then != now)
     more = f" and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
     return f" ({', '.join(told[:MAX_TOLD])}{more})" if told else ""
 

@@ -24,6 +24,7 @@ from engine.plan.column_names import check_contract_names, check_internal_names
 from engine.plan.decisions import DecisionProbe
 from engine.plan.exports import open_exports
 from engine.plan.fitted_rows import check_keys, row_parts
+from engine.plan.increment import find_base, with_columns_of
 from engine.plan.model import Plan
 from engine.plan.operator_setup import build_operator, encode_params, ingest_params
 from engine.plan.output_place import check_output_apart
@@ -72,8 +73,10 @@ def _plan(recipe: Recipe, probe: DecisionProbe | None) -> Plan:
         check_output_apart(recipe)
         source, listing = list_source(recipe)
         listing = with_picture_identities(recipe, chain, source, listing)
+        base = find_base(recipe)
     except ConnectorError as error:
         raise InputError(str(error)) from None
+    listing = listing if base is None else with_columns_of(base[1], listing)
     sizes = [(shard.n_rows, shard.n_bytes) for shard in listing.shards]
     current_policy().check_size(recipe.place, sum(n for n, _ in sizes), sum(size for _, size in sizes))
     features = resolve_features(recipe, listing.schema, maker.name if maker else "")
@@ -109,5 +112,6 @@ def _plan(recipe: Recipe, probe: DecisionProbe | None) -> Plan:
             version="",
             learnt_from=learnt_from,
         ),
+        base,
         probe,
     )

@@ -16,22 +16,26 @@ from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.output_layout import FORMAT, output_of
 from engine.plan.decisions import DecisionProbe, decide_outcome, read_decision
-from engine.plan.increment import Increment, Outcome, actions_of, find_base, is_up_to_date, reordered
+from engine.plan.increment import Increment, Outcome, actions_of, is_up_to_date, reordered
 from engine.plan.model import Plan, PlannedOperator
-from engine.plan.shard_matching import Matching
+from engine.plan.shard_matching import Matching, match_shards
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator, OperatorError
 from operators.parts.adaptor import NAME as PARTS
 
 
-def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
+def resolve_version(
+    draft: Plan, known: tuple[str, Mapping[str, Any]] | None, probe: DecisionProbe | None
+) -> Plan:
     """Return the plan with its increment, fingerprints and version.
 
     Parameters
     ----------
     draft
         The plan without fingerprints and version.
+    known
+        The base version and its manifest; None where there is none.
     probe
         Computes what the decision of an increment depends on. Without it, an increment that no
         earlier run has decided stays undecided, and the plan assumes the most likely outcome.
@@ -39,13 +43,13 @@ def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
     Raises
     ------
     InputError
-        The base version that the recipe names does not exist, or the increment cannot be carried out.
+        The increment cannot be carried out.
 
     """
-    known = find_base(draft.recipe, draft.listing)
     if known is None:
         return _with_version(draft, None)
-    base, manifest, matching = known
+    base, manifest = known
+    matching = match_shards(draft.listing, manifest)
     _check_positions(draft, matching)
     draft = replace(draft, listing=reordered(draft.listing, matching))
     record, source = draft.to_dict(), manifest["source"]

@@ -107,7 +107,7 @@ def run(
             if not runner.holds_lease:
                 runner.failed(error)
                 raise
-            known = system_error(error)
+            known = system_error(error, str(output_of(recipe.output.path)))
             runner.failed(known)
             raise known from error
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Content hashes of local files, remembered by size and modification time."""
+"""Content hashes of local files, remembered by size, times and inode."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from engine.core.json_files import read_json, write_json
 
 @dataclass(frozen=True)
 class IdentityCache:
-    """Remembers the content hash of local files by size and modification time.
+    """Remembers the content hash of local files by size, modification time, and number and time of the inode.
 
-    Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again.
+    Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again. A file may
+    be replaced by another of the same size and modification time, as by ``rsync -t``; nobody can set the time
+    of the inode. A file that was renamed or touched is hashed once more.
     """
 
     path: Place
@@ -42,13 +44,16 @@ class IdentityCache:
 
     def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
         stat = Path(path).stat()
-        size_and_time = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        same = isinstance(known, dict) and all(
-            known.get(key) == value for key, value in size_and_time.items()
-        )
+        state = {
+            "size": stat.st_size,
+            "mtime_ns": stat.st_mtime_ns,
+            "ctime_ns": stat.st_ctime_ns,
+            "inode": stat.st_ino,
+        }
+        same = isinstance(known, dict) and all(known.get(key) == value for key, value in state.items())
         if same and known and isinstance(known.get("identity"), str):
             return known
-        return {**size_and_time, "identity": self.identify(path)}
+        return {**state, "identity": self.identify(path)}
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:

@@ -283,10 +283,17 @@ def _log_model(
 
 
 def _create_if_missing(name: str, mlflow_client: MlflowClient) -> None:
-    """Create the registered model unless MLflow has it."""
+    """Create the registered model unless MLflow has it, as by another training at the same time.
+
+    It is asked for first, since not everyone who may add a version may create a model.
+    """
     from mlflow.exceptions import MlflowException
 
-    try:
+    with suppress(MlflowException):  # whatever ails the server, creation says it too
         mlflow_client.get_registered_model(name)
-    except MlflowException:
+        return
+    try:
         mlflow_client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise

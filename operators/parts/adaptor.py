@@ -43,7 +43,7 @@ class RowParts(Operator[PartsParams]):
     """Adds ``part``: 0 for rows that operators learn from, 1 for validation and 2 for test rows."""
 
     name = NAME
-    version = 4
+    version = 5
     cost = Cost(11.8, 8.43, 213)
     Params = PartsParams
     fits_on_all_rows = True

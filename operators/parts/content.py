@@ -1,9 +1,10 @@
 """Hashes of source rows by what they hold, before any of it has become a feature.
 
 A value has the same hash in every file and in every type of integers and floats, or of texts: 3 and 3.0 are
-equal, and so are a text and the same text as a category. Whole numbers beyond 2^53 are rounded to float64,
-decimals count as texts, and dates and times as counts of their unit, so that another unit gives other hashes.
-A missing value adds nothing, so that a column that old rows lack does not change them.
+equal, and so are a text and the same text as a category. An instant has the same hash in every unit, and a
+date that of its midnight: dates, times and durations count as microseconds. Whole numbers beyond 2^53 are
+rounded to float64, and decimals count as texts. A missing value adds nothing, so that a column that old rows
+lack does not change them.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import pyarrow.compute as pc
 
 from operators.columns import is_binary
 from operators.hashing import Hashes, row_hashes
-from operators.row_identity import key_hashes, text_hash
+from operators.row_identity import beyond_microseconds, key_hashes, text_hash
 
 NO_VALUE = np.uint64(0)
 ODD = np.uint64(1)
+MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+DAY = 86_400e6
+"""Microseconds of a day."""
 
 
 def table_hashes(table: pa.Table) -> Hashes:
@@ -54,8 +58,7 @@ def value_hashes(array: pa.Array) -> Hashes:
     if pa.types.is_nested(kind):
         return _lists(array)
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        wide = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return _numbers(array.view(wide))
+        return _times(array)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _numbers(array)
     if is_binary(kind):
@@ -69,9 +72,25 @@ def _present(hashes: Hashes, has_value: np.ndarray[Any, Any]) -> Hashes:
     return np.where(has_value, hashes | ODD, NO_VALUE)
 
 
-def _numbers(array: pa.Array) -> Hashes:
+def _times(array: pa.Array) -> Hashes:
+    """Hash dates, times and durations as microseconds, and nanoseconds that are no whole number of these."""
+    kind = array.type
+    counts = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    if pa.types.is_date32(kind):
+        return _numbers(counts, DAY)
+    unit = "ms" if pa.types.is_date64(kind) else kind.unit
+    if unit != "ns":
+        return _numbers(counts, MICROSECONDS[unit])
+    finer = beyond_microseconds(array)
+    values = counts.fill_null(0).to_numpy(zero_copy_only=False)
+    found = _numbers(pa.array(values // 1000, mask=~array.is_valid().to_numpy(zero_copy_only=False)))
+    return np.where(finer, row_hashes(values, 0, "parts/nanoseconds") | ODD, found)
+
+
+def _numbers(array: pa.Array, factor: float = 1.0) -> Hashes:
     has_value = array.is_valid().to_numpy(zero_copy_only=False)
-    values = pc.cast(array, pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    floats = pc.cast(array, pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+    values = floats * factor + 0.0
     missing = np.isnan(values)  # pandas writes missing numbers so
     bits = np.where(missing, 0.0, values).view(np.uint64)
     return _present(row_hashes(bits, 0, "parts/number"), has_value & ~missing)

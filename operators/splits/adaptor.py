@@ -71,7 +71,7 @@ class Split(Operator[P]):
     """
 
     name = "split"
-    version = 8
+    version = 9
     cost = Cost(116, 31.9, 71)
     Params: ClassVar[type[OperatorParams]] = SplitParams
 

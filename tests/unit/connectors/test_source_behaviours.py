@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Sequence
 from itertools import product
@@ -323,6 +324,22 @@ def test_a_file_that_is_replaced_after_listing_is_an_error(
             source.read(shard, ["y"], listing.schema)
         assert name in str(caught.value)
         assert not isinstance(caught.value, CorruptError)  # which would drop the rows
+
+
+@every_file_format
+def test_a_file_that_is_replaced_by_one_of_the_same_size_and_time_is_an_error(
+    kind: str, tmp_path: Path
+) -> None:
+    path = written(kind, tmp_path)
+    source = opened(kind, tmp_path)
+    listing = source.list()
+    before, data = path.stat(), path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    name = str(path.parent if kind == "images" else path)
+    last = [shard for shard in listing.shards if shard.path == name][-1]
+    with pytest.raises(ConnectorError, match=r"chang.*since (it was|they were) listed"):
+        source.read(last, ["y"], listing.schema)
 
 
 @every_file_format

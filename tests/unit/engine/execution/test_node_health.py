@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import ray
 
+from connectors.storage.beneath import new_file_beneath
 from engine.core.errors import InfeasibleError, is_refused, system_error
 from engine.execution import node_health
 from engine.execution.node_health import Disk, disks_of_nodes, noted_disks, own_disk, trouble
@@ -144,6 +145,18 @@ def test_a_full_disk_names_host_and_room(
     assert f"MiB are free in {tmp_path}" in said
     assert "Free space there" in said
     assert "the same command continues" in said
+
+
+def test_a_full_output_is_named(tmp_path: Path) -> None:
+    """A write to an open file names none; the room of other disks was told."""
+    file = tmp_path / "part.json"
+    with pytest.raises(OSError, match="No space") as caught, new_file_beneath(tmp_path, file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    said = str(system_error(caught.value))
+    assert f"No space left on device: {file}. " in said
+    assert f"MiB are free in {tmp_path}, " in said
+    unnamed = OSError(errno.ENOSPC, "No space left on device")
+    assert f"MiB are free in {tmp_path}, " in str(system_error(unnamed, str(tmp_path)))
 
 
 def test_a_missing_right_is_no_full_disk() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.base import Listing, SourceShard
-from engine.plan.increment import _difference
+from engine.plan.increment import _difference, with_columns_of
 from engine.plan.shard_matching import match_shards
 from operators.registry import operator_class
 
@@ -30,6 +30,13 @@ def listing_of(files: list[tuple[str, int, int]]) -> Listing:
 
 def keys(listing: Listing) -> list[tuple[str, int, int, int]]:
     return [(listing.identities[s.path], s.start, s.stop, s.n_rows) for s in listing.shards]
+
+
+def test_columns_stand_in_the_base_s_order_and_new_ones_behind() -> None:
+    manifest = {"schema": [{"name": name} for name in ("b", "gone", "a", "weight")]}
+    fields = [(name, pa.int64()) for name in ("new", "a", "b", "newer")]
+    found = with_columns_of(manifest, Listing(pa.schema(fields), (), {}))
+    assert found.schema.names == ["b", "a", "new", "newer"]
 
 
 @given(FILES, FILES)
@@ -84,7 +91,8 @@ def test_which_operators_can_place_new_rows(name: str) -> None:
             [],
             " (without 'v', without 'w', without 'x', without 'y', without 'z' and 1 more)",
         ),
-        (["b", "a"], ["a", "b"], ""),
+        (["b", "a"], ["a", "b"], " (in another order)"),
+        (["a"], ["a"], ""),
         ([1], [2], ""),
         (None, ["a"], ""),
     ],

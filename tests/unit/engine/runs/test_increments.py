@@ -96,6 +96,26 @@ def test_old_shards_are_taken_over_and_new_ones_placed(tmp_path: Path) -> None:
     assert second.parts_taken_over == 0  # the weights of all rows are others
 
 
+@pytest.mark.slow
+def test_a_new_file_with_its_columns_in_another_order_changes_nothing_else(tmp_path: Path) -> None:
+    """Columns were listed in the order of the file that sorts first, and all was fitted again."""
+    nights(tmp_path / "data", 60, 30)
+    value = uncounted(tmp_path).model_dump(mode="json", exclude_defaults=True)
+    value["operators"] |= {"groups": {"method": "none"}, "weights": {"method": "class_balanced"}}
+    columns = spurious_table(1).column_names
+    found = {}
+    for out, order in (("same", columns), ("other", columns[::-1])):
+        value["output"] = {"path": str(tmp_path / out)}
+        base = run(Recipe.parse(value))
+        add_night(tmp_path, spurious_table(20, seed=1).select(order), "a-new-one")  # sorts first
+        night = run(Recipe.parse(value))
+        assert night.manifest["incremental"]["fitted"] == {}
+        assert night.manifest["schema"] == base.manifest["schema"]
+        found[out] = [path.read_bytes() for path in sorted((night.path / "data").iterdir())]
+        (tmp_path / "data" / "a-new-one.parquet").unlink()
+    assert found["same"] == found["other"]
+
+
 def test_weights_that_are_not_counted_again_leave_the_parts_of_old_rows_as_they_are(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     first = first_run(uncounted(tmp_path))

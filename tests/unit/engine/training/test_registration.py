@@ -334,6 +334,38 @@ def test_a_registry_that_fails_is_not_a_registry_without_a_champion(code: str, t
         trained_on(server, "m")
 
 
+class BusyClient:
+    """An MLflow client whose answers to questions for a model and to its creation are given."""
+
+    def __init__(self, known: str, created: str) -> None:
+        self.known, self.created = known, created
+
+    def get_registered_model(self, name: str) -> None:
+        if self.known:
+            raise RestException({"error_code": self.known, "message": "no answer"})
+
+    def create_registered_model(self, name: str) -> None:
+        assert self.known, "it is there"
+        if self.created:
+            raise RestException({"error_code": self.created, "message": "no answer"})
+
+
+def test_a_model_that_another_training_creates_at_the_same_time_is_taken() -> None:
+    """The slower of the two ended with exit 2 after its training."""
+    for known, created in (
+        ("", ""),
+        ("RESOURCE_DOES_NOT_EXIST", ""),
+        ("RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"),
+    ):
+        registration._create_if_missing("m", cast(Any, BusyClient(known, created)))
+    for known, created in (
+        ("INTERNAL_ERROR", "INTERNAL_ERROR"),
+        ("RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED"),
+    ):
+        with pytest.raises(RestException, match="no answer"):
+            registration._create_if_missing("m", cast(Any, BusyClient(known, created)))
+
+
 @pytest.mark.parametrize("name", ["churn", "o'brien", 'the "old" one'])
 def test_a_name_with_a_quotation_mark_is_found_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recipe's training of such a name was never registered, as MLflow refused the filter."""

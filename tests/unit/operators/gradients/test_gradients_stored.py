@@ -164,7 +164,8 @@ def test_each_shard_gets_its_own_rows_and_what_is_stored_is_fingerprinted(tmp_pa
 def test_an_increment_that_moves_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = with_stored(small_recipe(tmp_path), save_npy(tmp_path, np.ones((240, 3), np.float32)))
     matching = Matching((1, 2, 3, 0), (0, 1, 2), 0, ())
-    monkeypatch.setattr("engine.plan.version_resolution.find_base", lambda *_: ("v1", {}, matching))
+    monkeypatch.setattr("engine.plan.planner.find_base", lambda *_: ("v1", {"schema": []}))
+    monkeypatch.setattr("engine.plan.version_resolution.match_shards", lambda *_: matching)
     with pytest.raises(InputError, match="it reads stored rows by position"):
         make_plan(recipe)
 

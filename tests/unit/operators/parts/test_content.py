@@ -64,6 +64,35 @@ def test_equal_values_of_other_types_have_equal_hashes(one: pa.Array, other: pa.
     assert value_hashes(one).tolist() == value_hashes(other).tolist()
 
 
+SECONDS = pa.array([0, 86_400, None, -5], pa.int64())
+UNITS = ("s", "ms", "us", "ns")
+KINDS = {"times": pa.timestamp, "zoned": lambda unit: pa.timestamp(unit, "UTC"), "durations": pa.duration}
+
+
+@pytest.mark.parametrize("hashes_of", [value_hashes, lambda array: key_hashes(array)[0]], ids=["row", "key"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_instant_has_one_hash_in_every_unit(kind: str, hashes_of: Any) -> None:
+    seconds = SECONDS.cast(KINDS[kind]("s"))
+    of_unit = {unit: hashes_of(seconds.cast(KINDS[kind](unit))).tolist() for unit in UNITS}
+    assert all(hashes == of_unit["us"] for hashes in of_unit.values())
+    assert len(set(of_unit["us"])) == 4
+    counts = pa.array([1000, 1001, 1002, 1_700_000_000_000_000_001, 1_700_000_000_000_000_002])
+    finer = hashes_of(counts.cast(KINDS[kind]("ns")))
+    assert len(set(finer.tolist())) == 5
+    assert finer[0] == hashes_of(pa.array([1]).cast(KINDS[kind]("us")))[0]
+
+
+def test_a_date_has_the_hash_of_its_midnight_and_times_in_microseconds_that_of_their_count() -> None:
+    days = pa.array([0, 19_000, None], pa.int32()).cast(pa.date32())
+    midnights = value_hashes(days.cast(pa.timestamp("us"))).tolist()
+    assert value_hashes(days).tolist() == value_hashes(days.cast(pa.date64())).tolist() == midnights
+    counts = pa.array([0, 1_700_000_000_000_001, None])  # draws over such tables stay as they were
+    assert value_hashes(counts.cast(pa.timestamp("us"))).tolist() == value_hashes(counts).tolist()
+    hours = pa.array([0, 3_600, None], pa.int32()).cast(pa.time32("s"))
+    for hashes in (value_hashes, lambda array: key_hashes(array)[0]):
+        assert hashes(hours).tolist() == hashes(hours.cast(pa.time64("ns"))).tolist()
+
+
 def test_names_of_columns_count_and_their_order_does_not() -> None:
     table = pa.table({"a": [1, 2, 3], "b": [1, 1, 3]})
     hashes = table_hashes(table)
