@@ -1,9 +1,10 @@
 """Choice among what the search has found: which state is followed, and how far.
 
 In this order: several columns together, if there are any; the column that tells some of the classes, if
-nothing else opens the gate, or if held-out rows favour it; the column that stands for the classes; twins and
-slices. Each is decided on by held-out rows (``sample_decision``); where none is better than the baseline, the
-classes are balanced. What may be followed although the gate is shut is in ``full_weights``.
+nothing else opens the gate, or if held-out rows favour it, for every class where its values stand for each;
+the column that stands for the classes; twins and slices. Each is decided on by held-out rows
+(``sample_decision``); where none is better than the baseline, the classes are balanced. What may be followed
+although the gate is shut is in ``full_weights``.
 """
 
 from __future__ import annotations
@@ -43,14 +44,32 @@ def choose_state(found: Search, sample: Sample, s: CueSettings) -> tuple[CueStat
         return found.together, decide_on(found.together, sample, s)
     class_set = found.class_set
     if class_set and found.state.blend < LEAST_PART:
-        return class_set, decide_on(class_set, sample, s)
+        return _all_classes_or_set(found, class_set, sample, s)
     search, decision = _choose_factor(found.state, sample, s)
     if class_set is None or _balances_all_classes(search, class_set):
         return search, decision
     other = decide_on(class_set, sample, s)
     if other.blend > 0 and _is_better(other, decision, class_set, search, sample):
-        return class_set, other
+        return _all_classes_or_set(found, class_set, sample, s)
     return search, decision
+
+
+def _all_classes_or_set(
+    found: Search, class_set: CueState, sample: Sample, s: CueSettings
+) -> tuple[CueState, Decision]:
+    """Return the state that balances a set's column for every class, where held-out rows favour that.
+
+    The values of one column may stand for every class, though the evidence suffices for one set of them
+    alone: balanced for the set, the column still tells the other classes from each other.
+    """
+    decision = decide_on(class_set, sample, s)
+    every = replace(class_set, class_column=found.column)
+    if decision.blend <= 0 or not _balances_all_classes(every, class_set):
+        return class_set, decision
+    other = decide_on(every, sample, s)
+    if other.blend > 0 and _is_better(other, decision, every, class_set, sample):
+        return every, other
+    return class_set, decision
 
 
 def _balances_all_classes(search: CueState, class_set: CueState) -> bool:

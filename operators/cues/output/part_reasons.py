@@ -33,7 +33,8 @@ def why_part(found: FoundCues) -> str:
 def why_named_part(found: FoundCues) -> str:
     """Say why named shortcuts and words are balanced in part; empty where they are in full, or not at all."""
     part = found.get("blend", 1.0)
-    if "named_cost" not in found or not 0 < part < 1:
+    named = found.get("spurious") or found.get("found_words")
+    if not named or "named_cost" not in found or not 0 < part < 1:
         return ""
     share = CueSettings.named_share
     if part < share:

@@ -438,7 +438,15 @@ def test_a_part_is_given_with_its_reason() -> None:
     doubt = {**column, "trade_off": better, "evidence": many}
     assert "by 75% (the other columns do not rule out that rows which break it have wrong" in summary(doubt)
     assert "by 75% (the evidence allows no more)." in summary({**doubt, "evidence": {"classes": 2}})
-    named = {**FOUND, "part": None, "blend": 0.85, "named_cost": 0.01, "trade_off": None}
+    assert "The part of" not in verdict({**doubt, "named_cost": 0.0}), "nothing is named"
+    named = {
+        **FOUND,
+        "part": None,
+        "blend": 0.85,
+        "named_cost": 0.01,
+        "trade_off": None,
+        "spurious": ["site"],
+    }
     assert "The part of 85% is as much as evidence and held-out rows support" in verdict(named)
     assert "more would cost more than `max_named_cost` allows" in verdict({**named, "blend": 0.28})
     assert "The part of" not in verdict({**named, "blend": 1.0})

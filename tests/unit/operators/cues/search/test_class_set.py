@@ -122,6 +122,29 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
     assert not state.class_column.class_sets
 
 
+@pytest.mark.parametrize("better", [True, False])
+def test_values_that_stand_for_every_class_are_balanced_for_every_class(
+    better: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """The evidence suffices for one set of the classes alone, whose column says more."""
+    X, y, _, _ = table("0/1", told=0.5)
+    rng = np.random.default_rng(0)
+    named = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
+    rows = np.column_stack([X[:, :6], np.eye(C)[named]]).astype(np.float32)
+    s = CueSettings(columns=(SourceColumn((6, 7, 8)),))
+    scaler, counts = Scaler.from_rows(rows), np.bincount(y)
+    found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
+    assert found.column is not None
+    sides = replace(found.column, class_sets=((0, 2), (TARGET,)))
+    shut = replace(found.state, class_column=None, blend=0.0)
+    alone = found._replace(state=shut, class_set=replace(found.state, class_column=sides))
+    monkeypatch.setattr(choice, "_is_better", lambda *_: better)
+    state, decision = choice.choose_state(alone, Sample(rows, y, IDS, counts), s)
+    assert state.class_column is not None
+    assert decision.blend > 0
+    assert bool(state.class_column.class_sets) != better
+
+
 @pytest.mark.parametrize(
     ("own", "other", "better"),
     [(0.06, 0.0, True), (0.04, 0.0, False), (0.2, -0.01, False), (0.2, 0.1, True)],
