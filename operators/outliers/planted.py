@@ -10,6 +10,7 @@ from operators.hashing import row_hashes
 KINDS = ("flipped", "mixed", "permuted")
 """Kinds of damage: another label; every feature from another row; features permuted within the row."""
 PLANTED = "outliers/planted"
+"""Purpose of the random draws."""
 MIN_LEVELS = 0.95
 """Least share of the rows that have one of the levels of a category."""
 

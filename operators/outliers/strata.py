@@ -42,14 +42,15 @@ def strata_of(X: Float32, y: Int64, classes: Int64, breaks: Breaks | None, seed:
     breaks : tells which rows break a known shortcut; None where none is known.
     seed : of planted damage.
     """
-    one = np.zeros(len(y), np.int64)
+    together = np.zeros(len(y), np.int64)
+    in_one = Strata(together, (together, together))
     if breaks is None:
-        return Strata(one, (one, one))
+        return in_one
     labels, scaler = classes[y], Scaler.fit(X)
-    deviation = np.divide(1.0, scaler.inverse, out=np.zeros_like(scaler.inverse), where=scaler.inverse > 0)
-    _, damaged = plant(scaler(X), y, len(classes), seed)
     broken = breaks(X, labels)
     if not broken.any():
-        return Strata(one, (one, one))
+        return in_one
+    deviation = np.divide(1.0, scaler.inverse, out=np.zeros_like(scaler.inverse), where=scaler.inverse > 0)
+    _, damaged = plant(scaler(X), y, len(classes), seed)
     planted = (breaks((Z * deviation + scaler.mean).astype(np.float32), labels) for Z in damaged)
-    return Strata(2 * y + broken, tuple(2 * y + one for one in planted))
+    return Strata(2 * y + broken, tuple(2 * y + broken_then for broken_then in planted))

@@ -9,7 +9,7 @@ for design, all others were held back and run once (tenth study of REAL.md).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -209,19 +209,19 @@ def _problems(*, design: bool) -> dict[str, Maker]:
     return found
 
 
+def of_design(make: Callable[..., Problem], numbers: Iterable[int]) -> dict[str, Maker]:
+    """Return the problems of some labels of each design table, by name."""
+    return {
+        f"{name}, {k + 1}": partial(make, source=name, number=k)
+        for name in TABLES
+        if hashed(name) % 10 < BOUND
+        for k in numbers
+    }
+
+
 MANY: dict[str, Maker] = _problems(design=True)
 MANY_HELD_BACK: dict[str, Maker] = _problems(design=False)
-MORE_PAIRS: dict[str, Maker] = {
-    f"{name}, {k + 1}": partial(pair, source=name, number=k)
-    for name in TABLES
-    if hashed(name) % 10 < BOUND
-    for k in range(LABELS, MORE_LABELS)
-}
+MORE_PAIRS = of_design(pair, range(LABELS, MORE_LABELS))
 """Further labels of the design tables, for the trees of the expected gain."""
-NOISY_PAIRS: dict[str, Maker] = {
-    f"{name}, {k + 1}": partial(noisy_pair, source=name, number=k)
-    for name in TABLES
-    if hashed(name) % 10 < BOUND
-    for k in range(MORE_LABELS)
-}
+NOISY_PAIRS = of_design(noisy_pair, range(MORE_LABELS))
 """Labels of the design tables of which some are wrong, for the same trees."""

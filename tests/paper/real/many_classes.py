@@ -27,6 +27,7 @@ from tests.paper.real.many import (
     halves_of,
     hashed,
     noisy_of,
+    of_design,
     pair_of,
     random_of,
 )
@@ -160,17 +161,7 @@ MORE_PLANTED: dict[str, Maker] = {
 """More columns for the same labels and the second ones, for the trees of the expected gain."""
 MANY_CLASSES: dict[str, Maker] = _problems(design=True)
 MANY_CLASSES_HELD_BACK: dict[str, Maker] = _problems(design=False)
-MORE_CLASS_PAIRS: dict[str, Maker] = {
-    f"{name}, {k + 1}": partial(pair, source=name, number=k)
-    for name in TABLES
-    if hashed(name) % 10 < BOUND
-    for k in range(LABELS, MORE_LABELS)
-}
+MORE_CLASS_PAIRS = of_design(pair, range(LABELS, MORE_LABELS))
 """Further labels of the design tables, for the trees of the expected gain."""
-NOISY_CLASS_PAIRS: dict[str, Maker] = {
-    f"{name}, {k + 1}": partial(noisy_pair, source=name, number=k)
-    for name in TABLES
-    if hashed(name) % 10 < BOUND
-    for k in range(MORE_LABELS)
-}
+NOISY_CLASS_PAIRS = of_design(noisy_pair, range(MORE_LABELS))
 """Labels of the design tables of which some are wrong, for the same trees."""

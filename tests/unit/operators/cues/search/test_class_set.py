@@ -23,6 +23,7 @@ from operators.cues.output.verdict import verdict
 from operators.cues.row_weights import breaks
 from operators.cues.search.class_set import class_sets
 from operators.cues.settings import SourceColumn
+from operators.cues.state import Search
 from tests.unit.operators.cues.output.test_cue_report import FOUND
 
 N, C, TARGET = 9000, 3, 1
@@ -105,7 +106,8 @@ def test_it_does_not_where_held_out_rows_do_not_favour_it(monkeypatch: pytest.Mo
     assert state.class_column is None or not state.class_column.class_sets
 
 
-def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: pytest.MonkeyPatch):
+def search_of_named_classes() -> tuple[Search, Sample, CueSettings]:
+    """What the search finds where the values of a column stand for each class."""
     X, y, _, _ = table("0/1", told=0.5)
     rng = np.random.default_rng(0)
     named = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
@@ -113,11 +115,16 @@ def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: 
     s = CueSettings(columns=(SourceColumn((6, 7, 8)),))
     scaler, counts = Scaler.from_rows(rows), np.bincount(y)
     found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
+    return found, Sample(rows, y, IDS, counts), s
+
+
+def test_it_does_not_where_the_column_is_balanced_over_all_classes(monkeypatch: pytest.MonkeyPatch):
+    found, sample, s = search_of_named_classes()
     assert found.state.class_column is not None
     sides = replace(found.state.class_column, class_sets=((0, 2), (TARGET,)))
     other = found._replace(class_set=replace(found.state, class_column=sides))
     monkeypatch.setattr(choice, "_is_better", lambda *_: True)
-    state, _ = choice.choose_state(other, Sample(rows, y, IDS, counts), s)
+    state, _ = choice.choose_state(other, sample, s)
     assert state.class_column is not None
     assert not state.class_column.class_sets
 
@@ -127,19 +134,13 @@ def test_values_that_stand_for_every_class_are_balanced_for_every_class(
     better: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """The evidence suffices for one set of the classes alone, whose column says more."""
-    X, y, _, _ = table("0/1", told=0.5)
-    rng = np.random.default_rng(0)
-    named = np.where(rng.random(N) < 0.93, y, (y + rng.integers(1, C, N)) % C)
-    rows = np.column_stack([X[:, :6], np.eye(C)[named]]).astype(np.float32)
-    s = CueSettings(columns=(SourceColumn((6, 7, 8)),))
-    scaler, counts = Scaler.from_rows(rows), np.bincount(y)
-    found = fit_searched(scaler.apply(rows), y, IDS, s, C, scaler, class_factors(counts))
+    found, sample, s = search_of_named_classes()
     assert found.column is not None
     sides = replace(found.column, class_sets=((0, 2), (TARGET,)))
     shut = replace(found.state, class_column=None, blend=0.0)
     alone = found._replace(state=shut, class_set=replace(found.state, class_column=sides))
     monkeypatch.setattr(choice, "_is_better", lambda *_: better)
-    state, decision = choice.choose_state(alone, Sample(rows, y, IDS, counts), s)
+    state, decision = choice.choose_state(alone, sample, s)
     assert state.class_column is not None
     assert decision.blend > 0
     assert bool(state.class_column.class_sets) != better
